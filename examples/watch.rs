@@ -10,13 +10,11 @@ use listwatch_testserver::{Answer, Body, Server};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Without a URL, a local server replays a recorded watch.
-    let recorded: &[u8] = include_bytes!("../fixtures/watch-initial-events-pods.pb");
-    let body = Answer::ok(Body::replay(recorded)).content_type("application/vnd.kubernetes.protobuf;stream=watch");
-    let server = Server::start(body.always()).await?;
     let url = args().nth(1);
+    let server = if url.is_none() { Some(recorded().await?) } else { None };
+    let base = url.clone().or(server.as_ref().map(Server::url)).unwrap_or_default();
 
-    let client = Client::new(HttpTransport::builder(url.clone().unwrap_or_else(|| server.url())).build()?);
+    let client = Client::new(HttpTransport::builder(base).build()?);
     // The closure borrows each Pod, and returns what the program keeps of it.
     let mut pods = client.watch_with(&Resource::PODS, &WatchParams::with_initial_state(), |pod| {
         pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
@@ -41,4 +39,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// Without a URL, a local server replays a recorded watch.
+async fn recorded() -> Result<Server, Box<dyn Error>> {
+    let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/watch-initial-events-pods.pb"))?;
+    let body = Answer::ok(Body::replay(recorded)).content_type("application/vnd.kubernetes.protobuf;stream=watch");
+    Ok(Server::start(body.always()).await?)
 }

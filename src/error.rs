@@ -45,7 +45,6 @@ impl DecodeError {
         self
     }
 
-    #[cfg(feature = "client")]
     pub(crate) fn kind_mut(&mut self) -> &mut DecodeErrorKind {
         &mut self.0.kind
     }
@@ -363,7 +362,6 @@ pub enum ItemError {
     #[error("{0} is a protobuf wrapper type, not a Kubernetes object")]
     WrapperType(&'static str),
     /// `serde_json` refuses the item. The source's text may quote the value at fault.
-    #[cfg(feature = "json")]
     #[error("cannot decode the JSON")]
     Json(#[source] Arc<serde_json::Error>),
     /// The item is not in the encoding that the type or the path reads. API servers send custom resources in JSON only, and other

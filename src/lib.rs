@@ -1,9 +1,13 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
-//! Lists, watches and caches huge Kubernetes collections in constant memory.
+#![cfg_attr(
+    not(feature = "client"),
+    allow(dead_code, reason = "the client uses parts of the core that nothing else does")
+)]
+//! Lists and watches huge Kubernetes collections in constant memory.
 //!
 //! An API server can stream a list of any size. This crate decodes a list while it arrives, one item at a time, and
 //! keeps only what the caller keeps. The decoders use no IO and no async. A client lists, pages, retries and watches
-//! over them, and a reflector keeps a cache synced.
+//! over them.
 //!
 //! ```no_run
 //! use listwatch::ListReader;
@@ -30,43 +34,41 @@
 //! | `encode` | writes lists, objects and watch frames from stored items, byte for byte as an API server does |
 //! | [`schema`] | names and types of the fields of every built-in kind |
 //! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
-//! | `cache` | whole collections in memory, by key, in key order and by index, with the changes after a version |
-//! | `reflector` | keeps a cache synced with an API server |
-//! | `guide` | the guide: one chapter for each task |
 //! | [`DecodeError`], [`ItemError`] | errors with the offset in the body and the number of items delivered before |
+//!
+//! The crate [`listwatch-cache`](https://docs.rs/listwatch-cache) keeps whole collections in memory, and has the guide: one
+//! chapter for each task.
 //!
 //! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and the adapter
 //! over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
 
-/// Compiles the examples of README.md.
-#[cfg(all(doctest, feature = "cache", feature = "k8s-pb", feature = "reqwest"))]
-#[doc = include_str!("../README.md")]
-mod readme {}
-
 mod adapt;
-#[cfg(feature = "cache")]
-pub mod cache;
 #[cfg(feature = "client")]
 pub mod client;
 mod decode;
-#[cfg(feature = "json")]
 pub mod encode;
 mod error;
-#[cfg(all(any(doc, doctest), feature = "cache", feature = "k8s-pb", feature = "reqwest"))]
-pub mod guide;
 mod limits;
 mod meta;
 mod object;
-#[cfg(all(feature = "cache", feature = "client"))]
-pub mod reflector;
 pub mod schema;
-#[cfg(any(feature = "cache", feature = "client"))]
+#[cfg(feature = "client")]
 mod sync;
 mod wire;
 
 /// Typed views: the contract with the crates that generate them, such as `listwatch-views`.
 pub mod view {
     pub use crate::object::view::{Canonical, View, ViewKind};
+}
+
+/// What `listwatch-cache` uses and no other crate should: it may change in any release.
+#[cfg(feature = "client")]
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::client::{Class, Connections, MAX_RETRY_AFTER, PAGE, Pages, chain};
+    pub use crate::object::StoreType;
+    pub use crate::object::version::{is_comparable, is_older};
+    pub use crate::object::view::{Checked, check, number, trusted};
 }
 
 /// Paths of common fields.
@@ -81,10 +83,8 @@ pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
 pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 pub use limits::Limits;
 pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
-#[cfg(feature = "json")]
-pub use object::Json;
 pub use object::{
-    FieldPath, FieldSelector, Item, ItemRef, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference, Projection,
-    Shard, Time, compare_resource_versions,
+    FieldPath, FieldSelector, Item, ItemRef, Json, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference,
+    Projection, Shard, Time, compare_resource_versions,
 };
 pub use wire::{BodyFormat, Encoding, Fault};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use listwatch::ItemError;
-use listwatch::cache::Stored;
 use listwatch::client::{Client, ListParams, Resource, Selection};
-use listwatch::reflector::Cache;
+use listwatch_cache::Cache;
+use listwatch_cache::StoreType;
 use tokio::time::{sleep, timeout};
 
 use crate::Result;
@@ -26,7 +26,7 @@ pub async fn listed(client: &Client, labels: &str) -> Result<View> {
 }
 
 #[must_use]
-pub fn seen<T: Stored + ?Sized>(cache: &Cache<T>) -> View {
+pub fn seen<T: StoreType + ?Sized>(cache: &Cache<T>) -> View {
     let pods = cache.snapshot();
     pods.iter().map(|pod| (pod.key().to_string(), pod.resource_version().to_owned())).collect()
 }

@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
-#[cfg(feature = "cache")]
-use listwatch::cache::Stored;
 use listwatch::client::{Kind, Resource};
 use listwatch::{Encoding, InvalidInput, Item, ItemError, ItemRef, Json, LabelSelector};
+#[cfg(feature = "cache")]
+use listwatch_cache::StoreType;
 use serde::de::DeserializeOwned;
 
 /// Decodes each item of a list as a `Box<K>`, for a type of k8s-openapi or a type that derives `kube::CustomResource`.
@@ -42,7 +42,7 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;
 /// use listwatch::client::Client;
-/// use listwatch::reflector::Reflector;
+/// use listwatch_cache::Reflector;
 /// use listwatch_kube::Kube;
 ///
 /// # fn run(client: &Client) {
@@ -50,15 +50,15 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
 /// # }
 /// ```
 #[cfg(feature = "cache")]
-impl<K: DeserializeOwned + serde::Serialize + Send + Sync + 'static> Stored for Kube<K> {
+impl<K: DeserializeOwned + serde::Serialize + Send + Sync + 'static> StoreType for Kube<K> {
     type Decoded = K;
 
     fn decode(encoding: Encoding, bytes: &[u8]) -> Result<K, ItemError> {
-        <Json<K> as Stored>::decode(encoding, bytes)
+        <Json<K> as StoreType>::decode(encoding, bytes)
     }
 
     fn encode(decoded: &K) -> Result<Vec<u8>, ItemError> {
-        <Json<K> as Stored>::encode(decoded)
+        <Json<K> as StoreType>::encode(decoded)
     }
 }
 

@@ -14,11 +14,11 @@ use http::{HeaderMap, StatusCode};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, PartialObjectMeta};
 use kube::client::Body;
-use listwatch::cache::{Object, ObjectKey, Stored};
 use listwatch::client::{
     Client, Kind, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind,
 };
-use listwatch::reflector::{Cache, Reflector, SyncError};
+use listwatch_cache::{Cache, Reflector, SyncError};
+use listwatch_cache::{Object, ObjectKey, StoreType};
 use listwatch_kube::Kube;
 use listwatch_kube::controller::finalizer::{Event, finalizer};
 use listwatch_kube::controller::{Action, Controller, Error};
@@ -34,7 +34,7 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 /// A collection of a server that sends the events which a test chooses.
-struct Collection<T: Stored> {
+struct Collection<T: StoreType> {
     cache: Cache<T>,
     events: Events,
     reflector: JoinHandle<listwatch::client::Error>,
@@ -93,7 +93,7 @@ impl Transport for Events {
 /// The API version, the kind and the name of an owner.
 type Owner<'o> = (&'o str, &'o str, &'o str);
 
-impl<T: Stored + Kind> Collection<T> {
+impl<T: StoreType + Kind> Collection<T> {
     /// A collection that is not synced.
     fn unsynced() -> Self {
         Self::over(Events::default())
@@ -131,7 +131,7 @@ impl<T: Stored + Kind> Collection<T> {
     }
 }
 
-impl<T: Stored> Drop for Collection<T> {
+impl<T: StoreType> Drop for Collection<T> {
     fn drop(&mut self) {
         self.reflector.abort();
     }
@@ -184,7 +184,7 @@ impl Log {
     }
 }
 
-fn written<T: Stored>(object: &Object<T>) -> String {
+fn written<T: StoreType>(object: &Object<T>) -> String {
     format!("{}@{}", object.name(), object.resource_version())
 }
 

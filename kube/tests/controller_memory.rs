@@ -12,7 +12,7 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
 use k8s_openapi::api::core::v1::ConfigMap;
 use listwatch::client::{Client, Request, Response, ResponseFuture, Transport};
-use listwatch::reflector::{Reflector, Strategy};
+use listwatch_cache::{Reflector, Strategy};
 use listwatch_kube::Kube;
 use listwatch_kube::controller::{Action, Controller};
 use tokio::time::sleep;

@@ -6,12 +6,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use listwatch::cache::{Index, Object, Snapshot};
 use listwatch::client::Resource;
 use listwatch::encode::Encoder;
-use listwatch::reflector::Cache;
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, ItemError, TypeMeta, compare_resource_versions};
+use listwatch_cache::Cache;
+use listwatch_cache::{Index, Object, Snapshot};
 use tokio::time::{Instant, sleep};
 
 use crate::accept::Form;
@@ -72,7 +72,7 @@ pub(crate) struct ResourceStatus {
 }
 
 impl Mirrored {
-    /// Creates a mirrored resource. Its reflector must keep a [change log](listwatch::reflector::Reflector::change_log): until then,
+    /// Creates a mirrored resource. Its reflector must keep a [change log](listwatch_cache::Reflector::change_log): until then,
     /// and without it, readers get 503. `namespace` is the namespace to which the cache is limited, if it is.
     ///
     /// It adds an index to the store, which checks each object for fields that the [table](listwatch::schema) does not have.

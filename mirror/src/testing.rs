@@ -9,9 +9,9 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
-use listwatch::cache::ChangeLogLimits;
 use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport};
-use listwatch::reflector::{Reflector, Strategy};
+use listwatch_cache::ChangeLogLimits;
+use listwatch_cache::{Reflector, Strategy};
 use serde_json::{Value, json};
 
 use crate::answer::answer;

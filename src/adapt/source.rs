@@ -6,7 +6,6 @@ use crate::decode::{Event, ListDecoder, ListEnd};
 use crate::error::{DecodeError, ItemError, SkipHook};
 use crate::object::Item;
 use crate::object::ItemRef;
-#[cfg(feature = "json")]
 use crate::wire::Encoding;
 
 /// The error of an adapter that did not reach the end of a list.
@@ -92,7 +91,6 @@ impl<F> Source<F> {
 /// Returns a source that decodes `T`. It accepts JSON only where `T` is made from JSON.
 pub(super) fn source_of<T: Item + ?Sized>() -> Source<FromRef<T>> {
     let source = Source::with(T::from_ref as FromRef<T>);
-    #[cfg(feature = "json")]
     if T::ENCODING == Some(Encoding::Json) {
         return Source { decoder: source.decoder.accept_json(), ..source };
     }
@@ -125,7 +123,6 @@ macro_rules! adapter_methods {
         /// `new::<T>` accepts JSON without this call where `T` is made from JSON, like [`Json`](crate::Json). Otherwise a body in
         /// JSON is [`DecodeErrorKind::UnexpectedEncoding`](crate::DecodeErrorKind::UnexpectedEncoding), whatever cargo features
         /// are enabled.
-        #[cfg(feature = "json")]
         #[must_use]
         pub fn accept_json(mut self) -> Self {
             self.source.decoder = self.source.decoder.accept_json();

@@ -25,7 +25,7 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use self::plan::Plan;
-pub(crate) use self::run::Pages;
+pub use self::run::Pages;
 pub use self::summary::{ListSummary, Restart};
 use super::error::Error;
 use super::params::{ListParams, Selection};
@@ -145,7 +145,8 @@ impl<F> List<F> {
     }
 
     /// Returns the pages without a decoder.
-    pub(crate) fn into_pages(self) -> Pages {
+    #[doc(hidden)]
+    pub fn into_pages(self) -> Pages {
         self.pages
     }
 }

@@ -91,9 +91,7 @@ pub use self::authorities::Authorities;
 pub use self::credentials::Credentials;
 pub use self::error::{Error, ErrorKind};
 pub use self::io_thread::IoThread;
-#[cfg(feature = "cache")]
-pub(crate) use self::list::Pages;
-pub use self::list::{List, ListSummary, Restart};
+pub use self::list::{List, ListSummary, Pages, Restart};
 pub use self::metrics::Metrics;
 use self::metrics::Totals;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
@@ -103,19 +101,12 @@ pub use self::proxy::environment_proxy;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::{Kind, Resource};
-pub(crate) use self::retry::Class;
-#[cfg(feature = "cache")]
-pub(crate) use self::retry::MAX_RETRY_AFTER;
-pub use self::retry::Retry;
+pub use self::retry::{Class, MAX_RETRY_AFTER, Retry};
 use self::retry::{Tries, classify};
-#[cfg(feature = "cache")]
-pub(crate) use self::transport::chain;
 pub use self::transport::{
-    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback, redact_secret,
+    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, redact_secret,
 };
-#[cfg(feature = "cache")]
-pub(crate) use self::watch::{Connections, PAGE};
-pub use self::watch::{Disconnect, OwnedEvent, Watch, WatchEvents};
+pub use self::watch::{Connections, Disconnect, OwnedEvent, PAGE, Watch, WatchEvents};
 use crate::adapt::FromRef;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError, Limit};
 use crate::meta;
@@ -265,7 +256,8 @@ impl Client {
     }
 
     /// Returns false if the server is known not to send the collection as initial events of a watch.
-    pub(crate) fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {
+    #[doc(hidden)]
+    pub fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {
         let failed = lock(&self.without_initial_events).get(&resource.list_path(None)?).copied();
         Ok(failed.is_none_or(|at| at.elapsed() >= WITHOUT_INITIAL_EVENTS))
     }
@@ -299,7 +291,8 @@ impl Client {
     }
 
     /// Returns the class of an error, which decides the next attempt.
-    pub(crate) fn classify(&self, error: &Error) -> Class {
+    #[doc(hidden)]
+    pub fn classify(&self, error: &Error) -> Class {
         classify(error, self.was_reached.load(Ordering::Relaxed))
     }
 
@@ -309,7 +302,8 @@ impl Client {
     }
 
     /// Returns the waits between retries without a limit of their number.
-    pub(crate) fn backoff(&self, max: Duration) -> ExponentialBackoff {
+    #[doc(hidden)]
+    pub fn backoff(&self, max: Duration) -> ExponentialBackoff {
         self.retry.backoff(max)
     }
 
@@ -328,8 +322,8 @@ impl Client {
     }
 
     /// Returns one object of this version or a newer one. A server that does not have that version yet returns 504.
-    #[cfg(feature = "cache")]
-    pub(crate) async fn get_at_least<T: Item + ?Sized>(
+    #[doc(hidden)]
+    pub async fn get_at_least<T: Item + ?Sized>(
         &self,
         resource: &Resource,
         namespace: Option<&str>,

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use super::resource::{Resource, encode};
 use crate::error::InvalidInput;
-#[cfg(feature = "cache")]
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
-#[cfg(feature = "cache")]
 use crate::object::ItemRef;
-use crate::object::is_resumable;
 use crate::object::selector::{FieldSelector, LabelSelector};
 use crate::object::shard::Shard;
+use crate::object::version::is_resumable;
 
 /// The objects of a collection that a list, a watch or a reflector requests, and their form.
 ///
@@ -77,7 +75,8 @@ impl Selection {
         self
     }
 
-    pub(crate) fn json_if(mut self, json: bool) -> Self {
+    #[doc(hidden)]
+    pub fn json_if(mut self, json: bool) -> Self {
         self.json |= json;
         self
     }
@@ -97,7 +96,8 @@ impl Selection {
         }
     }
 
-    pub(crate) fn is_metadata_only(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_metadata_only(&self) -> bool {
         self.metadata_only
     }
 
@@ -106,8 +106,8 @@ impl Selection {
     /// # Errors
     ///
     /// [`ItemError`] when the object is malformed, or a field selector is not supported.
-    #[cfg(feature = "cache")]
-    pub(crate) fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+    #[doc(hidden)]
+    pub fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
         let meta = item.meta()?;
         Ok(self.labels.matches(&meta)?
             && self.fields.matches(item)?
@@ -115,7 +115,8 @@ impl Selection {
     }
 
     /// Refuses selectors that the server would refuse, or parse as other selectors.
-    pub(crate) fn validate(&self) -> Result<(), InvalidInput> {
+    #[doc(hidden)]
+    pub fn validate(&self) -> Result<(), InvalidInput> {
         let of = |selector| {
             move |error: InvalidInput| InvalidInput::new(format!("{selector} selector: {error}"), error.text())
         };
@@ -139,8 +140,8 @@ impl Selection {
     }
 
     /// Identifies the selection in a file: a cache that was saved with another selection is not loaded.
-    #[cfg(feature = "cache")]
-    pub(crate) fn fingerprint(&self) -> String {
+    #[doc(hidden)]
+    pub fn fingerprint(&self) -> String {
         format!("{} as {}", self.query().0, self.accept_list())
     }
 

@@ -127,7 +127,8 @@ impl Resource {
         self.watchable
     }
 
-    pub(crate) fn check_watchable(&self) -> Result<(), InvalidInput> {
+    #[doc(hidden)]
+    pub fn check_watchable(&self) -> Result<(), InvalidInput> {
         if self.watchable {
             return Ok(());
         }

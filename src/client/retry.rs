@@ -14,7 +14,7 @@ use crate::wire::BodyFormat;
 /// The longest `Retry-After` that is obeyed. client-go obeys each (`rest/with_retry.go`); API servers send seconds, and
 /// a proxy may send anything. After a longer one a list or get ends in the error, and a watch or a reflector retries
 /// after this time.
-pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// The class of an error. It alone decides what lists, gets, watches and reflectors do next.
 ///
@@ -26,7 +26,7 @@ pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// | `Unreadable` | ends | ends | relists, unless it fails fast |
 /// | `Final` | ends | ends | ends before the first sync |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     /// The same request may succeed soon.
     Transient,
     /// The same request may succeed once a role is granted, the resource is created, or credentials or a proxy are repaired.

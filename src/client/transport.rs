@@ -288,7 +288,7 @@ fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> T
 }
 
 /// Returns the message of an error and the messages of its sources, each once.
-pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     for cause in causes(error) {
         let more = cause.to_string();

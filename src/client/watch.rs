@@ -18,10 +18,8 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use self::idle::Idle;
-pub(crate) use self::resume::Connections;
-#[cfg(feature = "cache")]
-pub(crate) use self::resume::PAGE;
 use self::resume::Run;
+pub use self::resume::{Connections, PAGE};
 pub use self::resume::{Disconnect, Watch};
 use super::body;
 use super::error::{Error, ErrorKind};
@@ -33,8 +31,9 @@ use crate::decode::{WatchDecoder, WatchEvent};
 use crate::error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
+use crate::object::ItemRef;
 use crate::object::shard::Shard;
-use crate::object::{ItemRef, is_resumable};
+use crate::object::version::is_resumable;
 
 /// The shortest time for which the client requests a watch, unless the caller sets a timeout; the longest is twice that.
 /// The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).

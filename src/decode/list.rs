@@ -13,7 +13,6 @@ use std::{fmt, mem};
 
 use super::body_state::{BodyState, FoundEvent};
 use super::event::{Event, ListEnd};
-#[cfg(feature = "json")]
 use super::list_json::JsonList;
 use super::list_protobuf::ProtobufList;
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
@@ -71,7 +70,6 @@ enum Body {
         matched: usize,
     },
     Protobuf(ProtobufList),
-    #[cfg(feature = "json")]
     Json(JsonList),
 }
 
@@ -92,7 +90,6 @@ impl ListDecoder {
     /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
     ///
     /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are enabled.
-    #[cfg(feature = "json")]
     #[must_use]
     pub fn accept_json(mut self) -> Self {
         self.body.list_mut().accepts_json = true;
@@ -226,19 +223,16 @@ impl ListDecoder {
     }
 
     /// Returns the number of items skipped so far.
-    #[cfg(feature = "client")]
     pub(crate) fn skipped(&self) -> u64 {
         self.body.list().skipped
     }
 
     /// Returns true once the body is known to be JSON.
-    #[cfg(feature = "client")]
     pub(crate) fn is_json(&self) -> bool {
         matches!(self.body, Body::Json(_))
     }
 
     /// Returns the first bytes of the magic number, if no more than that was read.
-    #[cfg(feature = "client")]
     pub(crate) fn magic_read(&self) -> &'static [u8] {
         let Body::Start { matched, .. } = self.body else { return &[] };
         MAGIC.get(..matched).unwrap_or_default()
@@ -280,7 +274,6 @@ impl ListDecoder {
     }
 
     /// Counts the item that was borrowed last as skipped.
-    #[cfg(feature = "client")]
     pub(crate) fn skip_item(&mut self) {
         let list = self.body.list_mut();
         list.items -= 1;
@@ -291,7 +284,6 @@ impl ListDecoder {
         let list = self.body.list();
         let item = |bytes| {
             let encoding = match self.body {
-                #[cfg(feature = "json")]
                 Body::Json(_) => Encoding::Json,
                 _ => Encoding::Protobuf,
             };
@@ -304,7 +296,6 @@ impl ListDecoder {
                 index,
                 offset: *offset,
                 decoded_size: *decoded_size,
-                #[cfg(feature = "json")]
                 ends: &[],
             })
         };
@@ -375,7 +366,6 @@ impl Body {
                     list.take(1, input);
                     *matched = 1;
                 }
-                #[cfg(feature = "json")]
                 Beginning::Json if list.accepts_json => *self = Self::Json(JsonList::new(mem::take(list))),
                 Beginning::Json => return Err(list.error(DecodeErrorKind::UnexpectedEncoding(BodyFormat::Json))),
                 Beginning::Other(found) => return Err(list.error(DecodeErrorKind::UnexpectedEncoding(found))),
@@ -384,7 +374,6 @@ impl Body {
         match self {
             Self::Start { .. } => Ok(None),
             Self::Protobuf(protobuf) => protobuf.advance(input),
-            #[cfg(feature = "json")]
             Self::Json(json) => json.advance(input),
         }
     }
@@ -393,7 +382,6 @@ impl Body {
         match self {
             Self::Start { .. } => false,
             Self::Protobuf(protobuf) => protobuf.is_complete(),
-            #[cfg(feature = "json")]
             Self::Json(json) => json.is_complete(),
         }
     }
@@ -402,7 +390,6 @@ impl Body {
         match self {
             Self::Start { .. } => None,
             Self::Protobuf(protobuf) => protobuf.unfinished_item(),
-            #[cfg(feature = "json")]
             Self::Json(json) => json.unfinished_item(),
         }
     }
@@ -411,7 +398,6 @@ impl Body {
         match self {
             Self::Start { list, .. } => list,
             Self::Protobuf(protobuf) => &protobuf.list,
-            #[cfg(feature = "json")]
             Self::Json(json) => &json.list,
         }
     }
@@ -420,7 +406,6 @@ impl Body {
         match self {
             Self::Start { list, .. } => list,
             Self::Protobuf(protobuf) => &mut protobuf.list,
-            #[cfg(feature = "json")]
             Self::Json(json) => &mut json.list,
         }
     }

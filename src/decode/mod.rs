@@ -9,12 +9,10 @@ mod body_state;
 mod event;
 mod list;
 mod list_fields;
-#[cfg(feature = "json")]
 mod list_json;
 mod list_protobuf;
 mod watch;
 mod watch_frame;
-#[cfg(feature = "json")]
 mod watch_json;
 
 pub use event::{Event, ListEnd, WatchEvent};

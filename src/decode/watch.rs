@@ -10,21 +10,18 @@
 //! ```
 
 use std::fmt;
-#[cfg(feature = "json")]
 use std::mem;
 
 use super::body_state::BodyState;
 use super::event::{Event, WatchEvent};
 use super::list::ListDecoder;
 use super::watch_frame::{EventContext, Frame, malformed};
-#[cfg(feature = "json")]
 use super::watch_json;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
 use crate::wire::BodyFormat;
 use crate::wire::Encoding;
-#[cfg(feature = "json")]
 use crate::wire::scan::{Ends, Scan};
 
 /// A buffer of split frames that is larger than this is freed when most of it is unused.
@@ -84,7 +81,6 @@ pub struct WatchDecoder {
     /// The last version that had escapes in JSON.
     version: String,
     /// The ends of values in the current frame, in JSON.
-    #[cfg(feature = "json")]
     ends: Ends,
     end: Option<Result<(), DecodeError>>,
 }
@@ -102,13 +98,10 @@ enum State {
     },
     /// In the first JSON document, which may be an event or a whole body. `scratch` holds the bytes so far, without the spaces
     /// before the first name.
-    #[cfg(feature = "json")]
     Opening(Box<ListDecoder>),
     /// Before the object of a frame.
-    #[cfg(feature = "json")]
     Between,
     /// In the object of a frame.
-    #[cfg(feature = "json")]
     Object(Scan),
     Other(Box<ListDecoder>),
 }
@@ -136,7 +129,6 @@ impl WatchDecoder {
             known: Vec::new(),
             status: Status::default(),
             version: String::new(),
-            #[cfg(feature = "json")]
             ends: Ends::default(),
             end: None,
         }
@@ -145,7 +137,6 @@ impl WatchDecoder {
     /// Accepts watches in JSON in addition to protobuf, as API servers send them for custom resources.
     ///
     /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are enabled.
-    #[cfg(feature = "json")]
     #[must_use]
     pub fn accept_json(mut self) -> Self {
         self.watch.accepts_json = true;
@@ -162,16 +153,7 @@ impl WatchDecoder {
     /// whole body.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
-        let Self {
-            watch,
-            state,
-            known,
-            status,
-            version,
-            #[cfg(feature = "json")]
-            ends,
-            end,
-        } = self;
+        let Self { watch, state, known, status, version, ends, end } = self;
         let BodyState { limits, field_start, scratch, type_meta, items, .. } = watch;
         let frame = match found {
             FoundFrame::Whole(frame) => frame,
@@ -179,7 +161,6 @@ impl WatchDecoder {
         };
         let mut read = Frame::default();
         let (encoding, is_read) = match state {
-            #[cfg(feature = "json")]
             State::Between => (Encoding::Json, watch_json::read(frame, ends.found()).map(|event| read = event)),
             _ => (Encoding::Protobuf, read.merge(frame)),
         };
@@ -211,9 +192,7 @@ impl WatchDecoder {
                 State::Start => true,
                 State::Length { bytes, .. } => *bytes == 0,
                 State::Frame { .. } | State::Other(_) => false,
-                #[cfg(feature = "json")]
                 State::Opening(_) | State::Object(_) => false,
-                #[cfg(feature = "json")]
                 State::Between => true,
             };
             let BodyState { position, items, .. } = self.watch;
@@ -247,7 +226,6 @@ impl WatchDecoder {
         let (offset, index) = match (&kind, &self.state) {
             (DecodeErrorKind::Finished, _) => (position, None),
             (_, State::Length { .. } | State::Frame { .. }) => (field_start, Some(items)),
-            #[cfg(feature = "json")]
             (_, State::Between | State::Object(_)) => (field_start, Some(items)),
             _ => (field_start, None),
         };
@@ -263,14 +241,11 @@ impl WatchDecoder {
             let found = match &mut self.state {
                 &mut State::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
                 &mut State::Frame { left } => self.frame(left, input),
-                #[cfg(feature = "json")]
                 State::Between => {
                     self.between(input)?;
                     None
                 }
-                #[cfg(feature = "json")]
                 State::Object(_) => self.object(input)?,
-                #[cfg(feature = "json")]
                 State::Start if self.watch.accepts_json && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
                     self.watch.take(1, input);
                     None
@@ -279,7 +254,6 @@ impl WatchDecoder {
                     self.start(byte);
                     None
                 }
-                #[cfg(feature = "json")]
                 State::Opening(_) => {
                     self.open(input)?;
                     None
@@ -307,7 +281,6 @@ impl WatchDecoder {
         match byte {
             // Only a frame under 150 MB begins with such a byte. Spaces were skipped for JSON only.
             0x00..=0x08 if self.watch.position == 0 => self.state = State::Length { so_far: 0, bytes: 0 },
-            #[cfg(feature = "json")]
             b'{' if self.watch.accepts_json => self.state = State::Opening(list()),
             _ => self.state = State::Other(list()),
         }
@@ -379,7 +352,6 @@ impl WatchDecoder {
     }
 
     /// Decides whether the first document is an event.
-    #[cfg(feature = "json")]
     fn open(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
         let State::Opening(list) = &mut self.state else { return Ok(()) };
         let mut decided = if list.position() == 0 { watch_json::is_event(input) } else { None };
@@ -408,7 +380,6 @@ impl WatchDecoder {
         Ok(())
     }
 
-    #[cfg(feature = "json")]
     fn between(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
         let spaces = input.chunks(1).take_while(|byte| is_space(byte)).count();
         self.watch.take(spaces as u64, input);
@@ -427,7 +398,6 @@ impl WatchDecoder {
         }
     }
 
-    #[cfg(feature = "json")]
     fn object<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         let State::Object(scan) = &mut self.state else { return Ok(None) };
         let max = self.watch.limits.item_size;
@@ -487,7 +457,6 @@ fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKin
     Err(DecodeErrorKind::UnexpectedKind { api_version, kind })
 }
 
-#[cfg(feature = "json")]
 fn is_space(byte: &[u8]) -> bool {
     matches!(byte, b" " | b"\t" | b"\n" | b"\r")
 }

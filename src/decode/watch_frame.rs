@@ -10,7 +10,6 @@ use crate::meta::{INITIAL_EVENTS_END, MAGIC, Status, TypeMeta};
 use crate::object::ItemRef;
 use crate::object::meta_view::entry;
 use crate::wire::protobuf::{Fields, Value, WireField};
-#[cfg(feature = "json")]
 use crate::wire::scan::End;
 use crate::wire::{Encoding, FieldFault, at};
 
@@ -26,7 +25,6 @@ pub(super) struct Frame<'f> {
     pub(super) resource_version: Cow<'f, str>,
     pub(super) ends_initial_events: bool,
     /// The ends of the object and of values in it, in JSON; or none.
-    #[cfg(feature = "json")]
     pub(super) ends: &'f [End],
 }
 
@@ -207,10 +205,7 @@ impl<'f> Frame<'f> {
             }
             let read = match context.encoding {
                 Encoding::Protobuf => Status::read(bytes),
-                #[cfg(feature = "json")]
                 Encoding::Json => crate::meta::json::status(bytes),
-                #[cfg(not(feature = "json"))]
-                Encoding::Json => None,
             };
             *status = read.filter(|_| is_status).ok_or_else(|| malformed(("object", Fault::Status)))?;
             return Ok(WatchEvent::Error(status));
@@ -234,16 +229,8 @@ impl<'f> Frame<'f> {
                 known.extend_from_slice(self.type_meta);
             }
         }
-        let object = ItemRef {
-            bytes,
-            encoding,
-            type_meta,
-            index,
-            offset,
-            decoded_size: limits.decoded_size,
-            #[cfg(feature = "json")]
-            ends: self.ends,
-        };
+        let object =
+            ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size, ends: self.ends };
         Ok(match event {
             EventType::Added => WatchEvent::Added { object, resource_version },
             EventType::Modified => WatchEvent::Modified { object, resource_version },

@@ -8,7 +8,6 @@
 use crate::error::ItemError;
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value};
-#[cfg(feature = "json")]
 use crate::wire::scan::Brackets;
 
 /// Objects up to this size are not walked, because none of them takes more than about 40 MB.
@@ -19,7 +18,6 @@ const MESSAGE: u64 = 1 << 10;
 
 /// Charged for an empty object that is a member of a JSON object, such as most fields in `managedFields`: a map of an untyped value
 /// takes less for it than for an object with members. A type with a map of large structs takes more, up to about ten times.
-#[cfg(feature = "json")]
 const EMPTY_MEMBER: u64 = 256;
 
 /// Charged for a string, bytes or a message, and for any value of JSON; the length of text is added.
@@ -42,10 +40,7 @@ pub(crate) fn check(encoding: Encoding, object: &[u8], max: u64) -> Result<(), I
     }
     let estimate = match encoding {
         Encoding::Protobuf => of_protobuf(object),
-        #[cfg(feature = "json")]
         Encoding::Json => of_json(object),
-        #[cfg(not(feature = "json"))]
-        Encoding::Json => 0,
     };
     if estimate > max { Err(ItemError::DecodedSize { estimate, max }) } else { Ok(()) }
 }
@@ -79,7 +74,6 @@ fn of_protobuf(object: &[u8]) -> u64 {
     estimate
 }
 
-#[cfg(feature = "json")]
 fn of_json(object: &[u8]) -> u64 {
     let Brackets { values, empty_members } = Brackets::count(object);
     // Counts commas in strings too, where they are rare.

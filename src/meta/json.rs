@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-#[cfg(feature = "client")]
 use super::TypeMeta;
 use super::{ListMeta, MAX_CAUSES, ShardInfo, Status, StatusCause, StatusDetails};
 use crate::wire::json::Reader;
@@ -71,7 +70,6 @@ fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(),
 }
 
 /// Returns the `apiVersion` and `kind` of an object; empty if it has none.
-#[cfg(feature = "client")]
 pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, FieldFault> {
     let mut type_meta = TypeMeta::default();
     whole("the object", object, |name, json| match name {

@@ -1,6 +1,5 @@
 //! The messages around the items, written by hand after `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
 
-#[cfg(feature = "json")]
 pub(crate) mod json;
 
 use std::fmt;
@@ -36,7 +35,6 @@ impl TypeMeta {
     }
 
     /// Returns true if this is the expected type meta. An empty expected kind matches any kind.
-    #[cfg(feature = "client")]
     pub(crate) fn is_expected(&self, expected: &Self) -> bool {
         self.api_version == expected.api_version && (self.kind == expected.kind || expected.kind.is_empty())
     }

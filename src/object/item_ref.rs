@@ -6,7 +6,6 @@ use super::MetaView;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
-#[cfg(feature = "json")]
 use crate::wire::scan::End;
 
 /// One item of a list, or the object of a watch event, borrowed: its bytes, their encoding and its place in the body.
@@ -23,7 +22,6 @@ pub struct ItemRef<'a> {
     /// [`Limits::decoded_size`](crate::Limits::decoded_size)
     pub(crate) decoded_size: u64,
     /// The ends of the object and of values in it that a scan has found, in JSON; or none.
-    #[cfg(feature = "json")]
     pub(crate) ends: &'a [End],
 }
 
@@ -33,16 +31,7 @@ impl<'a> ItemRef<'a> {
     pub fn new(encoding: Encoding, bytes: &'a [u8]) -> Self {
         static UNKNOWN: TypeMeta = TypeMeta { api_version: String::new(), kind: String::new() };
         let decoded_size = crate::Limits::DEFAULT_DECODED_SIZE;
-        Self {
-            bytes,
-            encoding,
-            type_meta: &UNKNOWN,
-            index: 0,
-            offset: 0,
-            decoded_size,
-            #[cfg(feature = "json")]
-            ends: &[],
-        }
+        Self { bytes, encoding, type_meta: &UNKNOWN, index: 0, offset: 0, decoded_size, ends: &[] }
     }
 
     /// Returns the same item with the type meta of the object or of its list.
@@ -116,7 +105,6 @@ impl<'a> ItemRef<'a> {
     ///
     /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
     /// [`ItemError::WrongEncoding`] for an item in protobuf.
-    #[cfg(feature = "json")]
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
         self.expect(Encoding::Json)?;
         super::deserialize(self.bytes, self.decoded_size).map(Box::new)
@@ -157,7 +145,6 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::DecodedSize`] when the tree may take more than 64 MiB;
     /// [`ItemError::Field`] when a field is malformed, has a value without a JSON form, or is nested deeper than 100 messages.
     /// For JSON: [`ItemError::Metadata`] when the item is not a JSON object, or neither the item nor the list so far has a kind.
-    #[cfg(feature = "json")]
     pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         match self.encoding {
             Encoding::Protobuf => crate::schema::to_json(self.type_meta, self.bytes, out),
@@ -182,16 +169,12 @@ impl<'a> ItemRef<'a> {
     }
 
     /// Returns the same item with other bytes, of the same encoding.
-    pub(crate) fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
+    #[doc(hidden)]
+    pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
     where
         'a: 'b,
     {
-        ItemRef {
-            bytes,
-            #[cfg(feature = "json")]
-            ends: &[],
-            ..*self
-        }
+        ItemRef { bytes, ends: &[], ..*self }
     }
 
     /// Copies the bytes into a box of exactly their size, in one allocation.

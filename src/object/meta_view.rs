@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-#[cfg(feature = "json")]
 use super::json_meta;
 use super::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
 use crate::error::{Fault, ItemError};
@@ -41,7 +40,6 @@ pub struct MetaView<'a> {
     /// The object, if it is in protobuf. The fields of its metadata are checked, but not the contents of maps and lists.
     protobuf: &'a [u8],
     /// The times, maps and lists, if the object is in JSON. Only their ends are known.
-    #[cfg(feature = "json")]
     json: json_meta::Unparsed<'a>,
 }
 
@@ -50,13 +48,10 @@ impl<'a> MetaView<'a> {
     pub(crate) fn new(encoding: Encoding, object: &'a [u8]) -> Result<Self, ItemError> {
         match encoding {
             Encoding::Protobuf => Self::from_protobuf(object),
-            #[cfg(feature = "json")]
             Encoding::Json => {
                 let (single, json) = json_meta::read(object)?;
                 Ok(Self { single, protobuf: &[], json })
             }
-            #[cfg(not(feature = "json"))]
-            Encoding::Json => Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf }),
         }
     }
 
@@ -72,8 +67,8 @@ impl<'a> MetaView<'a> {
     }
 
     /// Returns namespace, name, uid and resource version.
-    #[cfg(feature = "cache")]
-    pub(crate) fn into_identity(self) -> [Cow<'a, str>; 4] {
+    #[doc(hidden)]
+    pub fn into_identity(self) -> [Cow<'a, str>; 4] {
         let SingleFields { namespace, name, uid, resource_version, .. } = self.single;
         [namespace, name, uid, resource_version]
     }
@@ -149,7 +144,6 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when the object is in JSON and the value is not a time of RFC 3339, or `null`.
     pub fn creation_timestamp(&self) -> Result<Option<Time>, ItemError> {
-        #[cfg(feature = "json")]
         if let Some(time) = self.json.creation_timestamp().map_err(at("metadata.creationTimestamp"))? {
             return Ok(Some(time));
         }
@@ -162,7 +156,6 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`creation_timestamp`](Self::creation_timestamp).
     pub fn deletion_timestamp(&self) -> Result<Option<Time>, ItemError> {
-        #[cfg(feature = "json")]
         if let Some(time) = self.json.deletion_timestamp().map_err(at("metadata.deletionTimestamp"))? {
             return Ok(Some(time));
         }
@@ -183,7 +176,6 @@ impl<'a> MetaView<'a> {
     pub fn labels(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
         let borrowed = map(self.protobuf, LABELS).map_err(at("metadata.labels"))?;
         let labels = borrowed.into_iter().map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value)));
-        #[cfg(feature = "json")]
         let labels = labels.chain(self.json.labels().map_err(at("metadata.labels"))?);
         Ok(labels)
     }
@@ -194,7 +186,6 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`labels`](Self::labels).
     pub fn label(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
-        #[cfg(feature = "json")]
         if let Some(value) = self.json.label(key).map_err(at("metadata.labels"))? {
             return Ok(Some(value));
         }
@@ -209,7 +200,6 @@ impl<'a> MetaView<'a> {
     pub fn annotations(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
         let borrowed = map(self.protobuf, ANNOTATIONS).map_err(at("metadata.annotations"))?;
         let annotations = borrowed.into_iter().map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value)));
-        #[cfg(feature = "json")]
         let annotations = annotations.chain(self.json.annotations().map_err(at("metadata.annotations"))?);
         Ok(annotations)
     }
@@ -220,7 +210,6 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`annotations`](Self::annotations).
     pub fn annotation(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
-        #[cfg(feature = "json")]
         if let Some(value) = self.json.annotation(key).map_err(at("metadata.annotations"))? {
             return Ok(Some(value));
         }
@@ -235,7 +224,6 @@ impl<'a> MetaView<'a> {
     pub fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'a>> + use<'a>, ItemError> {
         let owners =
             each(self.protobuf, OWNER_REFERENCES, OwnerReference::read).map_err(at("metadata.ownerReferences"))?;
-        #[cfg(feature = "json")]
         let owners = owners.chain(self.json.owner_references().map_err(at("metadata.ownerReferences"))?);
         Ok(owners)
     }
@@ -248,7 +236,6 @@ impl<'a> MetaView<'a> {
     pub fn finalizers(&self) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a>, ItemError> {
         let finalizers = each(self.protobuf, FINALIZERS, |value| value.str().map(Cow::Borrowed))
             .map_err(at("metadata.finalizers"))?;
-        #[cfg(feature = "json")]
         let finalizers = finalizers.chain(self.json.finalizers().map_err(at("metadata.finalizers"))?);
         Ok(finalizers)
     }
@@ -261,7 +248,6 @@ impl<'a> MetaView<'a> {
     pub fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>> + use<'a>, ItemError> {
         let managers =
             each(self.protobuf, MANAGED_FIELDS, ManagedFieldsEntry::read).map_err(at("metadata.managedFields"))?;
-        #[cfg(feature = "json")]
         let managers = managers.chain(self.json.managed_fields().map_err(at("metadata.managedFields"))?);
         Ok(managers)
     }

@@ -3,9 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod item_ref;
-#[cfg(feature = "json")]
 mod json;
-#[cfg(feature = "json")]
 mod json_meta;
 mod meta_parts;
 pub(crate) mod meta_view;
@@ -13,7 +11,8 @@ pub mod path;
 mod projection;
 pub(crate) mod selector;
 pub(crate) mod shard;
-mod version;
+mod store_type;
+pub(crate) mod version;
 pub mod view;
 
 use std::any::TypeId;
@@ -21,7 +20,6 @@ use std::any::TypeId;
 use prost::bytes::Bytes;
 
 pub use self::item_ref::ItemRef;
-#[cfg(feature = "json")]
 pub use self::json::Json;
 pub use self::meta_parts::{ManagedFieldsEntry, OwnerReference, Time};
 pub use self::meta_view::MetaView;
@@ -29,13 +27,8 @@ pub use self::path::FieldPath;
 pub use self::projection::Projection;
 pub use self::selector::{FieldSelector, LabelSelector};
 pub use self::shard::Shard;
+pub use self::store_type::StoreType;
 pub use self::version::compare_resource_versions;
-#[cfg(feature = "cache")]
-pub(crate) use self::version::is_comparable;
-#[cfg(any(feature = "cache", feature = "client"))]
-pub(crate) use self::version::is_older;
-#[cfg(feature = "client")]
-pub(crate) use self::version::is_resumable;
 use crate::error::ItemError;
 use crate::limits::estimate;
 use crate::wire::Encoding;
@@ -96,7 +89,6 @@ pub(crate) fn merge<M: prost::Message + 'static>(message: &mut M, bytes: &[u8], 
 ///
 /// JSON that is UTF-8 as a whole is deserialized as text, which saves a fifth of the time: otherwise `serde_json` checks each string by
 /// itself. Other JSON may still be valid for a type that ignores the field with the invalid string. A test compares the two.
-#[cfg(feature = "json")]
 pub(crate) fn deserialize<T: serde::de::DeserializeOwned>(bytes: &[u8], max: u64) -> Result<T, ItemError> {
     estimate::check(Encoding::Json, bytes, max)?;
     let decoded = match str::from_utf8(bytes) {
@@ -124,7 +116,7 @@ fn is_wrapper<M: 'static>() -> bool {
         || is::<M, Bytes>()
 }
 
-#[cfg(all(test, feature = "json"))]
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 

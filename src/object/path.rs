@@ -8,7 +8,6 @@ use crate::error::{Fault, InvalidInput, ItemError};
 use crate::meta::TypeMeta;
 use crate::schema::{Field, Message};
 use crate::wire::Encoding;
-#[cfg(feature = "json")]
 use crate::wire::json::Reader;
 use crate::wire::protobuf::{Fields, Value};
 
@@ -158,10 +157,7 @@ impl FieldPath {
     pub(super) fn leads_through(&self, encoding: Encoding) -> Result<(), ItemError> {
         let (is_known, expected) = match encoding {
             Encoding::Protobuf => (!self.numbers.is_empty() || self.names.is_empty(), Encoding::Json),
-            Encoding::Json => {
-                let is_known = !self.names.is_empty() || self.numbers.is_empty();
-                (is_known && cfg!(feature = "json"), Encoding::Protobuf)
-            }
+            Encoding::Json => (!self.names.is_empty() || self.numbers.is_empty(), Encoding::Protobuf),
         };
         if is_known { Ok(()) } else { Err(ItemError::WrongEncoding { found: encoding, expected }) }
     }
@@ -224,10 +220,7 @@ impl FieldPath {
         let mut walk = match encoding {
             _ if refused.is_some() => None,
             Encoding::Protobuf => Some(Walk::Protobuf { path: self, messages: vec![Fields::new(object)] }),
-            #[cfg(feature = "json")]
             Encoding::Json => Some(Walk::json(self, object)),
-            #[cfg(not(feature = "json"))]
-            Encoding::Json => None,
         };
         std::iter::from_fn(move || {
             if let Some(refused) = refused.take() {
@@ -325,7 +318,6 @@ pub mod pod {
 #[derive(Clone, Copy)]
 enum PathValue<'a> {
     Protobuf(Value<'a>),
-    #[cfg(feature = "json")]
     Json(&'a [u8]),
 }
 
@@ -333,7 +325,6 @@ impl<'a> PathValue<'a> {
     fn str(self) -> Result<Cow<'a, str>, Fault> {
         match self {
             Self::Protobuf(value) => value.str().map(Cow::Borrowed),
-            #[cfg(feature = "json")]
             Self::Json(value) => Reader::new(value, 0).text()?.ok_or(Fault::Type),
         }
     }
@@ -341,7 +332,6 @@ impl<'a> PathValue<'a> {
     fn bytes(self) -> Result<&'a [u8], Fault> {
         match self {
             Self::Protobuf(value) => value.bytes(),
-            #[cfg(feature = "json")]
             Self::Json(value) => Ok(value),
         }
     }
@@ -349,11 +339,8 @@ impl<'a> PathValue<'a> {
     fn int(self) -> Result<i64, Fault> {
         match self {
             Self::Protobuf(value) => value.int(),
-            #[cfg(feature = "json")]
             Self::Json(b"true") => Ok(1),
-            #[cfg(feature = "json")]
             Self::Json(b"false") => Ok(0),
-            #[cfg(feature = "json")]
             Self::Json(value) => Reader::new(value, 0).parse()?.ok_or(Fault::Type),
         }
     }
@@ -362,13 +349,14 @@ impl<'a> PathValue<'a> {
 /// A walk to all values at the end of a path, in their order.
 enum Walk<'a, 'p> {
     /// The enclosing messages, and the current message. Invariant: at most one for each number, or one if there are no numbers.
-    Protobuf { path: &'p FieldPath, messages: Vec<Fields<'a>> },
-    #[cfg(feature = "json")]
+    Protobuf {
+        path: &'p FieldPath,
+        messages: Vec<Fields<'a>>,
+    },
     Json(std::vec::IntoIter<Result<&'a [u8], Fault>>),
 }
 
 impl<'a> Walk<'a, '_> {
-    #[cfg(feature = "json")]
     fn json(path: &FieldPath, object: &'a [u8]) -> Self {
         let mut found = Vec::new();
         let names: Vec<_> = path.names().collect();
@@ -384,7 +372,6 @@ impl<'a> Walk<'a, '_> {
     fn next(&mut self) -> Option<Result<PathValue<'a>, Fault>> {
         let (path, messages) = match self {
             Self::Protobuf { path, messages } => (path, messages),
-            #[cfg(feature = "json")]
             Self::Json(found) => return found.next().map(|value| value.map(PathValue::Json)),
         };
         loop {
@@ -414,7 +401,6 @@ impl<'a> Walk<'a, '_> {
 }
 
 /// Appends the values at the end of these names. It recurs at most once for each name, and once more for an array at each name.
-#[cfg(feature = "json")]
 fn find<'a>(json: &mut Reader<'a>, names: &[&str], found: &mut Vec<Result<&'a [u8], Fault>>) -> Result<(), Fault> {
     match (json.peek(), names.split_first()) {
         (Some(b'n'), _) => _ = json.value()?,
@@ -482,7 +468,6 @@ mod tests {
         ItemRef::new(Encoding::Protobuf, object)
     }
 
-    #[cfg(feature = "json")]
     fn json(object: &[u8]) -> ItemRef<'_> {
         ItemRef::new(Encoding::Json, object)
     }
@@ -530,7 +515,6 @@ mod tests {
         expected.map(|all| all.into_iter().map(Cow::from).collect())
     }
 
-    #[cfg(feature = "json")]
     #[test]
     fn finds_the_values_of_a_path_in_json() -> Result<(), ItemError> {
         let path = |names: &'static str| FieldPath::new(names, &[]);

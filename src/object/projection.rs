@@ -10,7 +10,6 @@ use super::ItemRef;
 use super::path::{FieldPath, key_of};
 use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
-#[cfg(feature = "json")]
 use crate::wire::json::Reader;
 use crate::wire::protobuf::{Fields, WireField};
 
@@ -109,15 +108,10 @@ impl Projection {
                     write(object, rules, &mut sizes, copy)
                 })
             }
-            #[cfg(feature = "json")]
             Encoding::Json => {
                 let rules = Rules { keep: self.keep.as_ref().map(|keep| &keep.names), drop: Some(&self.drop.names) };
                 copy.reserve_exact(object.len());
                 json::append(Reader::with_ends(object, item.ends), rules, copy)
-            }
-            #[cfg(not(feature = "json"))]
-            Encoding::Json => {
-                return Err(ItemError::WrongEncoding { found: encoding, expected: Encoding::Protobuf });
             }
         };
         appended.map_err(ItemError::Projection)
@@ -385,7 +379,6 @@ fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Ve
 }
 
 /// Projections of JSON.
-#[cfg(feature = "json")]
 mod json {
     use super::{Action, Fault, Rules};
     use crate::wire::json::Reader;
@@ -513,7 +506,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "json")]
     #[test]
     fn drops_and_keeps_members_of_json() {
         let path = |text| FieldPath::parse(text, &TypeMeta::default()).unwrap();
@@ -567,10 +559,8 @@ mod tests {
         let protobuf = Projection::new().drop(&FieldPath::new("", &[1, 1]));
         let mut cases =
             vec![(Encoding::Protobuf, protobuf, &b"\x12\x01b\x0a\x03\x0a\x01a"[..], &b"\x12\x01b\x0a\x00"[..])];
-        if cfg!(feature = "json") {
-            let json = Projection::new().drop(&FieldPath::parse("a.b", &TypeMeta::default()).unwrap());
-            cases.push((Encoding::Json, json, br#"{"c":1,"a":{"b":2}}"#, br#"{"c":1,"a":{}}"#));
-        }
+        let json = Projection::new().drop(&FieldPath::parse("a.b", &TypeMeta::default()).unwrap());
+        cases.push((Encoding::Json, json, br#"{"c":1,"a":{"b":2}}"#, br#"{"c":1,"a":{}}"#));
         for (encoding, projection, object, projected) in cases {
             let mut out = b"before".to_vec();
             ItemRef::new(encoding, object).project_into(&projection, &mut out).unwrap();

@@ -8,7 +8,6 @@ use crate::object::path::{FieldPath, pod};
 use crate::object::{ItemRef, MetaView};
 use crate::schema::Message;
 use crate::wire::Encoding;
-#[cfg(feature = "json")]
 use crate::wire::json;
 
 /// Selects objects by their labels; an empty selector selects everything. All requirements must hold.
@@ -17,7 +16,6 @@ use crate::wire::json;
 /// use listwatch::LabelSelector;
 ///
 /// let built = LabelSelector::new().equal("app", "web").is_in("tier", ["front", "back"]).does_not_exist("canary");
-/// # #[cfg(feature = "client")]
 /// assert_eq!("app=web, tier in (front,back), !canary".parse(), Ok(built));
 /// ```
 ///
@@ -155,7 +153,6 @@ fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> boo
 /// use listwatch::FieldSelector;
 ///
 /// let built = FieldSelector::new().equal("status.phase", "Running").not_equal("spec.nodeName", "node-1");
-/// # #[cfg(feature = "client")]
 /// assert_eq!("status.phase=Running,spec.nodeName!=node-1".parse(), Ok(built));
 /// ```
 ///
@@ -241,7 +238,6 @@ fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError
         (Encoding::Protobuf, Some(PodField::Bool(path))) => {
             Ok((path.int(*item)?.unwrap_or_default() != 0).to_string().into())
         }
-        #[cfg(feature = "json")]
         (Encoding::Json, field) if field.is_some() || message.is_none() => {
             let parsed = FieldPath::parse(path, type_meta).map_err(|_| unsupported())?;
             match (parsed.bytes(*item)?, field) {

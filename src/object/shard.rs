@@ -51,7 +51,6 @@ impl Shard {
 
     /// Returns true if the server restricted the list to this shard: then it echoes the selector in `ListMeta.shardInfo`.
     /// Servers that do not support shards echo nothing and send the whole collection.
-    #[cfg(feature = "client")]
     pub(crate) fn complied(self, echoed_selector: Option<&str>) -> bool {
         let bare = |text: &str| text.split_whitespace().collect::<String>();
         echoed_selector.is_some_and(|echoed| bare(echoed) == bare(&self.selector()))
@@ -130,7 +129,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "client")]
     #[test]
     fn recognizes_the_echo_of_a_shard() {
         let shard = Shard::new(0, 2).unwrap();

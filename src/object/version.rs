@@ -28,20 +28,18 @@ pub fn compare_resource_versions(a: &str, b: &str) -> Option<Ordering> {
 }
 
 /// Returns true if the version compares with other versions.
-pub(crate) fn is_comparable(version: &str) -> bool {
+pub fn is_comparable(version: &str) -> bool {
     !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns true if a watch can resume from the version. The server takes an empty version and 0 for "any version", and
 /// sends the collection as it is now.
-#[cfg(feature = "client")]
 pub(crate) fn is_resumable(version: &str) -> bool {
     version.bytes().any(|byte| byte != b'0')
 }
 
 /// Returns true if `version` is older than `than`; false if they do not compare.
-#[cfg(any(feature = "cache", feature = "client"))]
-pub(crate) fn is_older(version: &str, than: &str) -> bool {
+pub fn is_older(version: &str, than: &str) -> bool {
     compare_resource_versions(version, than) == Some(Ordering::Less)
 }
 

@@ -73,7 +73,8 @@ impl ViewKind {
     }
 
     /// Checks that objects of this type are of this kind. An empty kind is unknown, and may be any.
-    pub(crate) fn expect(&self, type_meta: &TypeMeta) -> Result<(), ItemError> {
+    #[doc(hidden)]
+    pub fn expect(&self, type_meta: &TypeMeta) -> Result<(), ItemError> {
         let TypeMeta { api_version, .. } = type_meta;
         let kind = type_meta.item_kind();
         if kind.is_empty() || kind == self.kind && self.api_versions.contains(&api_version.as_str()) {
@@ -89,15 +90,15 @@ impl ViewKind {
 
 /// The result of a check: the number of the message, and the canonical form of an object that is not
 /// canonical.
-#[cfg(feature = "cache")]
-pub(crate) struct Checked {
-    pub(crate) number: u16,
-    pub(crate) rewritten: Option<Box<[u8]>>,
+pub struct Checked {
+    /// The number of the message.
+    pub number: u16,
+    /// The canonical form of an object that is not canonical.
+    pub rewritten: Option<Box<[u8]>>,
 }
 
 /// Checks an object for a view of this kind.
-#[cfg(feature = "cache")]
-pub(crate) fn check(kind: &ViewKind, item: &ItemRef<'_>) -> Result<Checked, ItemError> {
+pub fn check(kind: &ViewKind, item: &ItemRef<'_>) -> Result<Checked, ItemError> {
     let (number, message, is_canonical) = is_canonical(kind, item)?;
     let rewritten = if is_canonical { None } else { Some(rewrite(message, item)?) };
     Ok(Checked { number, rewritten })
@@ -123,14 +124,12 @@ fn rewrite(message: &'static Message, item: &ItemRef<'_>) -> Result<Box<[u8]>, I
 }
 
 /// Returns the number of a view's message; 0 if the table does not have it.
-#[cfg(feature = "cache")]
-pub(crate) fn number(kind: &ViewKind) -> u16 {
+pub fn number(kind: &ViewKind) -> u16 {
     kind.find().map_or(0, |(number, _)| number)
 }
 
 /// Creates a view of bytes for which [`check`] has returned no rewritten form, or which are the rewritten form.
-#[cfg(feature = "cache")]
-pub(crate) fn trusted<'a, V: View<'a>>(bytes: &'a [u8]) -> V {
+pub fn trusted<'a, V: View<'a>>(bytes: &'a [u8]) -> V {
     V::new(Canonical(bytes))
 }
 

@@ -6,28 +6,20 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod canonical;
-#[cfg(feature = "json")]
 mod json;
-#[cfg(feature = "json")]
 mod line;
 #[rustfmt::skip]
 mod table;
-#[cfg(feature = "json")]
 mod text;
 mod unknown;
-#[cfg(feature = "json")]
 mod zero;
 
 pub(crate) use self::canonical::{check, rewrite};
-#[cfg(feature = "json")]
 pub(crate) use self::json::{to_json, to_list_item};
-#[cfg(feature = "json")]
 pub(crate) use self::line::{to_line, to_partial_metadata};
 use self::table::{FIELDS, KINDS, MESSAGES, NAMES};
-#[cfg(feature = "json")]
 pub(crate) use self::text::{write_compact, write_name, write_str};
 pub(crate) use self::unknown::has_unknown_fields;
-#[cfg(feature = "json")]
 pub(crate) use self::zero::{ZeroMeta, zero_object};
 use crate::error::ItemError;
 
@@ -66,7 +58,6 @@ pub struct Field {
     number: u16,
     /// Empty for a message that JSON inlines into its parent.
     name: Name,
-    #[cfg_attr(not(feature = "json"), expect(dead_code, reason = "for the JSON form"))]
     omit: Omit,
     shape: Shape,
     of: Type,

@@ -44,7 +44,6 @@ impl Beginning {
     }
 
     /// Returns the beginning of a body, and its bytes after the spaces; `None` for a body without other bytes.
-    #[cfg(feature = "client")]
     pub(crate) fn find(body: &[u8]) -> Option<(Self, &[u8])> {
         let kinds = body.iter().enumerate().map(|(at, byte)| (at, Self::of(*byte, at == 0)));
         let (at, found) = kinds.into_iter().find(|(_, kind)| !matches!(kind, Self::Space))?;

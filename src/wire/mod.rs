@@ -3,10 +3,8 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod format;
-#[cfg(feature = "json")]
 pub(crate) mod json;
 pub(crate) mod protobuf;
-#[cfg(feature = "json")]
 pub(crate) mod scan;
 
 use std::fmt;

@@ -101,8 +101,6 @@ fn unknown_fields_are_skipped_in_constant_memory() {
         assert!(counted.bytes_max < 1000, "{} bytes", counted.bytes_max);
     }
 }
-
-#[cfg(feature = "async")]
 #[test]
 fn kept_items_keep_no_chunk_alive() {
     use std::sync::Arc;

@@ -159,7 +159,6 @@ fn check<M: Message + Default + PartialEq + 'static>(object: &M) {
     result.unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
-#[cfg(feature = "json")]
 #[test]
 fn json_items_are_bounded() {
     let decode = |item: String| {
@@ -190,7 +189,6 @@ fn json_items_are_bounded() {
 }
 
 /// A workflow of thousands of steps. A third of it are managed fields: empty members of nested objects.
-#[cfg(feature = "json")]
 #[test]
 fn a_custom_resource_with_large_managed_fields_is_decoded() {
     let names = ["boundaryID", "children", "displayName", "finishedAt", "id", "message", "name", "phase", "startedAt"];
@@ -221,9 +219,6 @@ fn elements_of_the_metadata_take_no_memory() {
         ["ownerReferences", "managedFields"].map(|name| format!(r#""{name}":[{}]"#, vec!["{}"; 50_000].join(",")));
     let json = format!(r#"{{"metadata":{{{},"finalizers":[{}]}}}}"#, json.join(","), vec![r#""""#; 50_000].join(","));
     for (encoding, object) in [(Encoding::Protobuf, len_field(1, &protobuf)), (Encoding::Json, json.into_bytes())] {
-        if encoding == Encoding::Json && !cfg!(feature = "json") {
-            continue;
-        }
         let allocated = measure(|| {
             let meta = ItemRef::new(encoding, &object).meta().unwrap();
             assert_eq!(meta.owner_references().unwrap().count(), 50_000);

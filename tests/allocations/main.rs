@@ -1,7 +1,6 @@
-//! The memory that decoders and stores allocate, counted. It is a separate program: the counter replaces the allocator.
+//! The memory that decoders allocate, counted. It is a separate program: the counter replaces the allocator.
 
 mod decode;
 mod decoded_size;
-mod store;
 #[path = "../support/mod.rs"]
 mod support;

@@ -11,7 +11,7 @@ mod limits;
 mod processes;
 mod proxies;
 mod stalls;
-#[path = "../support/mod.rs"]
+#[path = "../support/client.rs"]
 mod support;
 mod tls;
 

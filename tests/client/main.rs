@@ -13,7 +13,7 @@ mod pages;
 mod resolve;
 mod secrets;
 mod selectors;
-#[path = "../support/mod.rs"]
+#[path = "../support/client.rs"]
 mod support;
 mod time;
 mod trace;

@@ -149,11 +149,7 @@ fn adapters_apply_limits() {
 
 #[test]
 fn reports_oversized_items_that_are_skipped() {
-    let mut bodies = vec![fixture("configmaps.pb")];
-    if cfg!(feature = "json") {
-        bodies.push(fixture("widgets-page-1.json"));
-    }
-    for body in bodies {
+    for body in [fixture("configmaps.pb"), fixture("widgets-page-1.json")] {
         let mut sizes: Vec<u64> = Vec::new();
         let mut whole = list_decoder(Limits::default());
         let _ = whole.feed(&mut &body[..], |event| -> ControlFlow<()> {
@@ -168,7 +164,6 @@ fn reports_oversized_items_that_are_skipped() {
         for lengths in [&[1][..], &[4096]] {
             let (report, skipped) = mpsc::channel();
             let reader = ListReader::new::<[u8]>(Script::new(&body, lengths)).skip_item_errors(true).limits(limits);
-            #[cfg(feature = "json")]
             let reader = reader.accept_json();
             let mut reader = reader.on_skip(move |error| report.send(error.clone()).unwrap());
             let delivered = reader.by_ref().map(Result::unwrap).count() as u64;
@@ -240,11 +235,9 @@ fn a_panic_in_a_callback_poisons_the_decoder() {
 
 #[test]
 fn feed_leaves_the_rest_of_a_chunk_after_a_break() {
-    let mut bodies = vec![("configmaps.pb", 1000, 13), ("configmaps.pb", 1 << 20, 13)];
-    if cfg!(feature = "json") {
-        bodies.push(("widgets-page-1.json", 2000, 20));
-    }
-    for (name, chunk, items) in bodies {
+    for (name, chunk, items) in
+        [("configmaps.pb", 1000, 13), ("configmaps.pb", 1 << 20, 13), ("widgets-page-1.json", 2000, 20)]
+    {
         let body = fixture(name);
         let mut decoder = list_decoder(Limits::default());
         let mut indexes = Vec::new();

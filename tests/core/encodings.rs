@@ -40,7 +40,6 @@ fn refuses_json_unless_the_caller_accepts_it() {
     assert_refuses_json(decode_watch(WatchDecoder::new(), &fixture("watch-configmaps.json")), "a watch");
 }
 
-#[cfg(feature = "json")]
 #[test]
 fn accepts_both_encodings_with_accept_json() {
     use listwatch::{ItemError, Json};

@@ -2,26 +2,18 @@
 #![allow(dead_code, missing_docs, reason = "each test program uses a part of it")]
 
 pub mod config_maps;
-#[cfg(feature = "client")]
-pub mod log;
 pub mod members;
 pub mod memory;
 pub mod process;
 pub mod reference;
 pub mod seeds;
-#[cfg(feature = "reqwest")]
-pub mod server;
 pub mod store;
-#[cfg(feature = "client")]
-pub mod transport;
 pub mod watch;
-#[cfg(feature = "client")]
-pub mod world;
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use listwatch::{
     DecodeError, DecodeErrorKind, Encoding, Event, ItemRef, Limit, Limits, ListDecoder, ListEnd, ListMeta, TypeMeta,
@@ -43,20 +35,14 @@ pub fn cases(quick: u64, thorough: u64) -> u64 {
     if std::env::var_os("LISTWATCH_THOROUGH").is_some() { thorough } else { quick }
 }
 
-/// A decoder of lists in every encoding that the features allow.
+/// A decoder of lists in every encoding.
 pub fn list_decoder(limits: Limits) -> ListDecoder {
-    let decoder = ListDecoder::with_limits(limits);
-    #[cfg(feature = "json")]
-    let decoder = decoder.accept_json();
-    decoder
+    ListDecoder::with_limits(limits).accept_json()
 }
 
-/// A decoder of watches in every encoding that the features allow.
+/// A decoder of watches in every encoding.
 pub fn watch_decoder(limits: Limits) -> WatchDecoder {
-    let decoder = WatchDecoder::with_limits(limits);
-    #[cfg(feature = "json")]
-    let decoder = decoder.accept_json();
-    decoder
+    WatchDecoder::with_limits(limits).accept_json()
 }
 
 /// The list that the decoder returns, in either encoding, with its events checked against each other.
@@ -157,7 +143,8 @@ pub fn lists() -> Vec<(String, Vec<u8>)> {
 }
 
 fn fixtures() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().map(|folder| folder.join("fixtures")).find(|fixtures| fixtures.is_dir()).unwrap()
 }
 
 /// Splits a body into chunks of these lengths, used in turn.

@@ -10,7 +10,7 @@ mod initial_events;
 mod model;
 mod requests;
 mod resume;
-#[path = "../support/mod.rs"]
+#[path = "../support/client.rs"]
 mod support;
 mod waits;
 

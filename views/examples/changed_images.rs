@@ -5,8 +5,8 @@
 
 use std::error::Error;
 
-use listwatch::cache::{Change, Object, StorageFormat, Store};
 use listwatch::{Encoding, Event, ItemError, ListDecoder};
+use listwatch_cache::{Change, Object, StorageFormat, Store};
 use listwatch_views::core_v1::{ContainerView, PodView};
 use prost::Message as _;
 

@@ -30,7 +30,7 @@
 //!
 //! # Checked once
 //!
-//! `view` of an [item](listwatch::ItemRef::view) or a [stored object](listwatch::cache::Object::view) checks the whole object first: the
+//! `view` of an [item](listwatch::ItemRef::view) or a [stored object](https://docs.rs/listwatch-cache/latest/listwatch_cache/struct.Object.html#method.view) checks the whole object first: the
 //! wire format, the types of all fields, UTF-8, the depth, and that the fields are in the order in which API servers send them. A
 //! malformed object is an error, so that a malformed `deletionTimestamp` never reads as absent. A store remembers the check of each
 //! object, and a view of another kind than the store's is refused.

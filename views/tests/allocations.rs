@@ -2,8 +2,8 @@
 
 use allocation_counter::{AllocationInfo, measure};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{StorageFormat, Store};
 use listwatch::{Encoding, ItemRef, ListReader};
+use listwatch_cache::{StorageFormat, Store};
 use listwatch_testserver::recorded_pods;
 use listwatch_views::core_v1::PodView;
 use prost::Message as _;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use listwatch::cache::{StorageFormat, Store};
 use listwatch::path::{meta, pod};
 use listwatch::{Encoding, Fault, ItemError, ItemRef, ListReader, Projection, TypeMeta};
+use listwatch_cache::{StorageFormat, Store};
 use listwatch_views::core_v1::{ConfigMapView, PodView};
 use listwatch_views::meta_v1::PartialObjectMetadataView;
 

@@ -5,9 +5,9 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput};
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::{ObjectKey, StorageFormat, Store, Subscriber};
 use listwatch::path::pod;
 use listwatch::{Encoding, Event, ItemError, ItemRef, ListDecoder};
+use listwatch_cache::{ObjectKey, StorageFormat, Store, Subscriber};
 use listwatch_testserver::{Synthesizer, recorded_pods};
 
 const DIVERSE: u32 = 20_000;

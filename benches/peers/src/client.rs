@@ -14,7 +14,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::cache::{Object, StorageFormat, Store};
+use listwatch_cache::{Object, StorageFormat, Store};
 use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
 use listwatch::path::{meta, pod};
 use listwatch::{Encoding, ItemError, ItemRef, Json, Projection};

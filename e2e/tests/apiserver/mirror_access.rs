@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Version};
-use listwatch::cache::StorageFormat;
 use listwatch::client::{Client, Error, HttpTransport, Resource, Transport};
-use listwatch::reflector::{Cache, Reflector};
+use listwatch_cache::StorageFormat;
+use listwatch_cache::{Cache, Reflector};
 use listwatch_e2e::{Result, Server, View, agree, listed, seen};
 use listwatch_mirror::{Access, Mirror};
 use reqwest::Certificate;

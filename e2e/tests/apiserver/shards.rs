@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use listwatch::Shard;
 use listwatch::client::{Client, ListParams, Resource, Selection};
-use listwatch::reflector::Cache;
+use listwatch_cache::Cache;
 use listwatch_e2e::{Result, Server, listed};
 use replica::{Change, Replica};
 use tokio::io::copy_bidirectional;

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::cache::FileError;
-use listwatch::cache::{StorageFormat, Store};
 use listwatch::client::{Client, HttpTransport, Resource, Transport};
 use listwatch::client::{Request, ResponseFuture};
-use listwatch::reflector::{Cache, Reflector, Strategy};
+use listwatch_cache::FileError;
+use listwatch_cache::{Cache, Reflector, Strategy};
+use listwatch_cache::{StorageFormat, Store};
 use listwatch_e2e::{Result, Server, agree, listed, seen, size};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;

@@ -13,7 +13,7 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use listwatch::Shard;
 use listwatch::client::Resource;
-use listwatch::reflector::Cache;
+use listwatch_cache::Cache;
 use replica::{Change, Error, Replica};
 use tokio::signal::unix::{SignalKind, signal};
 

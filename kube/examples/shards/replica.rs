@@ -21,7 +21,7 @@ use k8s_pb::api::coordination::v1::Lease;
 use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseParams};
 use listwatch::Shard;
 use listwatch::client::{Client, ListParams, Resource, Retry, Selection};
-use listwatch::reflector::{Cache, Reflector};
+use listwatch_cache::{Cache, Reflector};
 use listwatch_kube::KubeTransport;
 use tokio::select;
 use tokio::sync::watch;

@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use listwatch::cache::ObjectKey;
-use listwatch::reflector::SyncError;
+use listwatch_cache::ObjectKey;
+use listwatch_cache::SyncError;
 
 /// The result of a reconcile: when the object is reconciled again, unless a change requests it earlier.
 ///

@@ -12,7 +12,7 @@ use kube::runtime::controller::Action as KubeAction;
 use kube::runtime::finalizer as kubes;
 pub use kube::runtime::finalizer::{Error, Event};
 use listwatch::ItemError;
-use listwatch::cache::{Object, Stored};
+use listwatch_cache::{Object, StoreType};
 
 use super::Action;
 
@@ -27,7 +27,7 @@ use super::Action;
 /// use k8s_openapi::api::core::v1 as api;
 /// use k8s_pb::api::core::v1::ConfigMap;
 /// use kube::api::{Api, PartialObjectMeta};
-/// use listwatch::cache::Object;
+/// use listwatch_cache::Object;
 /// use listwatch_kube::controller::Action;
 /// use listwatch_kube::controller::finalizer::{Error, Event, finalizer};
 ///
@@ -54,7 +54,7 @@ pub async fn finalizer<T, K, Reconcile, E>(
     reconcile: impl FnOnce(Event<Object<T>>) -> Reconcile,
 ) -> Result<Action, Error<E>>
 where
-    T: Stored + ?Sized,
+    T: StoreType + ?Sized,
     K: Resource + Clone + Debug,
     Reconcile: Future<Output = Result<Action, E>>,
     E: StdError + 'static,
@@ -80,7 +80,7 @@ where
 }
 
 /// Returns the metadata that kube's function reads.
-fn metadata<T: Stored + ?Sized>(object: &Object<T>) -> Result<ObjectMeta, ItemError> {
+fn metadata<T: StoreType + ?Sized>(object: &Object<T>) -> Result<ObjectMeta, ItemError> {
     let meta = object.meta()?;
     Ok(ObjectMeta {
         name: Some(object.name().to_owned()),

@@ -10,9 +10,9 @@
 //! use k8s_openapi::api::core::v1 as api;
 //! use k8s_pb::api::core::v1::{ConfigMap, Pod};
 //! use kube::api::{Api, Patch, PatchParams};
-//! use listwatch::cache::{Object, StorageFormat, Store};
+//! use listwatch_cache::{Object, StorageFormat, Store};
 //! use listwatch::client::Client;
-//! use listwatch::reflector::{Cache, Reflector};
+//! use listwatch_cache::{Cache, Reflector};
 //! use listwatch_kube::KubeTransport;
 //! use listwatch_kube::controller::{Action, Controller};
 //! use serde_json::json;
@@ -93,9 +93,9 @@ use std::time::Duration;
 use futures::future::{BoxFuture, select, try_join_all};
 use futures::stream::{BoxStream, SelectAll, poll_fn};
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use listwatch::cache::{Object, ObjectKey, Stored};
 use listwatch::client::{Kind, Resource};
-use listwatch::reflector::{Cache, SyncError};
+use listwatch_cache::{Cache, SyncError};
+use listwatch_cache::{Object, ObjectKey, StoreType};
 use tokio::task::JoinSet;
 
 pub use self::action::{Action, Error};
@@ -121,10 +121,10 @@ use self::run::{Phase, Running};
 /// # Memory
 ///
 /// An object that waits takes about 220 bytes: one that was requested, and one whose [`Action`] has a time. When more
-/// than 256 objects are due, further changes wait in the [`Subscriber`](listwatch::cache::Subscriber) of the cache, which coalesces them and reads the
+/// than 256 objects are due, further changes wait in the [`Subscriber`](listwatch_cache::Subscriber) of the cache, which coalesces them and reads the
 /// initial state step by step. A [debounce](Self::debounce) makes all changed objects wait here.
 #[must_use = "nothing is reconciled until the stream of run is polled"]
-pub struct Controller<T: Stored + ?Sized> {
+pub struct Controller<T: StoreType + ?Sized> {
     cache: Cache<T>,
     resource: Resource,
     synced: Vec<BoxFuture<'static, Result<(), SyncError>>>,
@@ -136,14 +136,14 @@ pub struct Controller<T: Stored + ?Sized> {
     concurrency: u16,
 }
 
-impl<T: Stored + Kind + ?Sized> Controller<T> {
+impl<T: StoreType + Kind + ?Sized> Controller<T> {
     /// Creates a controller of the objects in a cache.
     pub fn new(cache: Cache<T>) -> Self {
         Self::new_with(cache, T::resource())
     }
 }
 
-impl<T: Stored + ?Sized> Controller<T> {
+impl<T: StoreType + ?Sized> Controller<T> {
     /// The number of reconciles at once, unless [`concurrency`](Self::concurrency) sets it. kube has no limit by default; here
     /// each reconcile may keep a decompressed or decoded object.
     pub const DEFAULT_CONCURRENCY: u16 = 64;
@@ -167,7 +167,7 @@ impl<T: Stored + ?Sized> Controller<T> {
     ///
     /// The owners are all owner references of the controller's group and kind, of the old and the new state, as in kube; the version of the group
     /// does not matter. Each write of the other cache reads the metadata of both states, which decompresses them in a compressed cache.
-    pub fn owns<O: Stored + ?Sized>(self, cache: Cache<O>) -> Self {
+    pub fn owns<O: StoreType + ?Sized>(self, cache: Cache<O>) -> Self {
         let resource = self.resource.clone();
         self.related(cache, move |object| owners(object, &resource))
     }
@@ -176,8 +176,8 @@ impl<T: Stored + ?Sized> Controller<T> {
     /// old and for the new state, also of a deleted object. kube calls the mapper for the new state only.
     ///
     /// `mapper` is called for each write of the other cache, while other writers of it wait, and has the limits of
-    /// [`Subscribe::inspect`](listwatch::cache::Subscribe::inspect). So no state is left out, however long the reconciles take.
-    pub fn watches<O: Stored + ?Sized, I: IntoIterator<Item = ObjectKey>>(
+    /// [`Subscribe::inspect`](listwatch_cache::Subscribe::inspect). So no state is left out, however long the reconciles take.
+    pub fn watches<O: StoreType + ?Sized, I: IntoIterator<Item = ObjectKey>>(
         self,
         cache: Cache<O>,
         mapper: impl Fn(&Object<O>) -> I + Send + Sync + 'static,
@@ -185,7 +185,7 @@ impl<T: Stored + ?Sized> Controller<T> {
         self.related(cache, move |object| mapper(object).into_iter().collect())
     }
 
-    fn related<O: Stored + ?Sized>(
+    fn related<O: StoreType + ?Sized>(
         mut self,
         cache: Cache<O>,
         keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
@@ -298,7 +298,7 @@ async fn signal() {
     _ = interrupt.await;
 }
 
-impl<T: Stored + ?Sized> fmt::Debug for Controller<T> {
+impl<T: StoreType + ?Sized> fmt::Debug for Controller<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cache, resource, debounce, concurrency, .. } = self;
         f.debug_struct("Controller")

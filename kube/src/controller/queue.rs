@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use listwatch::cache::ObjectKey;
+use listwatch_cache::ObjectKey;
 use tokio::time::Instant;
 
 /// A larger table is freed when it is empty.

@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, poll_fn};
 use futures::{FutureExt as _, StreamExt as _};
 use listwatch::ItemError;
-use listwatch::cache::{Change, Object, ObjectKey, Stored};
 use listwatch::client::Resource;
-use listwatch::reflector::{Cache, SyncError};
+use listwatch_cache::{Cache, SyncError};
+use listwatch_cache::{Change, Object, ObjectKey, StoreType};
 
 /// The keys of the objects to reconcile, or the error of the cache.
 pub(super) type Keys = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;
@@ -22,7 +22,7 @@ pub(super) type Subscribe = Box<dyn FnOnce() -> Keys + Send>;
 /// `keys` returns the objects to reconcile for one state of a related object.
 ///
 /// It is called for every state: a subscriber coalesces changes, but a reconcile can have seen a state that no change delivers.
-pub(super) fn subscribe<O: Stored + ?Sized>(
+pub(super) fn subscribe<O: StoreType + ?Sized>(
     cache: Cache<O>,
     keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
 ) -> Subscribe {
@@ -48,17 +48,17 @@ pub(super) fn subscribe<O: Stored + ?Sized>(
 }
 
 /// Waits until the cache is synced.
-pub(super) fn synced<O: Stored + ?Sized>(cache: Cache<O>) -> BoxFuture<'static, Result<(), SyncError>> {
+pub(super) fn synced<O: StoreType + ?Sized>(cache: Cache<O>) -> BoxFuture<'static, Result<(), SyncError>> {
     async move { cache.synced().await.map(drop) }.boxed()
 }
 
 /// Returns the error of a cache whose changes have ended.
-pub(super) fn ended<O: Stored + ?Sized>(cache: &Cache<O>) -> SyncError {
+pub(super) fn ended<O: StoreType + ?Sized>(cache: &Cache<O>) -> SyncError {
     SyncError::Ended { cause: cache.status().ended_by }
 }
 
 /// Returns the owners of an object that are of this resource.
-pub(super) fn owners<O: Stored + ?Sized>(object: &Object<O>, resource: &Resource) -> Vec<ObjectKey> {
+pub(super) fn owners<O: StoreType + ?Sized>(object: &Object<O>, resource: &Resource) -> Vec<ObjectKey> {
     let read = || {
         let is_owner = |api_version: &str, kind: &str| {
             let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
-use listwatch::cache::{Change, Object, ObjectKey, Stored, Subscriber};
-use listwatch::reflector::{Cache, SyncError};
+use listwatch_cache::{Cache, SyncError};
+use listwatch_cache::{Change, Object, ObjectKey, StoreType, Subscriber};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::Instrument as _;
@@ -36,7 +36,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// A controller that runs.
-pub(super) struct Running<T: Stored + ?Sized, E> {
+pub(super) struct Running<T: StoreType + ?Sized, E> {
     pub(super) cache: Cache<T>,
     pub(super) debounce: Duration,
     /// The number of reconciles at once; 0 for no limit.
@@ -65,7 +65,7 @@ pub(super) enum Phase {
 }
 
 /// A reconcile that has ended.
-pub(super) struct Done<T: Stored + ?Sized, E> {
+pub(super) struct Done<T: StoreType + ?Sized, E> {
     key: Arc<ObjectKey>,
     object: Object<T>,
     result: Result<Action, E>,
@@ -73,7 +73,7 @@ pub(super) struct Done<T: Stored + ?Sized, E> {
 
 type Item<E> = Result<(ObjectKey, Action), Error<E>>;
 
-impl<T: Stored + ?Sized, E: Send + 'static> Running<T, E> {
+impl<T: StoreType + ?Sized, E: Send + 'static> Running<T, E> {
     pub(super) fn poll<Reconcile>(
         &mut self,
         cx: &mut Context<'_>,

@@ -144,7 +144,7 @@ impl Probe {
 mod tests {
     use futures::FutureExt as _;
     use http_body_util::BodyExt as _;
-    use listwatch::cache::ChangeLogLimits;
+    use listwatch_cache::ChangeLogLimits;
 
     use super::*;
     use crate::mirror::{Access, Limits};

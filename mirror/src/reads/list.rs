@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
 use futures::stream;
-use listwatch::cache::{ObjectKey, Snapshot};
 use listwatch::encode::ListBody;
 use listwatch::{Encoding, ItemError, ListMeta};
+use listwatch_cache::{ObjectKey, Snapshot};
 use tokio::task::yield_now;
 
 use super::select::Candidates;
@@ -234,7 +234,7 @@ mod tests {
     use std::time::Duration;
 
     use http_body_util::BodyExt as _;
-    use listwatch::cache::ChangeLogLimits;
+    use listwatch_cache::ChangeLogLimits;
     use serde_json::Value;
     use tokio::time::sleep;
 

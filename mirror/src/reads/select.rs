@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use listwatch::cache::{Object, ObjectKey, Snapshot};
 use listwatch::{Encoding, FieldSelector, ItemError, ItemRef, LabelSelector};
+use listwatch_cache::{Object, ObjectKey, Snapshot};
 
 use crate::mirrored::Mirrored;
 use crate::params::Params;
@@ -148,8 +148,8 @@ fn empty_object(encoding: Encoding) -> ItemRef<'static> {
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use listwatch::cache::ChangeLogLimits;
     use listwatch::{FieldPath, TypeMeta};
+    use listwatch_cache::ChangeLogLimits;
 
     use super::*;
     use crate::mirror::{Access, Limits};

@@ -2,7 +2,7 @@
 //! (apiserver `pkg/storage/continue.go`).
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
-use listwatch::cache::ObjectKey;
+use listwatch_cache::ObjectKey;
 use serde::{Deserialize, Serialize};
 
 const VERSION: &str = "meta.k8s.io/v1";

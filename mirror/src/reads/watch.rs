@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use listwatch::Encoding;
-use listwatch::cache::{Changes, LoggedChange, ObjectKey};
 use listwatch::encode::EventType;
+use listwatch_cache::{Changes, LoggedChange, ObjectKey};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 

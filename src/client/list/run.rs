@@ -30,7 +30,8 @@ use crate::client::transport::chain;
 use crate::client::{Answer, accept_header, body, within};
 use crate::decode::{ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError};
-use crate::object::{ItemRef, is_older, is_resumable};
+use crate::object::ItemRef;
+use crate::object::version::{is_older, is_resumable};
 
 /// The number of times that a list starts over after its pages expired.
 const MAX_RESTARTS: u32 = 3;
@@ -41,7 +42,7 @@ const MAX_WARNINGS: usize = 100;
 type OnRestart = Box<dyn FnMut(Restart) + Send>;
 
 /// The pages of a list, without a decoder of its items.
-pub(crate) struct Pages {
+pub struct Pages {
     pub(super) run: Run,
     pub(super) state: State,
 }
@@ -65,7 +66,7 @@ impl Pages {
     }
 
     /// Returns the version of the complete list, from which a watch can start.
-    pub(crate) fn version(&self) -> Result<String, Error> {
+    pub fn version(&self) -> Result<String, Error> {
         let version = self.summary().map_or("", |summary| &*summary.list_meta.resource_version);
         if !is_resumable(version) {
             let kind = DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing };
@@ -76,14 +77,13 @@ impl Pages {
     }
 
     /// Returns the newest version of all pages. They differ if the server continued the list at a later version.
-    #[cfg(feature = "cache")]
-    pub(crate) fn newest_version(&self) -> Result<String, Error> {
+    pub fn newest_version(&self) -> Result<String, Error> {
         let version = self.version()?;
         Ok(self.run.newest.clone().filter(|newest| is_older(&version, newest)).unwrap_or(version))
     }
 
     /// Returns the next item, decoded by `decode`.
-    pub(crate) fn advance<O, E: Into<ItemError>>(
+    pub fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
         decode: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use crate::encode::EventType;
-use crate::object::{ItemRef, compare_resource_versions, is_older, is_resumable};
+use crate::object::ItemRef;
+use crate::object::version::{compare_resource_versions, is_older, is_resumable};
 
 /// The most events that are remembered. When there are more, those before may be repeated after a reconnect. A lease of
 /// kube-apiserver has at most 1,000 objects (`--lease-max-object-count`).

@@ -22,7 +22,8 @@ use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEvent;
 use crate::encode::EventType;
 use crate::error::ItemError;
-use crate::object::{ItemRef, is_older};
+use crate::object::ItemRef;
+use crate::object::version::is_older;
 
 /// The longest wait before a connection, except for a server's `Retry-After`.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -35,7 +36,7 @@ const HEALTHY: Duration = Duration::from_secs(10);
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The page size of a list that the server could not write within its request timeout; the same as client-go's (`tools/pager`).
-pub(crate) const PAGE: u32 = 500;
+pub const PAGE: u32 = 500;
 
 /// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
 ///
@@ -117,7 +118,7 @@ pub struct Disconnect {
 }
 
 /// The connections of a watch, without a decoder of its objects.
-pub(crate) struct Connections {
+pub struct Connections {
     pub(super) run: Run,
     state: State,
 }
@@ -190,8 +191,8 @@ impl<F> Watch<F> {
     }
 
     /// Returns the connections without a decoder.
-    #[cfg(feature = "cache")]
-    pub(crate) fn into_connections(self) -> Connections {
+    #[doc(hidden)]
+    pub fn into_connections(self) -> Connections {
         self.connections
     }
 }
@@ -202,39 +203,35 @@ impl Connections {
     }
 
     /// Starts after a version that a server sent, in any form.
-    #[cfg(feature = "cache")]
-    pub(crate) fn after_version(mut self, version: String) -> Self {
+    pub fn after_version(mut self, version: String) -> Self {
         self.run.is_synced = true;
         self.run.delivered = Delivered::up_to(version);
         self
     }
 
     /// Returns true if a server has accepted the watch.
-    #[cfg(feature = "cache")]
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         matches!(self.state, State::Watching(_))
     }
 
     /// As [`Watch::resource_version`].
-    pub(crate) fn resource_version(&self) -> Option<&str> {
+    pub fn resource_version(&self) -> Option<&str> {
         self.run.version()
     }
 
     /// Returns the newest version that was delivered; `None` before the initial state is complete. Further events may
     /// have it.
-    #[cfg(feature = "cache")]
-    pub(crate) fn newest_version(&self) -> Option<&str> {
+    pub fn newest_version(&self) -> Option<&str> {
         self.run.version().map(|_| self.run.delivered.newest())
     }
 
     /// Returns the number of events, delivered or not, and of bookmarks that are not older.
-    #[cfg(feature = "cache")]
-    pub(crate) fn heard(&self) -> u64 {
+    pub fn heard(&self) -> u64 {
         self.run.heard
     }
 
     /// Returns the next event, with the object decoded by `decode`. No event follows an error.
-    pub(crate) fn advance<O, E: Into<ItemError>>(
+    pub fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
         decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,

@@ -3,9 +3,7 @@
 use listwatch::Limits;
 
 use super::{check, protobuf};
-#[cfg(feature = "json")]
 use crate::support::cut;
-#[cfg(feature = "json")]
 use crate::support::watch::{reference, watch};
 use crate::support::{body_of, fixture, framed, len_field};
 
@@ -94,7 +92,6 @@ fn checks_protobuf_frames() {
     }
 }
 
-#[cfg(feature = "json")]
 #[test]
 fn checks_json_frames() {
     const GOOD: &str = r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}"#;
@@ -199,7 +196,6 @@ fn checks_json_frames() {
     }
 }
 
-#[cfg(feature = "json")]
 #[test]
 fn names_the_json_that_is_not_a_watch() {
     let over = "event 0 is 75 bytes, over the limit of 74 bytes, at byte 1, 0 events delivered";
@@ -288,14 +284,11 @@ fn names_the_body_that_is_not_a_watch() {
             "pods-gzip.pb.gz",
             "unexpected encoding: the body looks like gzip, not like a watch, at byte 0, 0 events delivered",
         ),
-        #[cfg(feature = "json")]
         ("pods.json", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
-        #[cfg(feature = "json")]
         (
             "widgets-page-1.json",
             "not a watch: the body has the kind \"List\" of \"example.com/v1\", at byte 0, 0 events delivered",
         ),
-        #[cfg(feature = "json")]
         (
             "pods-table.json",
             "not a watch: the body has the kind \"Table\" of \"meta.k8s.io/v1\", at byte 0, 0 events delivered",

@@ -20,11 +20,8 @@ const PROTOBUF: &[&str] = &[
     "watch-quiet-bookmarks.pb",
 ];
 
-#[cfg(feature = "json")]
 const JSON: &[&str] =
     &["watch-configmaps.json", "watch-expired.json", "watch-initial-events.json", "watch-widgets-negotiated.json"];
-#[cfg(not(feature = "json"))]
-const JSON: &[&str] = &[];
 
 fn fixtures() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     PROTOBUF.iter().chain(JSON).map(|name| (*name, fixture(name)))

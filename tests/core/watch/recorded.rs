@@ -17,11 +17,8 @@ fn recorded_watches_give_the_events_that_were_sent() {
         ("watch-initial-events.pb", 14, 3, 1, &[("591", true), ("600", false)]),
         ("watch-initial-events-pods.pb", 120, 0, 0, &[("604", true)]),
         ("watch-quiet-bookmarks.pb", 0, 0, 0, &[("604", true), ("610", false), ("642", false)]),
-        #[cfg(feature = "json")]
         ("watch-configmaps.json", 14, 3, 1, &[]),
-        #[cfg(feature = "json")]
         ("watch-initial-events.json", 13, 0, 0, &[("605", true)]),
-        #[cfg(feature = "json")]
         ("watch-widgets-negotiated.json", 31, 3, 1, &[]),
     ] {
         let (seen, end) = watch(Limits::default(), [&fixture(name)[..]]);

@@ -24,7 +24,7 @@ use fastrand::Rng;
 use k8s_pb::Metadata;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use listwatch::Encoding;
-use listwatch::cache::{StorageFormat, Store};
+use listwatch_cache::{StorageFormat, Store};
 use prost::Message;
 use serde_json::Value;
 

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use listwatch::cache::{ChangeLogLimits, FileError, StorageFormat, Store};
 use listwatch::client::{Client, Resource, Selection};
-use listwatch::reflector::{Cache, Reflector};
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, FieldSelector, ItemRef, Projection, TypeMeta};
+use listwatch_cache::{Cache, Reflector};
+use listwatch_cache::{ChangeLogLimits, FileError, StorageFormat, Store};
 use listwatch_mirror::Mirrored;
 use tokio::task::spawn_blocking;
 

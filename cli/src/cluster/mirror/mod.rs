@@ -13,8 +13,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use listwatch::cache::{ChangeLogLimits, StorageFormat};
-use listwatch::reflector;
+use listwatch_cache as reflector;
+use listwatch_cache::{ChangeLogLimits, StorageFormat};
 use listwatch_mirror::{Access, Mirror};
 use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use futures::future::try_join_all;
 use indicatif::HumanCount;
-use listwatch::cache::FileError;
 use listwatch::client::{Error, Resource};
-use listwatch::reflector::{Reflector, SyncError};
+use listwatch_cache::FileError;
+use listwatch_cache::{Reflector, SyncError};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::collection::Collection;

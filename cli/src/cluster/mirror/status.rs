@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
-use listwatch::cache::Memory;
-use listwatch::reflector::ReflectorStatus;
+use listwatch_cache::Memory;
+use listwatch_cache::ReflectorStatus;
 use tokio::time::Instant;
 
 use super::collection::Collection;

@@ -1,0 +1,77 @@
+//! The errors of stores and indexes.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use super::key::ObjectKey;
+use listwatch::ItemError;
+
+/// The store could not hold an object, could not commit a list, or does not have the changes after a version.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The metadata cannot be read; or the object cannot be decoded, and the store keeps objects decoded.
+    #[error(transparent)]
+    Object(#[from] ItemError),
+    /// The object has no name.
+    #[error("the object has no name")]
+    NoName,
+    /// The namespace, name, uid or resource version is longer than 65,535 bytes, or the object than 4 GiB.
+    #[error("{0} of the object is too long")]
+    TooLong(&'static str),
+    /// The object does not fit into the [budget](super::Store::set_budget) of this many bytes.
+    #[error("the object does not fit into the store's budget of {0} bytes")]
+    OverBudget(usize),
+    /// Another [`Replace`](super::Replace) of the store was begun, so this one was not committed.
+    #[error("another replace of the store was begun")]
+    Superseded,
+    /// The changes after a version are not in the [change log](super::Changes), because it is closed or has dropped them. The reader has
+    /// to list again.
+    #[error("the change log does not have all changes after this resource version")]
+    ChangesExpired,
+}
+
+/// Lets a closure that writes items to a store return the store's errors.
+impl From<StoreError> for ItemError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Object(error) => error,
+            error => Self::Other(Arc::new(error)),
+        }
+    }
+}
+
+/// An object that a store or an index does not have in its latest state.
+///
+/// The store could not hold it, or the function of the index failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ObjectError {
+    /// The object; `None` if its key cannot be read.
+    pub key: Option<ObjectKey>,
+    /// The name of the index; `None` if the store does not have the object.
+    pub index: Option<Arc<str>>,
+    /// The error that the function of the index returned, or a [`StoreError`].
+    pub source: Arc<dyn Error + Send + Sync>,
+}
+
+impl fmt::Display for ObjectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.index, &self.key) {
+            (Some(index), Some(key)) => write!(f, "index {index} failed for {key}"),
+            (Some(index), None) => write!(f, "index {index} failed"),
+            (None, Some(key)) => write!(f, "cannot store {key}"),
+            (None, None) => f.write_str("cannot store an object"),
+        }
+    }
+}
+
+impl Error for ObjectError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+/// The error with which a reflector ended.
+pub(super) type Cause = Arc<dyn Error + Send + Sync>;

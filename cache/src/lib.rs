@@ -1,0 +1,109 @@
+//! Whole collections in memory: objects by key, namespace and index, each allocated separately and never replaced by an older state.
+//!
+//! A [`Store`] is synchronous and independent of HTTP and async: the caller writes the objects of lists and watches to it.
+//!
+//! ```
+//! use k8s_pb::api::core::v1::Pod;
+//! use listwatch_cache::{StorageFormat, Store};
+//! use listwatch::path::pod;
+//! use listwatch::{Event, ItemError, ListDecoder};
+//!
+//! # let mut body = &include_bytes!("../../fixtures/pods-page-1.pb")[..];
+//! let store = Store::<Pod>::new(StorageFormat::Encoded);
+//! let by_node = store.index("node", |pod| {
+//!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))
+//! });
+//! let mut relist = store.begin_replace();
+//! let mut decoder = ListDecoder::new();
+//! while let Some(event) = decoder.decode(&mut body)? {
+//!     if let Event::Item(item) = event {
+//!         relist.apply(item.encoding(), item.bytes())?;
+//!     }
+//! }
+//! let end = decoder.finish()?;
+//! relist.commit(&end.list_meta.resource_version)?;
+//!
+//! for node in by_node.values() {
+//!     println!("{node}: {} Pods", by_node.count(&node));
+//! }
+//! # assert_eq!(store.len() as u64, end.items);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+// Each file imports only files above it:
+//
+//     slots, order, key ── error              data: sets of slots, their order, keys, errors
+//     compress ── head ── entry ── object     one state of an object, its form, its decoded value
+//     change, state, memory, budget, open     what readers see and what writers count
+//     queue ── subscription                   the pending changes of subscribers
+//     frames ── log                           the change log, which imports `inner` for its cursors
+//     family ── inner ── form ── write        the locks `writer` and `state`, forms of objects, and the rules of writes
+//     observe                                 the writes of a reflector, which the change log keeps
+//     resync ── subscribe ── index            subscribers and indexes for users
+//     reader ── store                         the handles
+//     file ── save                            the file of a store
+
+/// Compiles the examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
+/// Compiles the example of the README of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod own_readme {}
+
+mod budget;
+mod change;
+mod compress;
+mod entry;
+mod error;
+mod family;
+mod file;
+mod form;
+mod frames;
+#[cfg(any(doc, doctest))]
+pub mod guide;
+mod head;
+mod index;
+mod inner;
+mod key;
+mod log;
+mod memory;
+mod object;
+mod observe;
+mod open;
+mod order;
+mod queue;
+mod reader;
+mod reflector;
+mod resync;
+mod save;
+mod slots;
+mod state;
+mod store;
+mod subscribe;
+mod subscription;
+mod sync;
+mod write;
+
+pub use self::change::{Change, Written};
+pub use self::error::{ObjectError, StoreError};
+pub use self::file::FileError;
+pub use self::index::Index;
+pub use self::inner::StorageFormat;
+pub(crate) use self::key::Identity;
+pub use self::key::ObjectKey;
+pub use self::log::{ChangeLogLimits, ChangeLogStatus, Changes, LoggedChange};
+pub use self::memory::Memory;
+pub use self::object::{Encoded, Object};
+pub use self::reader::StoreReader;
+pub use self::reflector::{Cache, Reflector, ReflectorStatus, Strategy, SyncError};
+pub(crate) use self::save::Saved;
+pub use self::state::Snapshot;
+pub use self::store::{Replace, Store};
+pub use self::subscribe::{Subscribe, Subscriber};
+#[doc(inline)]
+pub use listwatch::internal::StoreType;

@@ -1,0 +1,288 @@
+//! The pending changes of one subscriber, as one entry for each object.
+
+use std::any::Any;
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::task::Waker;
+
+use fixedbitset::FixedBitSet;
+
+use super::entry::Entry;
+use super::error::Cause;
+
+/// The number of objects of the initial state that a subscriber reads in one step.
+pub(super) const LOOK_AHEAD: u32 = 64;
+
+/// A longer queue is freed when it is empty.
+const KEPT_QUEUE: usize = 64;
+
+/// The pending changes of one subscriber.
+pub(super) struct Queue<D> {
+    /// The pending changes in the order of their tickets. Some entries are void.
+    order: VecDeque<(Ticket, Queued)>,
+    /// By slot.
+    pending: HashMap<u32, Pending<D>>,
+    /// The number of changes in `pending`.
+    pub(super) lag: usize,
+    tickets: Ticket,
+    /// Slots of the objects that the subscriber has received, or that the store had when the subscriber was registered.
+    announced: FixedBitSet,
+    /// The walk over the objects that the store had when the subscriber was registered; `None` when it is over.
+    pub(super) walk: Option<Walk>,
+    pub(super) waker: Option<Waker>,
+    /// True if the waker must be woken.
+    pub(super) has_news: bool,
+    pub(super) is_closed: bool,
+    /// The error that closed the queue, until the subscriber gets it.
+    pub(super) cause: Option<Cause>,
+    pub(super) has_panicked: bool,
+    /// The panic of a filter, until the subscriber resumes it.
+    pub(super) panic: Option<Box<dyn Any + Send>>,
+}
+
+/// A walk over the stored objects. The filters run while others write.
+pub(super) struct Walk {
+    /// The slots of the objects that may pass; `None` for all slots.
+    pub(super) slots: Option<Vec<u32>>,
+    pub(super) at: u32,
+    /// True if the walk delivers objects that pass; else it only marks them as announced.
+    pub(super) delivers: bool,
+    /// If it does not deliver, the slots that were written before the walk reached them.
+    pub(super) written: FixedBitSet,
+}
+
+impl Walk {
+    pub(super) fn new(slots: Option<Vec<u32>>, delivers: bool) -> Self {
+        Self { slots, at: 0, delivers, written: FixedBitSet::new() }
+    }
+
+    /// Returns true if the walk has yet to reach the object that the slot had when the subscriber was registered.
+    fn is_before(&self, slot: u32) -> bool {
+        match &self.slots {
+            Some(slots) => slots.iter().skip(self.at as usize).any(|other| *other == slot),
+            None => slot >= self.at,
+        }
+    }
+}
+
+/// The place of a change in the order. Each value is used once.
+type Ticket = u64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    Slot(u32),
+    Synced,
+}
+
+/// The deletion of an announced object, and the current state of the slot. A re-created object may get another slot, and a new
+/// object may reuse this slot, so the two have separate tickets: the deletion is delivered first.
+struct Pending<D> {
+    deletion: Option<(Ticket, Deletion<D>)>,
+    update: Option<(Ticket, Update<D>)>,
+}
+
+struct Deletion<D> {
+    /// The state that the subscriber has received.
+    old: Entry<D>,
+    last: Entry<D>,
+    final_state_unknown: bool,
+}
+
+struct Update<D> {
+    /// The state that the subscriber has received.
+    old: Option<Entry<D>>,
+    new: Entry<D>,
+}
+
+/// A change, with the entries of the objects.
+pub(super) enum Delivery<D> {
+    Applied { old: Option<Entry<D>>, new: Entry<D> },
+    Deleted { old: Entry<D>, last: Entry<D>, final_state_unknown: bool },
+    Synced,
+}
+
+impl<D> Queue<D> {
+    pub(super) fn new() -> Self {
+        Self {
+            order: VecDeque::new(),
+            pending: HashMap::new(),
+            lag: 0,
+            tickets: 0,
+            announced: FixedBitSet::new(),
+            walk: None,
+            waker: None,
+            has_news: false,
+            is_closed: false,
+            cause: None,
+            has_panicked: false,
+            panic: None,
+        }
+    }
+
+    /// Records that the store replaced `old` with a state that passes the filters.
+    pub(super) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>) {
+        let pending = self.pending.entry(slot).or_insert(Pending { deletion: None, update: None });
+        match &mut pending.update {
+            Some((_, update)) => update.new = new.clone(),
+            none => {
+                let old = old.filter(|_| self.announced.contains(slot as usize)).cloned();
+                *none = Some((self.tickets, Update { old, new: new.clone() }));
+                self.push(slot);
+            }
+        }
+    }
+
+    /// Records that the store has its current state in another form.
+    pub(super) fn change_form(&mut self, slot: u32, old: &Entry<D>, new: &Entry<D>) {
+        if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut())
+            && update.new.is_same(old)
+        {
+            update.new = new.clone();
+        }
+    }
+
+    /// Records that the store replaced `old` with a state that does not pass the filters.
+    pub(super) fn leave(&mut self, slot: u32, old: &Entry<D>) {
+        let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
+        let last = update.map_or(old, |(_, update)| &update.new).clone();
+        self.remove(slot, old, &last, false);
+    }
+
+    /// Records that the store removed `old`. The last state may be a newer one.
+    pub(super) fn remove(&mut self, slot: u32, old: &Entry<D>, last: &Entry<D>, final_state_unknown: bool) {
+        let mut received = None;
+        if let Slot::Occupied(mut found) = self.pending.entry(slot)
+            && let Some((_, update)) = found.get_mut().update.take()
+        {
+            self.lag -= 1;
+            received = update.old;
+            if found.get().deletion.is_none() {
+                found.remove();
+            }
+        }
+        if self.announced.contains(slot as usize) {
+            self.announced.remove(slot as usize);
+            let old = received.unwrap_or_else(|| old.clone());
+            let deletion = Deletion { old, last: last.clone(), final_state_unknown };
+            self.pending.insert(slot, Pending { deletion: Some((self.tickets, deletion)), update: None });
+            self.push(slot);
+        }
+    }
+
+    fn push(&mut self, slot: u32) {
+        self.order.push_back((self.tickets, Queued::Slot(slot)));
+        self.tickets += 1;
+        self.lag += 1;
+        if self.order.len() > 2 * self.lag + KEPT_QUEUE {
+            let pending = &self.pending;
+            let is_valid = |ticket, slot| pending.get(&slot).is_some_and(|pending: &Pending<D>| pending.has(ticket));
+            let mut last = None;
+            self.order.retain(|&(ticket, queued)| {
+                let stays = match queued {
+                    Queued::Slot(slot) => is_valid(ticket, slot),
+                    Queued::Synced => last != Some(Queued::Synced),
+                };
+                last = if stays { Some(queued) } else { last };
+                stays
+            });
+        }
+        self.has_news = true;
+    }
+
+    pub(super) fn synced(&mut self) {
+        // A subscriber that has not received the whole initial state gets `Synced` after it.
+        let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
+        if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != Queued::Synced) {
+            self.order.push_back((self.tickets, Queued::Synced));
+            self.has_news = true;
+        }
+    }
+
+    /// Records an object of the walk that passes the filters.
+    pub(super) fn found(&mut self, slot: u32, entry: &Entry<D>) {
+        if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
+            self.put(slot, None, entry);
+        } else {
+            self.announced.grow_and_insert(slot as usize);
+        }
+    }
+
+    /// Returns true if the slot is written for the first time, and before a walk that does not deliver has reached it.
+    /// Whether the subscriber knows the replaced object is then unknown.
+    pub(super) fn is_first_write(&mut self, slot: u32) -> bool {
+        let Some(walk) = self.walk.as_mut().filter(|walk| !walk.delivers) else { return false };
+        let is_first = walk.is_before(slot) && !walk.written.contains(slot as usize);
+        if is_first {
+            walk.written.grow_and_insert(slot as usize);
+        }
+        is_first
+    }
+
+    /// Queues an announced object again, unless it has a pending change.
+    pub(super) fn repeat(&mut self, slot: u32, entry: &Entry<D>) {
+        if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
+            self.put(slot, Some(entry), entry);
+        }
+    }
+
+    /// Returns true if the walk may skip a slot.
+    pub(super) fn knows(&self, slot: u32) -> bool {
+        let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
+        let is_written = || self.walk.as_ref().is_some_and(|walk| walk.written.contains(slot as usize));
+        let has_update = || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some());
+        self.announced.contains(slot as usize) || is_written() || delivers && has_update()
+    }
+
+    pub(super) fn next(&mut self) -> Option<Delivery<D>> {
+        while let Some((ticket, queued)) = self.order.pop_front() {
+            let Queued::Slot(slot) = queued else { return Some(Delivery::Synced) };
+            let Slot::Occupied(mut found) = self.pending.entry(slot) else { continue };
+            if !found.get().has(ticket) {
+                continue;
+            }
+            self.lag -= 1;
+            let pending = found.get_mut();
+            let delivery = match (pending.deletion.take(), &mut pending.update) {
+                (Some((_, Deletion { old, last, final_state_unknown })), _) => {
+                    Delivery::Deleted { old, last, final_state_unknown }
+                }
+                (None, update) => match update.take() {
+                    Some((_, Update { old, new })) => {
+                        self.announced.grow_and_insert(slot as usize);
+                        Delivery::Applied { old, new }
+                    }
+                    None => continue,
+                },
+            };
+            if found.get().update.is_none() {
+                found.remove();
+            }
+            return Some(delivery);
+        }
+        if self.pending.capacity() > KEPT_QUEUE {
+            (self.order, self.pending) = Default::default();
+        }
+        None
+    }
+
+    /// Takes the waker, if there is news. The caller wakes it after it has released all locks.
+    pub(super) fn due_waker(&mut self) -> Option<Waker> {
+        self.waker.take_if(|_| self.has_news)
+    }
+
+    pub(super) fn close(&mut self, cause: Option<Cause>) {
+        // The first cause stays.
+        if !mem::replace(&mut self.is_closed, true) {
+            self.cause = cause;
+        }
+        self.has_news = true;
+    }
+}
+
+impl<D> Pending<D> {
+    fn has(&self, ticket: Ticket) -> bool {
+        self.deletion.as_ref().is_some_and(|(own, _)| *own == ticket)
+            || self.update.as_ref().is_some_and(|(own, _)| *own == ticket)
+    }
+}

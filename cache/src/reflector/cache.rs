@@ -1,0 +1,200 @@
+//! The handle for readers of a reflector's store.
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::watch;
+
+use super::status::{ReflectorStatus, SyncError};
+use crate::{FileError, Store, StoreError, StoreReader, StoreType, Written};
+use listwatch::client::Selection;
+use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta, compare_resource_versions};
+
+/// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the store.
+pub struct Cache<T: StoreType + ?Sized> {
+    pub(super) store: Store<T>,
+    pub(super) status: watch::Receiver<ReflectorStatus>,
+    pub(super) collection: Arc<OnceLock<Collection>>,
+}
+
+/// The objects that a reflector stores, and their form.
+pub(super) struct Collection {
+    /// The collection as text, for files.
+    pub(super) holds: String,
+    /// The type meta of the whole objects.
+    pub(super) type_meta: TypeMeta,
+    pub(super) namespace: Option<String>,
+    pub(super) selection: Selection,
+    pub(super) projection: Option<Projection>,
+}
+
+impl Collection {
+    fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        let is_of_namespace = match &self.namespace {
+            Some(namespace) => item.meta()?.namespace() == *namespace,
+            None => true,
+        };
+        Ok(is_of_namespace && self.selection.selects(item)?)
+    }
+
+    /// Returns the part of a whole object that the reflector stores.
+    fn stored(&self, item: &ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        let mut bytes = item.to_box();
+        if self.selection.is_metadata_only() {
+            let metadata = Projection::new().keep(&FieldPath::new("metadata", &[1]));
+            bytes = item.with_bytes(&bytes).project(&metadata)?;
+        }
+        match &self.projection {
+            Some(projection) => item.with_bytes(&bytes).project(projection),
+            None => Ok(bytes),
+        }
+    }
+}
+
+impl<T: StoreType + ?Sized> Cache<T> {
+    /// Returns the progress of the reflector.
+    #[must_use]
+    pub fn status(&self) -> ReflectorStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Returns true once the store has had the whole collection.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.status.borrow().resource_version.is_some()
+    }
+
+    /// Waits until the store has had the whole collection, and returns the resource version up to which it has all changes.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] if the reflector
+    /// ended first.
+    pub async fn synced(&self) -> Result<String, SyncError> {
+        self.wait_for(|status| {
+            let resource_version = status.resource_version.clone()?;
+            Some(match status.skipped {
+                0 => Ok(resource_version),
+                skipped => Err(SyncError::Incomplete { resource_version, skipped, last: status.last_skipped.clone() }),
+            })
+        })
+        .await?
+    }
+
+    /// Waits until the store has all changes up to this resource version, for example the version of an object that the caller has
+    /// just written.
+    ///
+    /// It has no time limit: while the reflector cannot reach the server it waits, so a caller that must not wait that long uses
+    /// [`timeout`](tokio::time::timeout). It ignores [skipped](ReflectorStatus::skipped) objects.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError::Incomparable`] for a version that does not [compare](compare_resource_versions) with the server's versions, such
+    /// as an empty one, once the cache is synced; [`SyncError::Ended`] if the reflector ended first.
+    pub async fn wait_for_resource_version(&self, resource_version: &str) -> Result<(), SyncError> {
+        self.wait_for(|status| {
+            let so_far = status.resource_version.as_deref()?;
+            match compare_resource_versions(so_far, resource_version) {
+                Some(order) => order.is_ge().then_some(Ok(())),
+                None => Some(Err(SyncError::Incomparable {
+                    resource_version: resource_version.to_owned(),
+                    cached: so_far.to_owned(),
+                })),
+            }
+        })
+        .await?
+    }
+
+    /// Saves the collection with its resource version, so that the next start can [load](super::Reflector::load) it: see
+    /// [`Store::save`]. It blocks its caller: call it in [`spawn_blocking`](tokio::task::spawn_blocking), every few minutes and when
+    /// the process ends.
+    ///
+    /// The file names the collection: path and selectors, the requested form of objects, and the projection.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`]: it is [`Incomplete`](FileError::Incomplete) until the collection is complete, while a relist has changed a part
+    /// of it, and while objects are [skipped](ReflectorStatus::skipped).
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
+        let collection = self.collection.get().filter(|_| self.is_synced()).ok_or(FileError::Incomplete)?;
+        let resumes_from = self.status.borrow().resumes_from.clone();
+        self.store.save_from(path.as_ref(), &collection.holds, resumes_from.as_deref())
+    }
+
+    async fn wait_for<R>(&self, ready: impl Fn(&ReflectorStatus) -> Option<R>) -> Result<R, SyncError> {
+        let mut status = self.status.clone();
+        loop {
+            if let Some(ready) = ready(&status.borrow_and_update()) {
+                return Ok(ready);
+            }
+            if status.changed().await.is_err() {
+                return Err(SyncError::Ended { cause: status.borrow().ended_by.clone() });
+            }
+        }
+    }
+
+    /// Writes the server's answer to a write of the caller, so that the cache has it before the watch delivers it. The bytes are
+    /// in the encoding from which the cache decodes its objects: protobuf for prost messages, JSON for `Json<T>`, either for `[u8]`.
+    /// [`apply_decoded`](Self::apply_decoded) accepts a decoded object. For an answer in the other encoding, for example of kube's `Api`,
+    /// wait for its version: [`wait_for_resource_version`](Self::wait_for_resource_version).
+    ///
+    /// The object is stored like other objects of the reflector, for example without the fields that its projection drops. Returns
+    /// `None` if the cache does not store the object: it is of another namespace or shard, the selectors do not match, or the
+    /// reflector does not run yet.
+    ///
+    /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state. An answer whose
+    /// version does not [compare](compare_resource_versions) with others is dropped, and the watch delivers the object.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the object cannot be stored, or the selectors cannot be checked; it contains [`ItemError::WrongEncoding`]
+    /// when the objects of the cache are decoded from the other encoding. The cache is then unchanged.
+    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Written<T>>, StoreError> {
+        if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
+            return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
+        }
+        let Some(collection) = self.collection.get() else { return Ok(None) };
+        let item = ItemRef::new(encoding, bytes).with_type_meta(&collection.type_meta);
+        if !collection.selects(&item)? {
+            return Ok(None);
+        }
+        self.store.apply_own(encoding, &collection.stored(&item)?).map(Some)
+    }
+
+    /// Encodes the server's answer to a write of the caller, and writes it as [`apply`](Self::apply) does. Fields that the type does
+    /// not have are missing from the cache until the watch delivers the object at a newer resource version.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply); the error contains an [`ItemError`] when the object cannot be encoded.
+    pub fn apply_decoded(&self, object: &T::Decoded) -> Result<Option<Written<T>>, StoreError> {
+        self.apply(T::ENCODING.unwrap_or(Encoding::Protobuf), &<T as StoreType>::encode(object)?)
+    }
+}
+
+/// Reads the store. Only the reflector and [`Cache::apply`] write to it.
+impl<T: StoreType + ?Sized> Deref for Cache<T> {
+    type Target = StoreReader<T>;
+
+    fn deref(&self) -> &StoreReader<T> {
+        &self.store
+    }
+}
+
+impl<T: StoreType + ?Sized> Clone for Cache<T> {
+    fn clone(&self) -> Self {
+        let Self { store, status, collection } = self;
+        Self { store: store.clone(), status: status.clone(), collection: Arc::clone(collection) }
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for Cache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("store", &self.store)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}

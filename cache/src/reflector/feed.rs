@@ -1,0 +1,271 @@
+//! Writes the objects of a list and a watch into a store.
+
+use std::borrow::Cow;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use super::sync::Attempt;
+use crate::{ObjectError, ObjectKey, Replace, Store, StoreError, StoreType};
+use listwatch::client::{Error, OwnedEvent};
+use listwatch::encode::EventType;
+use listwatch::internal::{Connections, Pages, is_older};
+use listwatch::{Encoding, ItemError, ItemRef, Projection};
+
+/// The number of objects that are written before the task yields.
+const BATCH: u64 = 256;
+
+/// A list, a watch, or both, and the store that they are written into.
+pub(super) struct Feed<'r, T: StoreType + ?Sized> {
+    store: &'r Store<T>,
+    projection: Option<&'r Projection>,
+    attempt: &'r Attempt,
+    replace: Option<Replace<T>>,
+    list: Option<Pages>,
+    watch: Option<Connections>,
+    /// The resource version from which a watch in parallel to the list began.
+    began: Option<String>,
+    /// The resource version from which the watch resumes, until the watch is open.
+    resumes: Option<String>,
+    /// The resource version up to which all changes of the watch are written, if known.
+    version: Option<String>,
+    /// The number of events of the watch, including bookmarks.
+    heard: u64,
+    /// What was delivered since the last call of `take_received`.
+    received: Received,
+}
+
+/// What a list and a watch have delivered since the last report.
+#[derive(Default)]
+pub(super) struct Received {
+    /// Objects and deletions that were written.
+    pub(super) written: u64,
+    /// True if the watch delivered an event or a bookmark.
+    pub(super) has_heard: bool,
+    /// The last object that could not be stored.
+    pub(super) skipped: Option<ObjectError>,
+}
+
+impl Received {
+    fn skipped(&mut self, item: &ItemRef<'_>, error: StoreError) {
+        let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
+        let key =
+            key.map(|meta| ObjectKey { namespace: meta.namespace().into_owned(), name: meta.name().into_owned() });
+        self.skipped = Some(ObjectError { key, index: None, source: Arc::new(error) });
+    }
+}
+
+pub(super) enum Step {
+    /// Objects were written, or the watch delivered a bookmark.
+    Written,
+    /// The collection is complete, at this version.
+    Synced(String),
+    /// The store has the collection at this version, and the watch delivers the changes since.
+    Resumed(String),
+    /// Another replace of the store was begun, so the contents of the store are unknown.
+    Superseded,
+    /// The list is complete at a version older than the cache's. It was not committed.
+    WentBack,
+    /// The watch was silent for too long, and the server is at this version.
+    Silent(Result<String, Error>),
+    ListFailed(Error),
+    WatchFailed(Error),
+}
+
+impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
+    /// Creates a feed. The list, or without a list the watch until it is [synced](Step::Synced), replaces the objects of the store. A
+    /// watch that resumes does not.
+    pub(super) fn new(
+        store: &'r Store<T>,
+        projection: Option<&'r Projection>,
+        list: Option<Pages>,
+        watch: Option<Connections>,
+        attempt: &'r Attempt,
+    ) -> Self {
+        let began = watch.as_ref().and_then(Connections::newest_version).map(str::to_owned);
+        let mut feed = Self {
+            store,
+            projection,
+            attempt,
+            replace: None,
+            list,
+            watch,
+            began,
+            resumes: attempt.resumes.then(|| attempt.known.clone()),
+            version: None,
+            heard: 0,
+            received: Received::default(),
+        };
+        if attempt.resumes {
+            store.open_log(&attempt.known);
+        } else {
+            feed.begin_replace();
+        }
+        feed
+    }
+
+    fn begin_replace(&mut self) {
+        let replace = self.store.begin_replace();
+        if let (Some(_), Some(began)) = (&self.list, &self.began) {
+            self.store.watched_from(began);
+        }
+        self.replace = Some(if self.attempt.went_back { replace.replace_equal_versions() } else { replace });
+    }
+
+    /// Takes what was delivered, and returns the resource version up to which all changes of the watch are written.
+    pub(super) fn take_received(&mut self) -> (Received, Option<&str>) {
+        (mem::take(&mut self.received), self.version.as_deref())
+    }
+
+    /// Returns true if the feed had only a list, which is now complete.
+    pub(super) fn needs_watch(&self) -> bool {
+        self.list.is_none() && self.watch.is_none()
+    }
+
+    /// Returns true if a server has accepted the watch.
+    pub(super) fn is_watching(&self) -> bool {
+        self.watch.as_ref().is_some_and(Connections::is_open)
+    }
+
+    /// Returns the version from which the watch resumes; `None` without a watch.
+    pub(super) fn resumes_from(&self) -> Option<&str> {
+        self.watch.as_ref().and_then(Connections::resource_version)
+    }
+
+    pub(super) fn set_watch(&mut self, watch: Connections) {
+        self.watch = Some(watch);
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let step = self.advance(cx);
+        let version = self.watch.as_ref().and_then(Connections::newest_version);
+        if version != self.version.as_deref() {
+            self.version = version.map(str::to_owned);
+        }
+        let is_open = self.is_watching();
+        let heard = self.watch.as_ref().map_or(0, Connections::heard);
+        self.received.has_heard |= heard != mem::replace(&mut self.heard, heard);
+        match step.or_else(|| self.resumes.take_if(|_| is_open).map(Step::Resumed)) {
+            Some(step) => Poll::Ready(step),
+            None if self.received.has_heard || self.received.written > 0 => Poll::Ready(Step::Written),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Writes the objects that have arrived, up to the next step other than [`Written`](Step::Written).
+    fn advance(&mut self, cx: &mut Context<'_>) -> Option<Step> {
+        while self.received.written < BATCH {
+            let watch = self.poll_watch(cx);
+            if let Poll::Ready(Some(step)) = watch {
+                return Some(step);
+            }
+            let list = self.poll_list(cx);
+            if let Poll::Ready(Some(step)) = list {
+                return Some(step);
+            }
+            if watch.is_pending() && list.is_pending() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Advances the watch. Returns `None` after an event without a step of its own.
+    fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        let Some(watch) = &mut self.watch else { return Poll::Pending };
+        // A watch in parallel to a list delivers changes, not the initial state.
+        let mut replace = self.replace.as_mut().filter(|_| self.list.is_none());
+        let (store, projection, received) = (self.store, self.projection, &mut self.received);
+        let event = watch.advance(cx, &mut |change, item| {
+            let encoding = item.encoding();
+            let bytes = projected(&item, projection);
+            let written = match (change, &mut replace, bytes) {
+                (EventType::Added, Some(replace), bytes) => listed(replace, encoding, item.bytes(), bytes),
+                (_, _, Err(error)) => {
+                    store.skip_unwritten(encoding, item.bytes());
+                    Err(error)
+                }
+                (change, _, Ok(bytes)) => store.observe(encoding, &bytes, change == EventType::Deleted),
+            };
+            if let Err(error) = written {
+                received.skipped(&item, error);
+            }
+            Ok::<_, ItemError>(())
+        });
+        Poll::Ready(match ready!(event) {
+            Ok(Some(OwnedEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
+            Ok(Some(OwnedEvent::Reset)) => {
+                self.begin_replace();
+                None
+            }
+            Ok(_) => {
+                self.received.written += 1;
+                None
+            }
+            Err(error) => Some(Step::WatchFailed(error)),
+        })
+    }
+
+    /// Advances the list. Returns `None` after an item.
+    fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        let (Some(list), Some(replace)) = (&mut self.list, &mut self.replace) else { return Poll::Pending };
+        let (projection, received) = (self.projection, &mut self.received);
+        let item = list.advance(cx, &mut |item| {
+            if let Err(error) = listed(replace, item.encoding(), item.bytes(), projected(&item, projection)) {
+                received.skipped(&item, error);
+            }
+            Ok::<_, ItemError>(())
+        });
+        let version = match (ready!(item), &self.began) {
+            (Ok(Some(())), _) => {
+                self.received.written += 1;
+                return Poll::Ready(None);
+            }
+            // The watch delivers the changes since then. Later pages may have newer versions than the list.
+            (Ok(None), began) => list.version().and_then(|version| {
+                self.store.listed_at(&list.newest_version()?);
+                Ok(began.clone().unwrap_or(version))
+            }),
+            (Err(error), _) => Err(error),
+        };
+        Poll::Ready(Some(version.map_or_else(Step::ListFailed, |version| self.commit(version))))
+    }
+
+    fn commit(&mut self, version: String) -> Step {
+        self.list = None;
+        if is_older(&version, &self.attempt.known) && !self.attempt.went_back {
+            return Step::WentBack;
+        }
+        if let Some(Err(_)) = self.replace.take().map(|replace| replace.commit(&version)) {
+            return Step::Superseded;
+        }
+        // A watch in parallel to the list has already delivered changes after its version.
+        let watched = self.watch.as_ref().and_then(Connections::newest_version);
+        self.store.open_log(watched.filter(|watched| is_older(&version, watched)).unwrap_or(&version));
+        Step::Synced(version)
+    }
+}
+
+/// Returns the part of an object that is stored.
+fn projected<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<Cow<'i, [u8]>, StoreError> {
+    Ok(match projection {
+        Some(projection) => item.project(projection)?.into_vec().into(),
+        None => item.bytes().into(),
+    })
+}
+
+/// Writes an object of a list, or counts it as skipped. `bytes` is the part to be stored.
+fn listed<T: StoreType + ?Sized>(
+    replace: &mut Replace<T>,
+    encoding: Encoding,
+    whole: &[u8],
+    bytes: Result<Cow<'_, [u8]>, StoreError>,
+) -> Result<(), StoreError> {
+    match bytes {
+        Ok(bytes) => replace.apply(encoding, &bytes).map(drop),
+        Err(error) => {
+            replace.skip_unwritten(encoding, whole);
+            Err(error)
+        }
+    }
+}

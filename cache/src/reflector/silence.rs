@@ -1,0 +1,41 @@
+//! Checks whether a watch is silent although its server went back in time, or has newer versions.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep};
+
+use listwatch::client::Error;
+
+/// Servers send a bookmark about once a minute (`bookmarkFrequency` in kubernetes apiserver/pkg/storage/cacher).
+const SILENCE: Duration = Duration::from_secs(120);
+
+type Version = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
+
+/// Requests the server's version when a watch is silent. A server that was restored from a backup, and is at an older version,
+/// sends nothing: its changes are older than the start of the watch.
+pub(super) struct Silence {
+    over: Pin<Box<Sleep>>,
+    asked: Option<Version>,
+}
+
+impl Silence {
+    pub(super) fn new() -> Self {
+        Self { over: Box::pin(sleep(SILENCE)), asked: None }
+    }
+
+    /// Resolves to the server's version, after the watch was silent for [`SILENCE`].
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, ask: impl FnOnce() -> Version) -> Poll<Result<String, Error>> {
+        if self.asked.is_none() {
+            ready!(self.over.as_mut().poll(cx));
+        }
+        self.asked.get_or_insert_with(ask).as_mut().poll(cx)
+    }
+
+    /// Restarts the clock, because the watch delivered an event.
+    pub(super) fn ended(&mut self) {
+        self.over.as_mut().reset(Instant::now() + SILENCE);
+        self.asked = None;
+    }
+}

@@ -1,0 +1,103 @@
+//! The progress of a reflector, and the errors of waiting for it.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Instant;
+
+use super::sync::Strategy;
+use crate::ObjectError;
+use listwatch::client;
+
+/// The progress of a [`Reflector`](super::Reflector).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ReflectorStatus {
+    /// The resource version up to which the store has all changes; `None` before it first has the whole collection.
+    pub resource_version: Option<String>,
+    /// The version from which a watch resumes: `resource_version`, or an older version while further changes may have
+    /// that version.
+    pub(super) resumes_from: Option<String>,
+    /// The strategy of the current attempt; `None` before the first, and while it resumes from a [loaded](super::Reflector::load) file.
+    pub strategy: Option<Strategy>,
+    /// The number of times that the server has sent the whole collection.
+    pub syncs: u64,
+    /// The number of objects and deletions received, including items of lists.
+    pub events: u64,
+    /// The time at which the cache was last known to be synced: a list was complete, or later the watch delivered an event or a
+    /// bookmark. The cache may be out of date by the time since then. API servers send a bookmark about once a minute. A relist does
+    /// not change this time until it is complete.
+    pub last_synced_at: Option<Instant>,
+    /// Connections and lists that ended in an error.
+    pub errors: u64,
+    /// The last of these errors.
+    pub last_error: Option<client::Error>,
+    /// Objects that the store does not have in their latest state, because it could not hold them: see
+    /// [`skipped`](crate::StoreReader::skipped). The cache is incomplete unless this is 0.
+    pub skipped: usize,
+    /// The last object that could not be stored.
+    pub last_skipped: Option<ObjectError>,
+    /// The number of failures of index functions. [`Index::errors`](crate::Index::errors) lists the objects that an index
+    /// lacks now.
+    pub index_errors: u64,
+    /// The last error of such a function.
+    pub last_index_error: Option<ObjectError>,
+    /// The error that [`run`](super::Reflector::run) returned.
+    pub ended_by: Option<client::Error>,
+}
+
+/// The error of waiting for a [`Cache`](super::Cache).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The cache has all changes, but lacks objects that its store could not hold. A caller that does not need them may continue.
+    /// The cache gets such an object when it changes, or when the store has room.
+    Incomplete {
+        /// The resource version up to which the cache has all other changes.
+        resource_version: String,
+        /// The number of objects that it lacks in their latest state.
+        skipped: usize,
+        /// The last skipped object.
+        last: Option<ObjectError>,
+    },
+    /// The awaited resource version and the cache's have no order, so waiting would not end.
+    Incomparable {
+        /// The version that the caller waited for.
+        resource_version: String,
+        /// The version of the cache.
+        cached: String,
+    },
+    /// The reflector has ended, so the cache gets no more changes.
+    Ended {
+        /// The error that [`run`](super::Reflector::run) returned; `None` when the reflector was dropped.
+        cause: Option<client::Error>,
+    },
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incomplete { resource_version, skipped, .. } => {
+                let were = if *skipped == 1 { "object was" } else { "objects were" };
+                write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")
+            }
+            Self::Incomparable { resource_version, cached } => {
+                write!(
+                    f,
+                    "the resource version {resource_version:?} does not compare with the cache's version {cached:?}"
+                )
+            }
+            Self::Ended { cause: Some(_) } => f.write_str("the reflector of the cache has ended"),
+            Self::Ended { cause: None } => f.write_str("the reflector of the cache was dropped"),
+        }
+    }
+}
+
+impl Error for SyncError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Incomplete { last, .. } => last.as_ref().map(|last| last as _),
+            Self::Incomparable { .. } => None,
+            Self::Ended { cause } => cause.as_ref().map(|cause| cause as _),
+        }
+    }
+}

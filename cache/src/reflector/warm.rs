@@ -1,0 +1,199 @@
+//! Starts a reflector with a saved store.
+
+use std::cmp::Ordering;
+use std::io;
+use std::path::Path;
+
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::{MAX_DELAY, Reflector, failed};
+use crate::{FileError, Identity, ObjectKey, Saved, StoreType};
+use listwatch::client::Error;
+use listwatch::internal::{Class, MAX_RETRY_AFTER, chain};
+use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
+
+impl<T: StoreType + ?Sized> Reflector<T> {
+    /// Loads a file that [`Cache::save`](super::Cache::save) wrote into the empty store. [`run`](Self::run) then watches from the
+    /// resource version of the file, and sends no list. After an error the reflector is unchanged, and starts cold.
+    ///
+    /// The cache is synced as soon as the server has accepted that watch. It then has the collection at the saved version, and the
+    /// changes since then follow. If that version has expired, the reflector lists, and objects that did not change are neither
+    /// decoded nor stored again.
+    ///
+    /// First set selection, namespace, projection and store, the same as for the saved cache; only the storage format may differ. If
+    /// you set one of them afterwards, the reflector starts cold.
+    ///
+    /// # Which files are refused
+    ///
+    /// A file that is truncated, damaged, of another collection or of another selection is an error. So is a file from another
+    /// cluster, or from another history of the same cluster: the server must have reached the resource version of the file, and the
+    /// reflector requests one or two of its objects to compare their uids and versions. The first is the object that was changed last;
+    /// if it has changed since or was deleted, the second is the object that has been unchanged for longest. This needs permission to
+    /// `get`. A file without objects is not loaded.
+    ///
+    /// While the server cannot be reached or answers with 408, 429 or 5xx, the method retries with the backoff of
+    /// [`run`](Self::run) and without a limit, so that an outage drops no valid file.
+    /// [`last_error`](super::ReflectorStatus::last_error) has the last error. Drop the future to start without the
+    /// file.
+    ///
+    /// It does not detect a server that was restored from a backup and has passed the saved version since, if the object that
+    /// was changed last has changed again, or if there were only deletions between backup and file. Restore
+    /// backups as Kubernetes recommends (`etcdutl snapshot restore --bump-revision --mark-compacted`): then the saved version has
+    /// expired.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`]; it is [`FileError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
+    pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), FileError> {
+        let (store, path, holds) = (self.store.clone(), path.as_ref().to_owned(), self.holds()?);
+        let reading = spawn_blocking(move || store.read_saved(&path, &holds));
+        let saved = reading.await.map_err(|error| FileError::from(io::Error::other(error)))??;
+        self.is_of_this_server(&saved).await?;
+        let (store, version) = (self.store.clone(), saved.resumes_from().to_owned());
+        self.store.set_type_meta(self.selection.type_meta(&self.resource));
+        let putting = spawn_blocking(move || store.put_saved(saved));
+        putting.await.map_err(|error| FileError::from(io::Error::other(error)))??;
+        tracing::info!(resource = %self.resource, resource_version = version, objects = self.store.len(), "loaded the cache");
+        self.sync.loaded(&version);
+        Ok(())
+    }
+
+    async fn is_of_this_server(&self, saved: &Saved<T>) -> Result<(), FileError> {
+        let mut is_known = false;
+        for object in saved.witnesses().into_iter().filter(|object| !object.uid.is_empty()) {
+            let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
+            let (name, version) = (&object.name, saved.resumes_from());
+            let found = match self.on_server(namespace, name, version).await {
+                Ok(found) => found,
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => return Err(error.into()),
+            };
+            match found.judge(&object, version) {
+                Verdict::Same => return Ok(()),
+                Verdict::Other => {
+                    return Err(FileError::OtherHistory {
+                        object: ObjectKey { namespace: object.namespace.into_owned(), name: object.name.into_owned() },
+                        saved: object.resource_version.into_owned(),
+                        found: found.version,
+                        version: version.to_owned(),
+                    });
+                }
+                Verdict::Changed => is_known = true,
+                Verdict::Recreated => {}
+            }
+        }
+        if is_known { Ok(()) } else { Err(FileError::Unknown) }
+    }
+
+    /// Requests the state of an object, and retries until the server answers. A server that has not reached this
+    /// version returns an error.
+    async fn on_server(&self, namespace: Option<&str>, name: &str, version: &str) -> Result<ServerObject, Error> {
+        let client = self.once();
+        let mut backoff = client.backoff(MAX_DELAY);
+        loop {
+            let error = match client.get_at_least::<ServerObject>(&self.resource, namespace, name, version).await {
+                Ok(found) => return Ok(found),
+                Err(error) => error,
+            };
+            let asked = error.retry_after().unwrap_or_default();
+            let is_transient = client.classify(&error) == Class::Transient || asked > MAX_RETRY_AFTER;
+            if !is_transient || error.is_too_large_version() {
+                return Err(error);
+            }
+            let wait = backoff.next().unwrap_or(MAX_DELAY).max(asked.min(MAX_RETRY_AFTER));
+            tracing::warn!(
+                name: "listwatch.load_retry",
+                resource = %self.resource,
+                error = %chain(&error),
+                seconds = wait.as_secs_f64(),
+                "cannot compare the file with the server: retrying"
+            );
+            failed(&self.status, error);
+            sleep(wait).await;
+        }
+    }
+
+    /// Returns a text that identifies the collection and the form of its objects.
+    pub(super) fn holds(&self) -> Result<String, Error> {
+        let selection = self.selection.clone().json_if(T::ENCODING == Some(Encoding::Json));
+        let path = self.resource.list_path(self.namespace.as_deref())?;
+        let mut holds = format!("{path}?{}", selection.fingerprint());
+        if let Some(projection) = &self.projection {
+            holds = format!("{holds} {projection}");
+        }
+        // Other files may lack objects that were deleted after their version, so no log can begin there.
+        if self.store.keeps_changes() {
+            holds.push_str(" of exactly one version");
+        }
+        Ok(holds)
+    }
+}
+
+/// The state of an object on the server.
+struct ServerObject {
+    uid: String,
+    version: String,
+}
+
+impl Item for ServerObject {
+    type Owned = Self;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Self, ItemError> {
+        let meta = item.meta()?;
+        Ok(Self { uid: meta.uid().into_owned(), version: meta.resource_version().into_owned() })
+    }
+}
+
+/// The result of comparing an object's state on the server with its state in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The same state as in the file.
+    Same,
+    /// A state that the file would have if it was from this history.
+    Other,
+    /// The same object, changed since. Another history would have another uid.
+    Changed,
+    /// Another object of this name.
+    Recreated,
+}
+
+impl ServerObject {
+    /// Compares it with its state in a file that has all changes up to `version`, which the server has reached.
+    fn judge(&self, saved: &Identity<'_>, version: &str) -> Verdict {
+        let is_same = saved.uid == self.uid;
+        if is_same && saved.resource_version == self.version {
+            Verdict::Same
+        } else if compare_resource_versions(&self.version, version).is_some_and(Ordering::is_le) {
+            Verdict::Other
+        } else if is_same {
+            Verdict::Changed
+        } else {
+            Verdict::Recreated
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinguishes_histories_by_an_object() {
+        let mut saved = Identity::default();
+        (saved.uid, saved.resource_version) = ("a".into(), "5".into());
+        for (uid, version, expected) in [
+            ("a", "5", Verdict::Same),
+            // The file would have these states.
+            ("a", "7", Verdict::Other),
+            ("a", "4", Verdict::Other),
+            ("b", "5", Verdict::Other),
+            ("a", "11", Verdict::Changed),
+            ("b", "11", Verdict::Recreated),
+            ("a", "x", Verdict::Changed),
+        ] {
+            let found = ServerObject { uid: uid.to_owned(), version: version.to_owned() };
+            assert_eq!(found.judge(&saved, "10"), expected, "{uid} {version}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Reflectors: their requests, and the objects in their stores.
+
+mod change_log;
+mod errors;
+mod expiry;
+mod load;
+mod model;
+mod own_writes;
+mod script;
+mod shards;
+mod status;
+mod strategies;
+#[path = "../../../tests/support/client.rs"]
+mod support;
+mod trace;

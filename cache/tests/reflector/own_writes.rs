@@ -1,0 +1,147 @@
+//! The responses to a controller's own writes, applied to the cache of a reflector.
+
+use std::time::Duration;
+
+use listwatch::Shard;
+use listwatch::client::{Client, Resource, Retry, Selection};
+use listwatch::{Encoding, FieldPath, ItemError, Json, Projection};
+use listwatch_cache::{Cache, Reflector, Strategy};
+use listwatch_cache::{StoreError, StoreType, Written};
+use tokio::time::sleep;
+
+use crate::script::{LIST, deleted, idle_watch, list, objects, reflector, requests, scripted, watch};
+use crate::support::config_maps::{config_map, error};
+use crate::support::store::{Object, object};
+use crate::support::transport::Answer;
+use crate::support::{body_of, len_field};
+
+/// Applies an object such as `a@5` in namespace `default`. Returns the effect, or `None` if the cache does not store it.
+fn apply(cache: &Cache<[u8]>, name: &str, version: u32) -> Option<&'static str> {
+    Some(match cache.apply(Encoding::Protobuf, &config_map(name, version)).unwrap()? {
+        Written::Added(_) => "added",
+        Written::Modified { .. } => "modified",
+        Written::Unchanged => "unchanged",
+        Written::Stale => "stale",
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_response_to_a_write_does_not_restore_a_deleted_object() {
+    let script = scripted([
+        list("8", "a@1 b@2"),
+        watch([deleted("a@10"), error(410)]),
+        // The next list gets no answer.
+        Answer::never(),
+    ]);
+    let reflector = reflector(script.clone(), LIST);
+    let cache = reflector.cache();
+    assert_eq!(apply(&cache, "b", 9), None, "the reflector does not run yet");
+    let run = tokio::spawn(reflector.run());
+    cache.wait_for_resource_version("10").await.unwrap();
+    assert_eq!(apply(&cache, "a", 10), Some("stale"));
+    while script.left() > 0 {
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(requests(&script), "list 0, watch 8, list 10");
+    for (name, version, expected) in [("a", 10, "stale"), ("a", 9, "stale"), ("a", 11, "added"), ("b", 12, "modified")]
+    {
+        assert_eq!(apply(&cache, name, version), Some(expected), "{name}@{version}");
+    }
+    assert_eq!(objects(&cache), "a@11 b@12");
+    run.abort();
+}
+
+async fn synced(build: fn(Reflector<[u8]>) -> Reflector<[u8]>) -> Cache<[u8]> {
+    synced_by(list("10", ""), build).await
+}
+
+async fn synced_by(list: Answer, build: fn(Reflector<[u8]>) -> Reflector<[u8]>) -> Cache<[u8]> {
+    let reflector = build(reflector(scripted([list, idle_watch()]), LIST));
+    let cache = reflector.cache();
+    tokio::spawn(reflector.run());
+    cache.synced().await.unwrap();
+    cache
+}
+
+#[tokio::test(start_paused = true)]
+async fn selects_and_projects_own_writes_as_the_reflector_does() {
+    let thing = |namespace: &str, name: &str| object(namespace, name, "11").label("app", "web").data("data");
+    let whole = thing("ns", "a").to_bytes(Encoding::Protobuf);
+    let metadata = thing("ns", "a").data("").to_bytes(Encoding::Protobuf);
+    let shard = |cache: &Cache<[u8]>| {
+        let names = (0..40).map(|i| format!("o-{i}"));
+        let thing = |name: &str| thing("ns", name).uid(name).to_bytes(Encoding::Protobuf);
+        names.filter(|name| cache.apply(Encoding::Protobuf, &thing(name)).unwrap().is_some()).collect::<Vec<_>>()
+    };
+
+    let namespace = synced(|reflector| reflector.namespace("ns")).await;
+    assert!(namespace.apply(Encoding::Protobuf, &thing("other", "a").to_bytes(Encoding::Protobuf)).unwrap().is_none());
+    assert!(namespace.apply(Encoding::Protobuf, &whole).unwrap().is_some());
+
+    let of_web = synced(|reflector| reflector.selection(Selection::all().labels("app=web".parse().unwrap()))).await;
+    let of_db = synced(|reflector| reflector.selection(Selection::all().labels("app=db".parse().unwrap()))).await;
+    let named_b =
+        synced(|reflector| reflector.selection(Selection::all().fields("metadata.name=b".parse().unwrap()))).await;
+    for (cache, selects) in [(&of_web, true), (&of_db, false), (&named_b, false)] {
+        assert_eq!(cache.apply(Encoding::Protobuf, &whole).unwrap().is_some(), selects);
+        assert_eq!(cache.len(), usize::from(selects));
+    }
+
+    let shards = [
+        synced(|reflector| reflector.selection(Selection::all().shard(Shard::new(0, 2).unwrap()))).await,
+        synced(|reflector| reflector.selection(Selection::all().shard(Shard::new(1, 2).unwrap()))).await,
+    ];
+    let mut names = shards.each_ref().map(shard).concat();
+    names.sort();
+    names.dedup();
+    assert_eq!((names.len(), shards[0].len() + shards[1].len()), (40, 40), "each object is in one shard");
+
+    let projected =
+        synced(|reflector| reflector.projection(Projection::new().drop(&FieldPath::new("data", &[2])))).await;
+    let none = body_of("meta.k8s.io/v1", "PartialObjectMetadataList", &len_field(1, &len_field(2, b"10")));
+    let metadata_only =
+        synced_by(Answer::ok(none), |reflector| reflector.selection(Selection::all().metadata_only())).await;
+    for cache in [&projected, &metadata_only] {
+        drop(cache.apply(Encoding::Protobuf, &whole).unwrap().unwrap());
+        let stored_len = cache.get(("ns", "a")).unwrap().encoded().unwrap().len();
+        // An empty metadata field takes two bytes.
+        assert!((metadata.len()..=metadata.len() + 2).contains(&stored_len), "{stored_len} {}", metadata.len());
+    }
+}
+
+/// Returns the version and the encoding of the object.
+fn held<T: StoreType + ?Sized>(cache: &Cache<T>) -> Option<String> {
+    cache.get(("ns", "a")).map(|object| format!("{} {}", object.resource_version(), object.encoding()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn applies_protobuf_json_and_decoded_objects() {
+    async fn run<T: StoreType + ?Sized + Send + Sync>(list: Answer) -> Cache<T> {
+        let client = Client::new(scripted([list, idle_watch()])).retry(Retry::never());
+        let reflector = Reflector::<T>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+        let cache = reflector.cache();
+        tokio::spawn(reflector.run());
+        cache.synced().await.unwrap();
+        cache
+    }
+    let state = |version: &str| object("ns", "a", version).data("data");
+    let json_list = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[]}"#;
+
+    let cache = run::<Object>(list("10", "")).await;
+    drop(cache.apply(Encoding::Protobuf, &state("11").to_bytes(Encoding::Protobuf)).unwrap().unwrap());
+    assert_eq!(held(&cache).unwrap(), "11 protobuf");
+    drop(cache.apply_decoded(&state("12")).unwrap().unwrap());
+    assert_eq!(*cache.get(("ns", "a")).unwrap().decode().unwrap(), state("12"));
+    let error = cache.apply(Encoding::Json, &state("13").to_bytes(Encoding::Json)).unwrap_err();
+    assert!(matches!(error, StoreError::Object(ItemError::WrongEncoding { .. })), "{error}");
+    assert_eq!((held(&cache).unwrap().as_str(), cache.skipped()), ("12 protobuf", 0));
+
+    let cache = run::<Json<serde_json::Value>>(Answer::ok(json_list).header("content-type", "application/json")).await;
+    drop(cache.apply(Encoding::Json, &state("11").to_bytes(Encoding::Json)).unwrap().unwrap());
+    assert_eq!(held(&cache).unwrap(), "11 JSON");
+    let decoded = serde_json::from_slice(&state("12").to_bytes(Encoding::Json)).unwrap();
+    drop(cache.apply_decoded(&decoded).unwrap().unwrap());
+    assert_eq!(held(&cache).unwrap(), "12 JSON");
+    assert!(cache.apply(Encoding::Protobuf, &state("13").to_bytes(Encoding::Protobuf)).is_err());
+}

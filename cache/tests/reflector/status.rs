@@ -1,0 +1,224 @@
+//! What a cache and its subscribers report about progress: versions, synced, the last sync, the end.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use listwatch_cache::SyncError;
+use listwatch_cache::{Change, StorageFormat, Store};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::script::{
+    FIRST, LIST, Scenario, added, check, deleted, idle_watch, late, list, modified, objects, reflector, requests,
+    scripted, watch,
+};
+use crate::support::chain;
+use crate::support::config_maps::{bookmark, error, initial_end};
+use crate::support::transport::Answer;
+
+#[tokio::test(start_paused = true)]
+async fn events_and_bookmarks_advance_the_version() {
+    check([Scenario {
+        name: "TestReflectorResourceVersionUpdate",
+        strategy: LIST,
+        answers: vec![list("10", "a@1"), watch([modified("a@11"), bookmark(20)]), watch([bookmark(30)]), idle_watch()],
+        requests: "list 0, watch 10, watch 20, watch 30",
+        objects: "a@11",
+        version: "30",
+    }])
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_ends_with_the_reflector() {
+    let passes = |_: &listwatch_cache::Object<[u8]>| true;
+    for is_dropped in [false, true] {
+        let answers = if is_dropped { vec![list("10", "a@1"), idle_watch()] } else { vec![Answer::status(403)] };
+        let reflector = reflector(scripted(answers), LIST).fail_fast();
+        let cache = reflector.cache();
+        let before = cache.subscribe().start();
+        let run = tokio::spawn(reflector.run());
+        if is_dropped {
+            cache.synced().await.unwrap();
+            run.abort();
+        }
+        drop(run.await);
+        let error = cache.synced().await.err();
+        let ended = cache.wait_for_resource_version("20").await.unwrap_err();
+        let SyncError::Ended { cause } = ended else { panic!("{ended}") };
+        let cause = cause.and_then(|cause| cause.code());
+        assert_eq!((cause, error.is_none()), if is_dropped { (None, true) } else { (Some(403), false) });
+        assert_eq!(cache.status().ended_by.and_then(|error| error.code()), cause);
+        // A subscriber that starts now gets the current objects.
+        let after = cache.subscribe().with_initial_state().filter(passes).start();
+        for subscriber in [before, after] {
+            let changes = timeout(Duration::from_secs(60), subscriber.collect::<Vec<_>>()).await.expect("an end");
+            match &changes[..] {
+                [Change::Applied { .. }, Change::Synced] if is_dropped => {}
+                [Change::Ended(error)] if !is_dropped => {
+                    let error: &listwatch::client::Error = error.downcast_ref().expect("the error of the reflector");
+                    assert_eq!(error.code(), Some(403));
+                }
+                changes => panic!("{is_dropped}: {changes:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscribers_continue_with_another_reflector_of_the_store() {
+    let store = Store::new(StorageFormat::Encoded);
+    let first = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST).store(store.clone());
+    let cache = first.cache();
+    let run = tokio::spawn(first.run());
+    cache.synced().await.unwrap();
+    let second = reflector(scripted([list("11", "a@1 b@11"), idle_watch()]), LIST).store(store);
+    run.abort();
+    drop(run.await);
+    let mut subscriber = cache.subscribe().start();
+    let run = tokio::spawn(second.run());
+    assert!(matches!(subscriber.next().await, Some(Change::Applied { new: object, .. }) if object.name() == "b"));
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_the_errors_of_indexes() {
+    let reflector = reflector(scripted([list("10", "a@1 b@2"), watch([modified("b@11")]).then_stalls()]), LIST);
+    let cache = reflector.cache();
+    let _by_name = cache.index("name", |object| match object.name() {
+        "b" => Err("b has none"),
+        name => Ok([name.to_owned()]),
+    });
+    let run = tokio::spawn(reflector.run());
+    cache.wait_for_resource_version("11").await.unwrap();
+    let status = cache.status();
+    assert_eq!(status.index_errors, 2);
+    assert_eq!(chain(&status.last_index_error.unwrap()), "index name failed for default/b: b has none");
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
+    let reflector = reflector(scripted([list("10", "a@1"), watch([]), watch([added("b@12")]).then_stalls()]), LIST);
+    let cache = reflector.cache();
+    assert!(timeout(Duration::from_secs(60), cache.synced()).await.is_err(), "the reflector does not run yet");
+    let run = tokio::spawn(reflector.run());
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    cache.wait_for_resource_version("12").await.unwrap();
+    assert_eq!(objects(&cache), "a@1 b@12");
+    assert!(timeout(Duration::from_secs(60), cache.wait_for_resource_version("13")).await.is_err());
+    for version in ["", "0", "x"] {
+        let error =
+            timeout(Duration::from_secs(60), cache.wait_for_resource_version(version)).await.unwrap().unwrap_err();
+        let expected = format!("the resource version {version:?} does not compare with the cache's version \"12\"");
+        assert_eq!(error.to_string(), expected);
+    }
+    run.abort();
+    assert!(run.await.unwrap_err().is_cancelled());
+    assert!(cache.wait_for_resource_version("13").await.is_err(), "the reflector has ended");
+    assert_eq!(objects(&cache), "a@1 b@12", "the objects stay");
+
+    // The list in parallel to the watch gets no answer.
+    let reflector = self::reflector(scripted([list("20", "x@1"), watch([added("c@30")]).then_stalls()]), FIRST);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    assert!(timeout(Duration::from_secs(80), cache.synced()).await.is_err());
+    assert_eq!(objects(&cache), "c@30", "the watch is live before the list is complete");
+    run.abort();
+}
+
+/// `TestWatchList`
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_is_synced_by_its_bookmark_and_starts_over_when_interrupted() {
+    let pause = Duration::from_secs(8);
+    let script = scripted([
+        watch([added("a@1"), bookmark(9)]).then_ends(pause),
+        watch([added("b@2"), bookmark(9)]).then(pause, initial_end(10)).then_stalls(),
+    ]);
+    let reflector = reflector(script.clone(), None);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    for requested in ["watch list", "watch list, watch list"] {
+        sleep(pause * 3 / 4).await;
+        assert_eq!(requests(&script), requested);
+        assert!(!cache.is_synced(), "{requested}");
+        assert_eq!((cache.resource_version(), cache.status().syncs), (String::new(), 0), "{requested}");
+    }
+    assert_eq!(cache.synced().await.unwrap(), "10");
+    assert_eq!((objects(&cache).as_str(), requests(&script).as_str()), ("b@2", "watch list, watch list"));
+    run.abort();
+}
+
+/// `TestRetryWatcher`: the server closes four watches, and sends the last event again after each.
+#[tokio::test(start_paused = true)]
+async fn subscribers_get_each_change_once_across_closed_watches() {
+    let script = scripted([
+        list("10", ""),
+        watch([added("a@11")]),
+        watch([added("a@11"), modified("a@12")]),
+        watch([modified("a@12"), added("b@13"), bookmark(14)]),
+        watch([added("b@13"), deleted("b@15")]),
+        watch([deleted("b@15"), added("c@16")]).then_stalls(),
+    ]);
+    let reflector = reflector(script.clone(), LIST);
+    let mut subscriber = reflector.cache().subscribe().start();
+    let run = tokio::spawn(reflector.run());
+    let mut changes = Vec::new();
+    while let Ok(Some(change)) = timeout(Duration::from_secs(100), subscriber.next()).await {
+        let (sign, object) = match change {
+            Change::Applied { new: object, .. } => ("+", object),
+            Change::Deleted { last, .. } => ("-", last),
+            _ => continue,
+        };
+        changes.push(format!("{sign}{}@{}", object.name(), object.resource_version()));
+    }
+    assert_eq!(changes.join(" "), "+a@11 +a@12 +b@13 -b@15 +c@16");
+    assert_eq!(requests(&script), "list 0, watch 10, watch 10, watch 11, watch 14, watch 14");
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscribers_get_deletions_from_a_list() {
+    let script =
+        scripted([list("10", "a@1 b@2"), watch([deleted("a@11"), error(410)]), list("12", "c@12"), idle_watch()]);
+    let reflector = reflector(script, LIST);
+    let (cache, mut subscriber) = (reflector.cache(), reflector.cache().subscribe().start());
+    let run = tokio::spawn(reflector.run());
+    let mut changes = Vec::new();
+    while changes.iter().filter(|change| *change == "=").count() < 2 {
+        changes.push(match subscriber.next().await.unwrap() {
+            Change::Applied { new: object, .. } => format!("+{}", object.name()),
+            Change::Deleted { last, final_state_unknown: true, .. } => {
+                format!("?{}", last.name())
+            }
+            Change::Deleted { last, .. } => format!("-{}", last.name()),
+            Change::Synced => "=".to_owned(),
+            change => panic!("{change:?}"),
+        });
+    }
+    // `a` is added and deleted before the first poll.
+    assert_eq!(changes.join(" "), "+b = +c ?b =");
+    assert_eq!(cache.status().syncs, 2);
+    run.abort();
+}
+
+/// Each list, event and bookmark updates `last_synced_at`, but not while a list is in progress.
+#[tokio::test(start_paused = true)]
+async fn reports_when_it_was_last_synced() {
+    for (name, strategy, answers, expected) in [
+        ("a list", LIST, &[list("10", ""), idle_watch()][..], 0),
+        ("a late list", LIST, &[late(list("10", "")), idle_watch()], 59),
+        ("a bookmark", LIST, &[list("10", ""), late(watch([bookmark(10)])).then_stalls()], 59),
+        ("an event", LIST, &[list("10", ""), late(watch([added("a@11")])).then_stalls()], 59),
+        ("an interrupted relist", LIST, &[list("10", ""), watch([error(410)]), late(list("10", "").cut(1))], 0),
+        ("an interrupted list", LIST, &[late(list("10", "").cut(1))], -1),
+        ("an initial event", None, &[late(watch([added("a@11")])).then_stalls()], -1),
+    ] {
+        let reflector = reflector(scripted(answers.to_vec()), strategy);
+        let (cache, started) = (reflector.cache(), Instant::now());
+        let run = tokio::spawn(reflector.run());
+        sleep(Duration::from_secs(70)).await;
+        let at = cache.status().last_synced_at.map(|at| Instant::from_std(at) - started);
+        assert_eq!(at.map_or(-1, |at| i64::try_from(at.as_secs()).unwrap()), expected, "{name}");
+        run.abort();
+    }
+}

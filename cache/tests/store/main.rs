@@ -1,0 +1,12 @@
+//! Stores: objects, indexes, subscribers, files.
+
+mod families;
+mod model;
+mod save;
+mod store;
+mod subscribe;
+#[path = "../../../tests/support/client.rs"]
+mod support;
+mod trained;
+mod user_code;
+mod volumes;

@@ -1,0 +1,527 @@
+//! Stores in files: a store loads what another store saved. A damaged file is an error, and a crash during a save leaves a
+//! complete file.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _, stdin};
+use std::path::Path;
+use std::process::{Command, Stdio, exit};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::support::store::{Object, object};
+use crate::trained::trained;
+use allocation_counter::measure;
+use fastrand::Rng;
+use listwatch::{Encoding, Item, ItemError, ItemRef};
+use listwatch_cache::{Change, FileError, StorageFormat, Store, StoreError, StoreType};
+use tempfile::TempDir;
+
+const FORMATS: &[StorageFormat] = &[StorageFormat::Encoded, StorageFormat::Decoded, StorageFormat::Compressed];
+
+const COLLECTION: &str = "/api/v1/things";
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Fills a store with objects in both encodings, some alike, some of seven families, some incompressible.
+fn fill<T: StoreType + ?Sized>(store: &Store<T>, objects: usize, version: &str) {
+    let mut rng = Rng::with_seed(7);
+    let mut replace = store.begin_replace();
+    for i in 0..objects {
+        let noise: String = (0..if i % 10 == 0 { 300 } else { 0 }).map(|_| rng.alphanumeric()).collect();
+        let text = format!("the image of {} is registry.example.com/shop:{i} {noise}", i % 7);
+        let mut shared = Rng::with_seed(i as u64 % 7);
+        let shared: String = (0..if i % 2 == 0 { 300 } else { 0 }).map(|_| shared.alphanumeric()).collect();
+        let object = object(&format!("ns-{}", i % 3), &format!("o-{i}"), &(i + 1).to_string()).data(text + &shared);
+        let object = object.owner(&format!("owner {}", i % 7));
+        let encoding = if i % 4 == 3 { Encoding::Json } else { Encoding::Protobuf };
+        let _ = replace.apply(encoding, &object.to_bytes(encoding)).unwrap();
+    }
+    replace.commit(version).unwrap();
+}
+
+/// Returns all objects, in order.
+fn seen<T: StoreType + ?Sized>(store: &Store<T>) -> Vec<String> {
+    let mut seen: Vec<_> = store
+        .snapshot()
+        .iter()
+        .map(|object| format!("{object:?} {:?} {:?}", object.encoding(), object.encoded().unwrap()))
+        .collect();
+    seen.sort();
+    seen
+}
+
+fn loaded(path: &Path, format: StorageFormat) -> Result<Store<[u8]>, FileError> {
+    let store = Store::new(format);
+    store.load(path, COLLECTION)?;
+    Ok(store)
+}
+
+#[test]
+fn loads_a_saved_store() {
+    let (folder, path) = path();
+    for objects in [0, 3, 700] {
+        for &from in FORMATS {
+            let before = Store::<[u8]>::new(from);
+            fill(&before, objects, "1000");
+            before.save(&path, COLLECTION).unwrap();
+            for &to in FORMATS {
+                let after = Store::<[u8]>::new(to);
+                let by_namespace =
+                    after.index("namespace", |object| Ok::<_, ItemError>([object.meta()?.namespace().into_owned()]));
+                let mut subscriber = after.subscribe().start();
+                after.load(&path, COLLECTION).unwrap();
+                assert_eq!(seen(&after), seen(&before), "{objects} {from:?} {to:?}");
+                assert_eq!((after.resource_version(), after.len()), ("1000".to_owned(), objects));
+                assert_eq!(by_namespace.count("ns-0"), objects.div_ceil(3));
+                let mut applied = 0;
+                while let Some(change) = subscriber.try_next() {
+                    match change {
+                        Change::Applied { .. } => applied += 1,
+                        Change::Synced => assert_eq!(applied, objects, "synced is the last change"),
+                        change => panic!("{change:?}"),
+                    }
+                }
+                assert_eq!(applied, objects);
+                // A loaded store accepts writes and relists.
+                let _ = after.apply(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
+                after.advance("1001");
+                let mut relist = after.begin_replace();
+                let _ = relist.apply(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
+                assert_eq!(relist.commit("1002").unwrap().len(), objects);
+            }
+        }
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a save leaves only its file");
+}
+
+fn path() -> (TempDir, std::path::PathBuf) {
+    let folder = folder();
+    let path = folder.path().join("things");
+    (folder, path)
+}
+
+fn bytes(namespace: &str, name: &str, version: &str) -> Vec<u8> {
+    object(namespace, name, version).to_bytes(Encoding::Protobuf)
+}
+
+#[test]
+fn a_compressed_store_is_saved_and_loaded_compressed() {
+    let (_folder, path) = path();
+    let before = trained((0..100).map(|i| object("ns", &i.to_string(), "1").data(format!("{i} of a kind ").repeat(9))));
+    fill(&before, 2000, "3000");
+    before.save(&path, COLLECTION).unwrap();
+    let after = loaded(&path, StorageFormat::Compressed).unwrap();
+    let compressed = |store: &Store<[u8]>| (store.memory().compressed, store.memory().encoded);
+    assert_eq!(compressed(&after), compressed(&before));
+    // The dictionary compresses later writes.
+    for store in [&before, &after] {
+        let thing = object("ns-0", "new", "3001").data("the image of 3 is registry.example.com/shop:3 ".repeat(9));
+        let _ = store.apply(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
+    }
+    assert_eq!(compressed(&after), compressed(&before));
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_folder, path) = path();
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    fill(&store, 1, "7");
+    store.save(&path, COLLECTION).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn refuses_to_save_an_incomplete_collection() {
+    let (_folder, path) = path();
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    let is_incomplete = || matches!(store.save(&path, COLLECTION), Err(FileError::Incomplete));
+    assert!(is_incomplete(), "the store has no version");
+    let _ = store.apply(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
+    assert!(is_incomplete());
+    fill(&store, 2, "10");
+    store.save(&path, COLLECTION).unwrap();
+    let replace = store.begin_replace();
+    store.save(&path, COLLECTION).unwrap();
+    drop(replace);
+    store.save(&path, COLLECTION).unwrap();
+    let mut replace = store.begin_replace();
+    let _ = replace.apply(Encoding::Protobuf, &object("ns-0", "o-0", "1").to_bytes(Encoding::Protobuf)).unwrap();
+    let _ = replace.apply(Encoding::Protobuf, &bytes("ns", "a", "11")).unwrap();
+    assert!(is_incomplete(), "a replace is in progress");
+    drop(replace);
+    assert!(is_incomplete(), "a part of the list was written");
+    assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().resource_version(), "10", "the previous file is intact");
+    fill(&store, 3, "12");
+    store.save(&path, COLLECTION).unwrap();
+    assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().len(), 3);
+    store.set_budget(Some(1));
+    assert!(store.apply(Encoding::Protobuf, &bytes("ns", "b", "13")).is_err());
+    assert!(is_incomplete(), "a watch from this version does not send the skipped object");
+}
+
+#[test]
+fn refuses_to_save_objects_whose_type_lost_fields() {
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Metadata {
+        #[prost(message, optional, tag = "1")]
+        metadata: Option<crate::support::store::ObjectMeta>,
+    }
+    let (_folder, path) = path();
+    let store = Store::<Metadata>::new(StorageFormat::Decoded);
+    let _ = store.apply(Encoding::Protobuf, &bytes("ns", "a", "1")).unwrap();
+    store.advance("1");
+    store.save(&path, COLLECTION).unwrap();
+    let whole = object("ns", "a", "2").data("more").to_bytes(Encoding::Protobuf);
+    let _ = store.apply(Encoding::Protobuf, &whole).unwrap();
+    let error = store.save(&path, COLLECTION).unwrap_err();
+    assert_eq!(error.to_string(), "ns/a was decoded as a type that does not have all its fields");
+    let store = Store::<Object>::new(StorageFormat::Decoded);
+    let _ = store.apply(Encoding::Protobuf, &whole).unwrap();
+    store.advance("2");
+    store.save(&path, COLLECTION).unwrap();
+}
+
+#[test]
+fn rejects_a_file_of_another_collection_or_format() {
+    let (folder, path) = path();
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    fill(&store, 3, "10");
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::Io(_))), "there is no file");
+    store.save(&path, "/api/v1/others").unwrap();
+    let error = loaded(&path, StorageFormat::Encoded).unwrap_err();
+    assert_eq!(error.to_string(), "the file holds /api/v1/others, not /api/v1/things");
+    fs::write(&path, b"").unwrap();
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::NotSaved)));
+    fs::write(&path, [b'x'; 1000]).unwrap();
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::NotSaved)));
+    fs::write(&path, b"lw-cache\xff\0\0\0 of the future").unwrap();
+    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::Format(0xff))));
+    assert!(matches!(loaded(folder.path(), StorageFormat::Encoded), Err(FileError::Io(_))));
+    store.save(&path, COLLECTION).unwrap();
+    assert!(matches!(store.load(&path, COLLECTION), Err(FileError::NotEmpty)));
+    assert_eq!(store.len(), 3);
+    let store = Store::<Object>::new(StorageFormat::Decoded);
+    let mut garbage = bytes("ns", "a", "1");
+    garbage.extend([0x12, 1, 0xff]);
+    let other = Store::<[u8]>::new(StorageFormat::Encoded);
+    let _ = other.apply(Encoding::Protobuf, &garbage).unwrap();
+    other.advance("1");
+    other.save(&path, COLLECTION).unwrap();
+    assert!(matches!(store.load(&path, COLLECTION), Err(FileError::Object(_))), "the object cannot be decoded");
+    assert!(store.is_empty() && store.resource_version().is_empty());
+}
+
+#[test]
+fn rejects_a_file_with_any_byte_changed_missing_or_added() {
+    let (_folder, path) = path();
+    let mut rng = Rng::with_seed(5);
+    // A small file, and a file with a dictionary.
+    for (&format, objects, flips) in FORMATS.iter().flat_map(|of| [(of, 4, usize::MAX), (of, 70, 100)]) {
+        let store = Store::<[u8]>::new(format);
+        fill(&store, objects, "100");
+        store.save(&path, COLLECTION).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let is_error = |file: &[u8], what: &str| {
+            overwrite(&path, file);
+            let store = Store::<[u8]>::new(format);
+            assert!(store.load(&path, COLLECTION).is_err(), "{format:?}: {what}");
+            assert!(store.is_empty() && store.resource_version().is_empty(), "{format:?}: {what}");
+        };
+        let mut places: Vec<_> = (0..whole.len()).collect();
+        rng.shuffle(&mut places);
+        for at in places.into_iter().take(flips) {
+            for flip in [1, 0x80, 0xff] {
+                let mut file = whole.clone();
+                file[at] ^= flip;
+                is_error(&file, &format!("byte {at} ^ {flip}"));
+            }
+            is_error(&whole[..at], &format!("truncated at {at}"));
+        }
+        for more in [&b"\0"[..], b"more", &whole] {
+            is_error(&[&whole[..], more].concat(), "bytes added");
+        }
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(seen(&loaded(&path, format).unwrap()), seen(&store));
+    }
+}
+
+/// Writes a new file, because some file systems flush a truncated file, which is slow.
+fn overwrite(path: &Path, bytes: &[u8]) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// A forged file with a valid checksum may load or be refused, and takes little memory.
+#[test]
+fn a_forged_file_causes_no_panic_and_no_large_allocation() {
+    let (_folder, path) = path();
+    let mut rng = Rng::with_seed(3);
+    for &format in FORMATS {
+        let store = Store::<[u8]>::new(format);
+        fill(&store, 120, "200");
+        store.save(&path, COLLECTION).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let (body, _) = whole.split_at(whole.len() - 4);
+        for _ in 0..1000 {
+            let mut file = body.to_vec();
+            for _ in 0..rng.u8(1..4) {
+                // Half of the changes are near the beginning, where the head is.
+                let most = if rng.bool() { file.len() } else { 200 };
+                let at = rng.usize(12..most);
+                match rng.u8(..4) {
+                    0 => file[at] = rng.u8(..),
+                    1 => file[at] = 0xff,
+                    2 => drop(file.remove(at)),
+                    _ => drop(file.drain(at..rng.usize(at..=(at + 40).min(file.len())))),
+                }
+            }
+            let mut sum = flate2::Crc::new();
+            sum.update(&file);
+            file.extend(sum.sum().to_le_bytes());
+            overwrite(&path, &file);
+            let to = FORMATS[rng.usize(..FORMATS.len())];
+            let mut allocated = 0;
+            let counted = measure(|| {
+                if let Ok(store) = loaded(&path, to) {
+                    allocated = store.len();
+                    for object in store.snapshot().iter() {
+                        drop(object.encoded());
+                        drop(object.decode());
+                    }
+                }
+            });
+            assert!(counted.bytes_max < 40 << 20, "{} bytes", counted.bytes_max);
+        }
+    }
+}
+
+#[test]
+fn saving_and_loading_take_little_additional_memory() {
+    let (_folder, path) = path();
+    let most = [4000, 16_000].map(|objects| {
+        let store = Store::<[u8]>::new(StorageFormat::Encoded);
+        fill(&store, objects, "10000");
+        let saving = measure(|| store.save(&path, COLLECTION).unwrap()).bytes_max;
+        let mut after = None;
+        let loading = measure(|| after = Some(loaded(&path, StorageFormat::Encoded).unwrap()));
+        // For a load, only the memory in addition to the loaded store counts.
+        (saving, loading.bytes_max - u64::try_from(loading.bytes_current).unwrap(), after.map(|after| after.len()))
+    });
+    println!("{most:?}");
+    let [(few, _, _), (many, additional, len)] = most;
+    assert!(many < few + 200_000, "{few} bytes to save 4,000, {many} to save 16,000");
+    assert!(additional < 500_000 + 60 * 16_000, "{additional} bytes in addition to the loaded store");
+    assert_eq!(len, Some(16_000));
+}
+
+#[test]
+fn removes_the_unfinished_file_of_a_killed_save() {
+    let (folder, path) = path();
+    for name in [".things.abc123.unfinished", ".things-2.abc123.unfinished", "things.unfinished", ".things.bak"] {
+        fs::write(folder.path().join(name), "half").unwrap();
+    }
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    fill(&store, 1, "7");
+    store.save(&path, COLLECTION).unwrap();
+    let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, [".things-2.abc123.unfinished", ".things.bak", "things", "things.unfinished"]);
+}
+
+/// How many objects the child saves when it is killed. Each is longer than the buffer of the file.
+const NEW: usize = 4;
+/// How many objects the child saves before that.
+const OLD: usize = 2;
+
+/// An object whose `encode` waits for the parent process, for the child of the next test.
+struct Paused;
+
+impl Item for Paused {
+    type Owned = Box<[u8]>;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        Ok(item.to_box())
+    }
+}
+
+impl StoreType for Paused {
+    type Decoded = Vec<u8>;
+
+    fn decode(_: Encoding, bytes: &[u8]) -> Result<Vec<u8>, ItemError> {
+        Ok(bytes.to_vec())
+    }
+
+    fn encode(decoded: &Vec<u8>) -> Result<Vec<u8>, ItemError> {
+        reach("encoding");
+        Ok(decoded.clone())
+    }
+}
+
+/// Reports a step to the parent and waits for its answer. Without a parent the child ends.
+fn reach(step: &str) {
+    println!("\n{step}");
+    if stdin().read_line(&mut String::new()).unwrap() == 0 {
+        exit(0);
+    }
+}
+
+/// The child of the next test. It is killed at one of the steps that it reports.
+#[test]
+#[ignore = "other tests run it as a child process"]
+fn saves_step_by_step() {
+    let path = std::env::var("SAVE_TO").unwrap();
+    saves_large(&Store::<[u8]>::new(StorageFormat::Encoded), OLD, &path);
+    reach("old");
+    saves_large(&Store::<Paused>::new(StorageFormat::Decoded), NEW, &path);
+    reach("new");
+}
+
+fn saves_large<T: StoreType + ?Sized>(store: &Store<T>, objects: usize, path: &str) {
+    let mut replace = store.begin_replace();
+    for i in 0..objects {
+        let large = object("ns", &format!("o-{i}"), &(i + 1).to_string()).data("x".repeat(300_000));
+        let _ = replace.apply(Encoding::Protobuf, &large.to_bytes(Encoding::Protobuf)).unwrap();
+    }
+    replace.commit(&(objects + 10_000).to_string()).unwrap();
+    store.save(path, COLLECTION).unwrap();
+}
+
+/// Runs the child for this number of steps, lets it continue if `continues`, and kills it. Returns the last step.
+fn kill_after(steps: usize, continues: bool, path: &Path) -> String {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([&format!("{module}::saves_step_by_step"), "--exact", "--ignored", "--nocapture"])
+        .env("SAVE_TO", path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let is_step = |line: &String| ["old", "encoding", "new"].contains(&&**line);
+    let mut reached = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).filter(is_step);
+    let mut step = reached.next().expect("the child saves the old collection");
+    for _ in 0..steps {
+        stdin.write_all(b"\n").unwrap();
+        step = reached.next().expect("the child continues");
+    }
+    if continues {
+        stdin.write_all(b"\n").unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    step
+}
+
+/// Checks that the file is complete, and returns true if it has the new collection.
+fn is_new(path: &Path) -> bool {
+    let store = loaded(path, StorageFormat::Encoded).unwrap();
+    assert_eq!(store.resource_version(), (store.len() + 10_000).to_string());
+    assert!([OLD, NEW].contains(&store.len()), "{} objects", store.len());
+    store.len() == NEW
+}
+
+#[test]
+fn a_crash_during_a_save_leaves_the_old_or_the_new_file() {
+    let (folder, path) = path();
+    // Before the save, before each object, and after the save.
+    for steps in 0..=NEW + 1 {
+        let step = kill_after(steps, false, &path);
+        let (expected, files) = match steps {
+            0 => ("old", 1),
+            1..=NEW => ("encoding", 2),
+            _ => ("new", 1),
+        };
+        assert_eq!(step, expected, "step {steps}");
+        assert_eq!(is_new(&path), expected == "new", "step {steps}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), files, "step {steps}: the files in the folder");
+    }
+}
+
+/// The child cannot wait between the last object and the end of the save, so either file is valid.
+#[test]
+fn a_crash_at_the_end_of_a_save_leaves_the_old_or_the_new_file() {
+    let (folder, path) = path();
+    for _ in 0..6 {
+        assert_eq!(kill_after(NEW, true, &path), "encoding");
+        is_new(&path);
+        let files = fs::read_dir(&folder).unwrap().count();
+        assert!(files <= 2, "{files} files");
+    }
+}
+
+/// An object type that counts how often its objects are decoded.
+struct Counted;
+
+static DECODED: AtomicUsize = AtomicUsize::new(0);
+
+impl Item for Counted {
+    type Owned = Box<[u8]>;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        Ok(item.to_box())
+    }
+}
+
+impl StoreType for Counted {
+    type Decoded = Vec<u8>;
+
+    fn decode(_: Encoding, bytes: &[u8]) -> Result<Vec<u8>, ItemError> {
+        DECODED.fetch_add(1, Relaxed);
+        Ok(bytes.to_vec())
+    }
+
+    fn encode(decoded: &Vec<u8>) -> Result<Vec<u8>, ItemError> {
+        Ok(decoded.clone())
+    }
+}
+
+#[test]
+fn refuses_a_file_over_the_budget_before_decompressing_it() {
+    let (_folder, path) = path();
+    let store = Store::<[u8]>::new(StorageFormat::Compressed);
+    let mut replace = store.begin_replace();
+    for i in 0..600 {
+        let thing = object("ns", &i.to_string(), &(i + 1).to_string()).data("all the same ".repeat(400));
+        let _ = replace.apply(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
+    }
+    replace.commit("700").unwrap();
+    store.save(&path, COLLECTION).unwrap();
+    let budget = store.memory().compressed * 3;
+    let small = Store::<Counted>::new(StorageFormat::Decoded);
+    small.set_budget(Some(budget));
+    let error = small.load(&path, COLLECTION).unwrap_err();
+    assert!(matches!(error, FileError::Object(StoreError::OverBudget(over)) if over == budget), "{error}");
+    assert_eq!(DECODED.load(Relaxed), 0);
+    small.set_budget(None);
+    small.load(&path, COLLECTION).unwrap();
+    assert_eq!((DECODED.load(Relaxed), small.len()), (600, 600));
+    // In the storage format of the file, the collection fits.
+    let compressed = Store::<Counted>::new(StorageFormat::Compressed);
+    compressed.set_budget(Some(budget));
+    compressed.load(&path, COLLECTION).unwrap();
+    assert_eq!(compressed.len(), 600);
+}
+
+#[test]
+fn refuses_to_load_more_than_the_budget() {
+    let folder = folder();
+    let path = folder.path().join("objects");
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    let mut replace = store.begin_replace();
+    for name in ["a", "b", "c"] {
+        drop(replace.apply(Encoding::Protobuf, &object("ns", name, "1").to_bytes(Encoding::Protobuf)).unwrap());
+    }
+    drop(replace.commit("7").unwrap());
+    store.save(&path, "objects").unwrap();
+    let small = Store::<[u8]>::new(StorageFormat::Encoded);
+    small.set_budget(Some(150));
+    assert!(matches!(small.load(&path, "objects"), Err(FileError::Object(StoreError::OverBudget(150)))));
+    assert!(small.is_empty() && small.resource_version().is_empty());
+    small.set_budget(Some(2000));
+    small.load(&path, "objects").unwrap();
+    assert_eq!(small.len(), 3);
+}

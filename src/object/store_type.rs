@@ -1,0 +1,77 @@
+//! The types that a store decodes its objects as. They are here, and not in `listwatch-cache`, because only this crate
+//! may implement a trait for all messages and for [`Json`].
+
+use super::{Item, Json, deserialize, merge};
+use crate::error::ItemError;
+use crate::limits::Limits;
+use crate::wire::Encoding;
+
+/// A type that the objects of a store are decoded as: any prost message, [`Json<T>`](Json), or `[u8]`
+/// for objects that are not decoded.
+///
+/// It differs from an [`Item`] in two ways: readers share one decoded value, so it is not boxed; and it can be encoded again,
+/// because the storage format `Decoded` keeps no bytes.
+///
+/// prost drops fields that the message does not have, so an object that is encoded again may lack some of its fields.
+pub trait StoreType: Item + 'static {
+    /// The decoded object: `M` for a message `M`, `T` for `Json<T>`, and a copy of the bytes for `[u8]`.
+    type Decoded: Send + Sync + 'static;
+
+    /// Decodes an object.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`] when the bytes cannot be decoded.
+    fn decode(encoding: Encoding, bytes: &[u8]) -> Result<Self::Decoded, ItemError>;
+
+    /// Encodes an object, in the encoding that it was decoded from.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`] when it cannot be encoded.
+    fn encode(decoded: &Self::Decoded) -> Result<Vec<u8>, ItemError>;
+}
+
+impl<M: prost::Message + Default + 'static> StoreType for M {
+    type Decoded = M;
+
+    fn decode(encoding: Encoding, bytes: &[u8]) -> Result<M, ItemError> {
+        expect(Encoding::Protobuf, encoding)?;
+        let mut message = M::default();
+        merge(&mut message, bytes, Limits::DEFAULT_DECODED_SIZE)?;
+        Ok(message)
+    }
+
+    fn encode(decoded: &M) -> Result<Vec<u8>, ItemError> {
+        Ok(decoded.encode_to_vec())
+    }
+}
+
+impl<T: serde::de::DeserializeOwned + serde::Serialize + Send + Sync + 'static> StoreType for Json<T> {
+    type Decoded = T;
+
+    fn decode(encoding: Encoding, bytes: &[u8]) -> Result<T, ItemError> {
+        expect(Encoding::Json, encoding)?;
+        deserialize(bytes, Limits::DEFAULT_DECODED_SIZE)
+    }
+
+    fn encode(decoded: &T) -> Result<Vec<u8>, ItemError> {
+        serde_json::to_vec(decoded).map_err(|error| ItemError::Json(error.into()))
+    }
+}
+
+impl StoreType for [u8] {
+    type Decoded = Box<[u8]>;
+
+    fn decode(_: Encoding, bytes: &[u8]) -> Result<Box<[u8]>, ItemError> {
+        Ok(bytes.into())
+    }
+
+    fn encode(decoded: &Box<[u8]>) -> Result<Vec<u8>, ItemError> {
+        Ok(decoded.to_vec())
+    }
+}
+
+fn expect(expected: Encoding, found: Encoding) -> Result<(), ItemError> {
+    if found == expected { Ok(()) } else { Err(ItemError::WrongEncoding { found, expected }) }
+}
