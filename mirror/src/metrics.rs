@@ -33,8 +33,8 @@ pub(crate) struct ResourceGauges {
     pub(crate) log_age: Option<Duration>,
 }
 
-/// Returns the content type of [`Metrics::encode_text`]: `OpenMetrics` if the reader accepts it, else the older text format of
-/// Prometheus, whose parsers read the same text.
+/// Returns the content type of [`Metrics::encode_text`]: `OpenMetrics` if the reader accepts it, else the older text
+/// format of Prometheus, whose parsers read the same text.
 pub(crate) fn content_type(headers: &HeaderMap) -> &'static str {
     let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accept.into_iter().any(|value| value.contains("application/openmetrics-text")) {
@@ -92,7 +92,8 @@ impl Metrics {
         self.0.forwarded.inc();
     }
 
-    /// Returns the counter of the bytes of bodies, for a body to keep. `None` is for all bodies that are not from memory.
+    /// Returns the counter of the bytes of bodies, for a body to keep. `None` is for all bodies that are not from
+    /// memory.
     pub(crate) fn sent_bytes(&self, resource: Option<&Resource>) -> Counter {
         let labels = resource.map_or_else(|| [("resource", "other".to_owned())], resource_label);
         self.0.sent_bytes.get_or_create(&labels).clone()

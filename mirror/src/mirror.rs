@@ -46,8 +46,8 @@ impl Mirror {
     /// Serves TLS with the certificate and the key of these files, both in PEM. Intermediate certificates follow the
     /// certificate.
     ///
-    /// The mirror reads the files again each minute, so that a renewed certificate needs no restart. While they cannot be
-    /// used, it keeps the certificate that it has, and logs a warning. Open connections are not affected.
+    /// The mirror reads the files again each minute, so that a renewed certificate needs no restart. While they cannot
+    /// be used, it keeps the certificate that it has, and logs a warning. Open connections are not affected.
     pub fn tls(mut self, certificates: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.certificate = Some(CertificateFiles { certificates: certificates.into(), key: key.into() });
         self
@@ -66,8 +66,8 @@ impl Mirror {
         self
     }
 
-    /// Serves until `shutdown` completes. Then it accepts no more connections, ends watches, and waits for open requests
-    /// for [`Limits::drain_timeout`].
+    /// Serves until `shutdown` completes. Then it accepts no more connections, ends watches, and waits for open
+    /// requests for [`Limits::drain_timeout`].
     ///
     /// # Errors
     ///

@@ -35,7 +35,8 @@ pub(crate) fn answer_own_page(
     }
 }
 
-/// Lists the resources if the reader wants them, or if one is not ready, as the API server's `/readyz` lists its checks.
+/// Lists the resources if the reader wants them, or if one is not ready, as the API server's `/readyz` lists its
+/// checks.
 ///
 /// It does not contain the reason of a resource that is not ready, because it answers readers without a token.
 fn readiness_response(statuses: &[ResourceStatus], verbose: bool) -> Response<ResponseBody> {

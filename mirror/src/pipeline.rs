@@ -1,4 +1,36 @@
 //! All steps of a request, in their order.
+//!
+//! | step | by | passes on |
+//! |---|---|---|
+//! | accept | `accept`, which calls [`Pipeline::respond`] | the request, and its [`Reader`] |
+//! | filter | [`RequestFilter`] | or 403: impersonation; on loopback web pages and foreign hosts |
+//! | read | [`RequestInfo::parse`] | a [`Route`] and the attributes of a review, or an error |
+//! | authorize | [`Authorizer`] | a [`Grant`], or 401, 403, 429 or 503 |
+//! | negotiate | [`negotiate_representation`] | a representation, or [`Refusal::Forward`] |
+//! | answer | [`ReadHandler`] | a response from a cache, or [`Refusal::Forward`] |
+//! | forward | [`Forwarder`] | the response of the API server |
+//! | send | [`gzip`], then `accept` | bytes, which `accept` counts and bounds in time |
+//!
+//! # Before you change a step
+//!
+//! - A request is parsed once. Every later step reads [`RequestInfo`], never the URI again: the mirror must not answer
+//!   or forward anything else than it has authorized.
+//! - Authorization comes before negotiation and before the look-up of an object. A reader without rights learns from no
+//!   404, 406 or 410 what exists.
+//! - The API server sees the credentials of the mirror. So a request is forwarded only with a [`Grant`], and only with
+//!   the headers that `forward.rs` names.
+//! - [`Refusal::Forward`] means that the API server answers. It is possible until the response starts: an error after
+//!   the first byte resets the connection or the stream. So gzip, which waits for the first 128 KiB, is a step here.
+//! - Probes are answered before authorization, because the kubelet sends no token. They show no reason of a failure.
+//! - A request with a body gets 400 only after its method and path were checked: a POST gets its 405. Over HTTP/1.1 the
+//!   connection is then closed, because nobody reads the body.
+//! - HEAD is answered as GET, and the body is dropped. `Content-Length` then needs a body of known length.
+//!
+//! # What was left out
+//!
+//! - One struct with all that requests share. 16 files imported each other through it. A step now has its own struct.
+//! - Layers of tower. They pass results in the extensions of a request; here the types of the steps show what is
+//!   needed.
 
 use std::sync::Arc;
 

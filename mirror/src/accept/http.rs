@@ -1,4 +1,22 @@
 //! One connection: TLS, HTTP/1.1 and HTTP/2, and the limits on its reader.
+//!
+//! A reader may be slow, gone or hostile. Each of these detects another case:
+//!
+//! | detection | reader |
+//! |---|---|
+//! | [`StallTimeout`] | accepts no byte of the connection |
+//! | [`ConnectionActivity::Stalled`] | accepts frames of the connection, but no byte of one HTTP/2 stream |
+//! | the due time of a body, also `Stalled` | accepts a few bytes now and then, so that a list is held for hours |
+//! | [`ConnectionActivity::Idle`] | sends no request |
+//! | HTTP/2 pings, TCP keepalive | is gone |
+//!
+//! # Before you change this file
+//!
+//! - hyper's `header_read_timeout` starts before the first byte of a request, so it also ends idle connections. It is
+//!   the longer of both limits. The first check of a connection, after `header_timeout`, limits its first request.
+//! - A response is stalled if it made no progress between two checks, so they are the stall timeout apart. A check
+//!   comes earlier only after an idle one: it may be the first check of a response, never the second.
+//! - A request may begin and end between two checks. [`OpenResponses`] therefore keeps the time of the last use.
 
 use std::convert::Infallible;
 use std::future::Future;

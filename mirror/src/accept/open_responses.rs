@@ -18,7 +18,8 @@ use crate::response::{BodyError, ResponseBody};
 /// and would not count as an open response.
 const MAX_FRAME: usize = 64 << 10;
 
-/// The open responses of a connection. Over HTTP/2, a reader can accept the frames of a connection and no byte of a body.
+/// The open responses of a connection. Over HTTP/2, a reader can accept the frames of a connection and no byte of a
+/// body.
 pub(crate) struct OpenResponses {
     list: Mutex<ResponseList>,
     created: Instant,
@@ -56,7 +57,7 @@ impl Default for OpenResponses {
 /// How far a body is.
 #[derive(Default)]
 struct BodyProgress {
-    /// The number of times that the connection has asked for a frame.
+    /// The number of times that the connection has polled for a frame.
     polls: AtomicU32,
     /// True after the body has returned a frame: until the next poll the reader has not accepted it.
     is_unread: AtomicBool,

@@ -1,4 +1,27 @@
 //! Waits until a cache is as new as a read requires.
+//!
+//! The rules for `resourceVersion` are the API server's; docs/mirror.md has them in two tables.
+//!
+//! # Before you change this file
+//!
+//! - A cache learns versions from events and bookmarks only. The API server's version grows with writes to any
+//!   resource. So the cache of a quiet collection is mostly older than the newest version, although it lacks nothing.
+//! - The newest version comes from a request that starts after the read has arrived. Reads share the next request,
+//!   never the open one, whose version may be older than the read (`resource/current_version.rs`).
+//! - A read waits [`FORWARD_AFTER`] for a version that the API server has. A bookmark may take a minute, so forwarding
+//!   is faster.
+//! - A read waits [`BLOCK_TIMEOUT`] for a version that the API server does not have, and then gets its 504. Until
+//!   then, the API server could not answer either.
+//! - [`FreshnessGate::wait_for_version`] waits before it requests the newest version. A reader that comes from another
+//!   replica may be slightly ahead, and then costs no request.
+//! - A failed request of the version is not retried: the read is forwarded, and the reader gets the API server's error.
+//! - Text that is no version, and versions without an order, are forwarded. The API server reads or refuses them.
+//!
+//! # What was tried and left out
+//!
+//! - A watch without a version at the version of the cache. An informer that restarts could go back in time.
+//! - Forwarding such a watch. Most watches of a quiet collection would be forwarded, and the mirror would save nothing.
+//!   It waits for [`BLOCK_TIMEOUT`], and then begins [`Freshness::Unconfirmed`].
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -130,7 +153,8 @@ mod tests {
 
     const PATH: &str = "/api/v1/configmaps";
 
-    /// A write to another resource advances the version of the API server, and the cache does not learn of it before a bookmark.
+    /// A write to another resource advances the version of the API server, and the cache does not learn of it before a
+    /// bookmark.
     #[tokio::test(start_paused = true)]
     async fn forwards_reads_at_versions_that_only_the_api_server_has() {
         let api = Api::new(2, 100);
@@ -182,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Sends a watch, and a change after the mirror has asked the API server for its version.
+    /// Sends a watch, and a change after the mirror has requested the version of the API server.
     async fn watch_during_a_change(stale_reads: bool, query: &str) -> (bool, String) {
         let api = Api::new(1, 100);
         let settings = Settings { stale_reads, ..Settings::default() };

@@ -1,4 +1,18 @@
 //! Lists: a plan before the first byte, then one chunk at a time.
+//!
+//! A protobuf list starts with its length, and each list with `continue` and `remainingItemCount`. So a list walks over
+//! a snapshot twice: [`PlanWalk`] finds what the list contains, and [`ListChunks`] encodes it. Both walks see the same
+//! objects, because a snapshot does not change. The second walk selects nothing: it has the selected objects as bits.
+//!
+//! # Before you change this file
+//!
+//! - An error in the first walk or in the first chunk is forwarded. A later one resets the connection or the stream, so
+//!   that no reader takes a part for the whole.
+//! - A list acquires its permit after the snapshot, and holds it until its body is dropped. A waiting list keeps its
+//!   snapshot, which costs the objects that change in the meantime.
+//! - A chunk is encoded when the connection has sent the one before. A list of any size needs one chunk of memory.
+//! - The walk yields after [`PLAN_STEP`] objects. A list of millions of objects would otherwise stop all other readers.
+//! - Continue tokens have the API server's format. It continues a list whose snapshot the mirror no longer keeps.
 
 use std::sync::Arc;
 
@@ -100,7 +114,7 @@ impl ListPlan {
         let candidates = Candidates::new(mirrored, selector, snapshot);
         let selected = (!selector.is_empty()).then(FixedBitSet::new);
         let mut walk = PlanWalk { last: after.clone(), walked: 0, selected, count: 0, items_len: 0, has_more: false };
-        while walk.step(read, &candidates, limit)? {
+        while walk.walk_step(read, &candidates, limit)? {
             yield_now().await;
         }
         let list_meta = walk.list_meta(read, &candidates.snapshot);
@@ -113,7 +127,7 @@ impl ListPlan {
 
 impl PlanWalk {
     /// Walks over some objects. Returns false after the last.
-    fn step(&mut self, read: &CacheRead, candidates: &Candidates, limit: usize) -> Result<bool, ItemError> {
+    fn walk_step(&mut self, read: &CacheRead, candidates: &Candidates, limit: usize) -> Result<bool, ItemError> {
         let CacheRead { mirrored, encoder, selector, representation, .. } = read;
         let needs_lens = representation.encoding == Encoding::Protobuf;
         let mut next = None;

@@ -1,4 +1,32 @@
 //! Watches: the initial state, then the changes of the log.
+//!
+//! A watch is a cursor in the change log of its cache. It keeps no change and has no task: the connection polls it, and
+//! [`WatchStream::next_frames`] encodes the next frames. A thousand watches cost a thousand cursors.
+//!
+//! # Before you change this file
+//!
+//! - The order in [`find_start`] matters: first the permit, then the snapshot, then the cursor at its version. A
+//!   snapshot from before the wait may be older than the log, and the watch would begin with a 410.
+//! - The select is `biased`. A withdrawn right, the timeout and the shutdown come before frames: a reader that always
+//!   accepts bytes would otherwise outrun them. The initial state once ignored all three.
+//! - The initial state has a deadline of its own. The connection bounds the time of bodies that end, and a watch does
+//!   not.
+//! - Within the initial state a watch ends without a bookmark. Its reader has a part of the objects, so there is no
+//!   version from which it could resume.
+//! - A chunk visits at most [`INITIAL_STEP`] objects: a selector may select none of them. The watch then yields.
+//! - Without a selector, and for an object that matches before and after, all watches of a representation share the
+//!   frame in the log. `frame_form` is the number of the representation there.
+//! - With a selector, a change may be an `ADDED` or a `DELETED` for the reader. These frames depend on the selector, so
+//!   they are not shared. The `DELETED` has the old object at the new version, as the API server sends it.
+//! - A change that cannot be encoded ends the watch with a 410, as does a relist. The reader lists again, and that list
+//!   is forwarded. In the initial state such an object resets the connection or the stream.
+//! - Changes may share a version. A reader that resumes at this version gets all of them but the first, perhaps again.
+//!
+//! # What was left out
+//!
+//! - A queue for each watch. A slow reader would hold objects, or lose changes. The log drops changes, and the slow
+//!   reader gets a 410.
+//! - Gzip, as on the API server: the encoder would hold back events.
 
 use std::future::{Future, ready};
 use std::pin::Pin;

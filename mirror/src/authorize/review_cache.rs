@@ -1,4 +1,21 @@
 //! A map of results that are used for a short time, and are computed once for concurrent callers.
+//!
+//! `reviewer.rs` has one for tokens and one for rights.
+//!
+//! # Before you change this file
+//!
+//! - The lifetime of a result starts with its review, not with its answer. A withdrawn right is used no longer than
+//!   that.
+//! - Concurrent callers of a key share one review. The map holds it weakly, so it ends with the last caller. A review
+//!   that nobody waits for would keep its permit, and its late result would be as old as its start.
+//! - Each caller stores the result when it gets it, because the first caller may leave before the end. The first one
+//!   that comes takes `running`, so a result is stored once.
+//! - An entry that is not expendable stays after its lifetime. Its key is known then: the review of a known token waits
+//!   in the queue of known tokens. So a flood of random tokens does not delay readers whose results have expired.
+//! - Errors are not stored. After an error an entry is removed, except that of a known key.
+//! - Unknown tokens and denied rights are expendable. A full map drops them first, so a flood evicts no known reader.
+//! - Keys are digests. The map then holds no token, and its size does not depend on the length of attributes.
+//! - No user code and no review runs under the lock: `review` only creates a future there.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -208,12 +225,12 @@ mod tests {
         assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
     }
 
-    /// It would hold its turn until the entry is replaced, and its late result would be as old as its start.
+    /// It would hold its permit until the entry is replaced, and its late result would be as old as its start.
     #[tokio::test(start_paused = true)]
     async fn an_abandoned_computation_ends() {
         let (cache, counter) = (cache(), Counter::default());
-        let turn = Arc::new(());
-        let holds = Arc::clone(&turn);
+        let permit = Arc::new(());
+        let holds = Arc::clone(&permit);
         let pending = |_| async move {
             std::future::pending::<()>().await;
             drop(holds);
@@ -223,9 +240,9 @@ mod tests {
         let mut second = Box::pin(cache.get_or_review("a", counter.next(false)));
         assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
         drop(first);
-        assert_eq!(Arc::strong_count(&turn), 2, "another caller waits for it");
+        assert_eq!(Arc::strong_count(&permit), 2, "another caller waits for it");
         drop(second);
-        assert_eq!(Arc::strong_count(&turn), 1);
+        assert_eq!(Arc::strong_count(&permit), 1);
         assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
     }
 

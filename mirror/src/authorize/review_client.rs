@@ -1,4 +1,16 @@
 //! Sends reviews to the API server, a limited number at a time.
+//!
+//! | review | waits in | runs at most | waits at most |
+//! |---|---|---:|---:|
+//! | of a known token, or of a right | the queue of known tokens | 48 | 1,000 |
+//! | of another token | the queue of its peer, then that of unknown tokens | 8 of a peer, 16 in all | 200 of a peer, 1,000 in all |
+//!
+//! A single queue was left out: a flood of random tokens occupied all its permits. A review of an unknown token gets
+//! the permit of its peer first. The surplus of a flood then waits in the queue of its own address, and takes no place
+//! in the common queue.
+//!
+//! A peer is an address, which readers behind the same proxy share. They compete with each other, not with other
+//! addresses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

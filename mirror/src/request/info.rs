@@ -1,4 +1,17 @@
 //! What a request asks for, read from its method, path and query as the API server reads them.
+//!
+//! # Before you change this file
+//!
+//! - The attributes of a review, the read from the cache and the forwarded request come from the same decoded parts. If
+//!   two of them could differ, a reader could get what was not reviewed.
+//! - The forwarded path and query are built again from the decoded parts. The API server never parses the reader's
+//!   bytes.
+//! - What the API server and the mirror might read in different ways is refused with 400: escaped slashes, `..`,
+//!   semicolons, broken escapes.
+//! - What is not named here is forwarded or refused. A new parameter of the API server is forwarded:
+//!   [`ListOptions::parse`] returns `None` for it.
+//! - A GET of a subresource may have effects (`exec`, `proxy`), so only known ones pass (`path.rs`).
+//! - The tables of the tests come from `requestinfo_test.go` of apiserver.
 
 use http::{Method, StatusCode};
 

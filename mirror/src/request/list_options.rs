@@ -58,9 +58,10 @@ impl ListOptions {
     ///
     /// # Errors
     ///
-    /// 400 for a number that is none or a selector that is none, 422 for a combination that the API server refuses. The
-    /// order of the checks and the messages are the API server's: `listOpts` in apiserver `pkg/endpoints/handlers/get.go`
-    /// decodes the parameters, then sets defaults, then validates.
+    /// 400 for a number that is none or a selector that is none, 422 for a combination that the API server refuses.
+    ///
+    /// The order of the checks and the messages are the API server's: `listOpts` in apiserver
+    /// `pkg/endpoints/handlers/get.go` decodes the parameters, then sets defaults, then validates.
     pub(crate) fn parse(verb: ReadVerb, query: &Query) -> Result<Option<Self>, Refusal> {
         let is_known =
             |name: &str| GET_PARAMETERS.contains(&name) || verb != ReadVerb::Get && LIST_PARAMETERS.contains(&name);
@@ -220,8 +221,8 @@ fn parse_int(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
 }
 
-/// Returns the name if the field selector has the term `metadata.name=NAME`. The API server authorizes such a list or watch
-/// for the name.
+/// Returns the name if the field selector has the term `metadata.name=NAME`. The API server authorizes such a list or
+/// watch for the name.
 pub(super) fn selected_name(selector: &str) -> Option<String> {
     // With escapes, commas do not separate terms. Without a name, the reader needs more rights, never less.
     if selector.contains('\\') || selector.parse::<FieldSelector>().is_err() {

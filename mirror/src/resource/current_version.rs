@@ -15,14 +15,14 @@ pub(crate) struct CurrentVersion {
     /// The request that has not been sent yet.
     next: Arc<Mutex<Option<VersionRequest>>>,
     /// Held by the request that is open.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    in_flight: Arc<tokio::sync::Mutex<()>>,
 }
 
 type VersionRequest = Shared<Pin<Box<dyn Future<Output = Result<String, Arc<Error>>> + Send>>>;
 
 impl CurrentVersion {
     pub(super) fn new(resource: Resource, namespace: Option<String>) -> Self {
-        Self { resource, namespace, next: Arc::default(), turn: Arc::default() }
+        Self { resource, namespace, next: Arc::default(), in_flight: Arc::default() }
     }
 
     /// Returns a version that the API server had after this call.
@@ -39,10 +39,10 @@ impl CurrentVersion {
     }
 
     fn prepare_request(&self, client: &Client) -> VersionRequest {
-        let (next, turn, client) = (Arc::clone(&self.next), Arc::clone(&self.turn), client.clone());
+        let (next, in_flight, client) = (Arc::clone(&self.next), Arc::clone(&self.in_flight), client.clone());
         let (resource, namespace) = (self.resource.clone(), self.namespace.clone());
         let request: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
-            let _turn = turn.lock().await;
+            let _in_flight = in_flight.lock().await;
             // Reads that arrive from now on need a later request.
             next.lock().unwrap_or_else(PoisonError::into_inner).take();
             let version = client.current_version(&resource, &Selection::default(), namespace.as_deref());

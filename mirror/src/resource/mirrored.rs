@@ -61,7 +61,8 @@ impl Mirrored {
     /// Its reflector must keep a [change log](listwatch::reflector::Reflector::change_log). Until then, and without it,
     /// readers get 503.
     ///
-    /// It adds an index to the store, which checks each object for fields that the [table](listwatch::schema) does not have.
+    /// It adds an index to the store, which checks each object for fields that the [table](listwatch::schema) does not
+    /// have.
     #[must_use]
     pub fn new(cache: Cache<[u8]>, resource: Resource, namespace: Option<String>) -> Self {
         let type_meta = TypeMeta::new(resource.api_version(), resource.kind());
@@ -159,12 +160,12 @@ impl Mirrored {
 
     /// Keeps the snapshot of a list in pages for some time, so that the list continues at its version.
     pub(crate) fn keep_paged(&self, snapshot: &Arc<Snapshot<[u8]>>) {
-        self.paged.keep(snapshot);
+        self.paged.keep_snapshot(snapshot);
     }
 
     /// Returns the snapshot of a list in pages at this version.
     pub(crate) fn paged_at(&self, resource_version: &str) -> Option<Arc<Snapshot<[u8]>>> {
-        self.paged.find(resource_version)
+        self.paged.find_snapshot(resource_version)
     }
 
     /// Returns the number of snapshots that are kept for lists in pages.

@@ -38,8 +38,8 @@ impl PagedSnapshots {
     }
 
     /// Keeps a snapshot, until [`drop_expired`](Self::drop_expired) drops it or others take its place.
-    pub(super) fn keep(self: &Arc<Self>, snapshot: &Arc<Snapshot<[u8]>>) {
-        let mut snapshots = self.lock();
+    pub(super) fn keep_snapshot(self: &Arc<Self>, snapshot: &Arc<Snapshot<[u8]>>) {
+        let mut snapshots = self.lock_snapshots();
         if snapshots.iter().any(|kept| kept.snapshot.resource_version() == snapshot.resource_version()) {
             return;
         }
@@ -54,8 +54,8 @@ impl PagedSnapshots {
         drop(dropped);
     }
 
-    /// Drops snapshots after [`MAX_AGE`], and as soon as the change log no longer reaches back to them: the objects that
-    /// only a snapshot keeps alive are then states in the log, whose memory has a limit. It ends with the last snapshot.
+    /// Drops snapshots after [`MAX_AGE`], and as soon as the change log no longer reaches back to them. So objects that
+    /// only a snapshot keeps alive are states in the log, whose memory has a limit. It ends with the last snapshot.
     async fn drop_expired(this: Weak<Self>) {
         loop {
             sleep(CHECK_INTERVAL).await;
@@ -65,7 +65,7 @@ impl PagedSnapshots {
                 let start = start.as_deref().and_then(|start| compare_resource_versions(start, version));
                 start.is_some_and(Ordering::is_le)
             };
-            let mut snapshots = this.lock();
+            let mut snapshots = this.lock_snapshots();
             let (kept, dropped) = snapshots.drain(..).partition(|kept: &PagedSnapshot| {
                 kept.at.elapsed() < MAX_AGE && is_in_log(kept.snapshot.resource_version())
             });
@@ -80,17 +80,17 @@ impl PagedSnapshots {
     }
 
     /// Returns the snapshot at this version.
-    pub(super) fn find(&self, resource_version: &str) -> Option<Arc<Snapshot<[u8]>>> {
-        let snapshots = self.lock();
+    pub(super) fn find_snapshot(&self, resource_version: &str) -> Option<Arc<Snapshot<[u8]>>> {
+        let snapshots = self.lock_snapshots();
         let found = snapshots.iter().find(|kept| kept.snapshot.resource_version() == resource_version);
         found.map(|kept| Arc::clone(&kept.snapshot))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock_snapshots().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<PagedSnapshot>> {
+    fn lock_snapshots(&self) -> MutexGuard<'_, VecDeque<PagedSnapshot>> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,13 +21,15 @@ const THRESHOLD: usize = 128 << 10;
 /// As in the API server (`defaultGzipContentEncodingLevel`).
 const LEVEL: u32 = 1;
 
-/// Returns true if the reader accepts gzip. As the API server, it reads the first header only, and ignores a coding with a quality.
+/// Returns true if the reader accepts gzip. As the API server, it reads the first header only, and ignores a coding
+/// with a quality.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     accepted.is_some_and(|accepted| accepted.split(',').any(|coding| coding.trim() == "gzip"))
 }
 
-/// Compresses a response if its body is longer than the threshold, for which it waits until that much of the body is produced.
+/// Compresses a response if its body is longer than the threshold, for which it waits until that much of the body is
+/// produced.
 ///
 /// # Errors
 ///

@@ -24,8 +24,8 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// An API server. It answers a GET with the path of the request, a watch with a body that never ends, and `/openapi/endless` with a
-/// body that always has more bytes.
+/// An API server. It answers a GET with the path of the request, a watch with a body that never ends, and
+/// `/openapi/endless` with a body that always has more bytes.
 #[derive(Default)]
 pub struct Upstream {
     pub requests: Mutex<Vec<(String, HeaderMap)>>,
