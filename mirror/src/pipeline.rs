@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::accept::Peer;
     use crate::settings::Limits;
-    use crate::testing::Api;
+    use crate::testing::FakeApiServer;
 
     async fn get(
         mirror: &Pipeline,
@@ -239,7 +239,7 @@ mod tests {
         const LIST: &str = "/configmaps?resourceVersion=0";
         const OBJECT: &str = "/namespaces/web/configmaps/000001";
 
-        let mirror = Api::new(4, 200_000).mirror(Limits::default()).await;
+        let mirror = FakeApiServer::new(4, 200_000).mirror(Limits::default()).await;
         for path in [LIST, OBJECT] {
             let plain = bytes(get(&mirror, Method::GET, path, "gzip", true).await).await;
             let response = get(&mirror, Method::GET, path, "gzip", false).await;
@@ -249,7 +249,7 @@ mod tests {
             GzDecoder::new(&*compressed).read_to_end(&mut decompressed).unwrap();
             assert!(decompressed == plain && compressed.len() < plain.len() / 5, "{path}");
         }
-        let small = Api::new(4, 30_000).mirror(Limits::default()).await;
+        let small = FakeApiServer::new(4, 30_000).mirror(Limits::default()).await;
         for (mirror, method, path, coding, is_on_this_host) in [
             (&mirror, Method::GET, LIST, "gzip", true),
             (&mirror, Method::GET, LIST, "identity", false),

@@ -23,7 +23,7 @@ use crate::response::ResponseBody;
 use crate::settings::{Access, Limits, Settings};
 
 /// An API server with ConfigMaps. It sends the list at version 1000, and then changes.
-pub(crate) struct Api {
+pub(crate) struct FakeApiServer {
     items: Vec<Value>,
     /// The list in protobuf, instead of `items`.
     encoded: Option<Bytes>,
@@ -34,7 +34,7 @@ pub(crate) struct Api {
     is_withdrawn: AtomicBool,
 }
 
-impl Api {
+impl FakeApiServer {
     /// Creates an API server with this many ConfigMaps, each with this many bytes of data.
     pub(crate) fn new(objects: usize, len: usize) -> Arc<Self> {
         let items = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
@@ -109,7 +109,7 @@ pub(crate) async fn json(mirror: &Pipeline, path: &str) -> Value {
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 
-impl Api {
+impl FakeApiServer {
     /// Advances the version of the list, as a write to another resource does.
     pub(crate) fn advance(&self, version: usize) {
         self.version.store(version, Ordering::Relaxed);
@@ -133,7 +133,7 @@ fn config_map(name: &str, version: usize, len: usize) -> Value {
     json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data })
 }
 
-impl Transport for Api {
+impl Transport for FakeApiServer {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
         let mut content_type = "application/json";
         let body = if request.path_and_query.contains("watch=") {

@@ -184,7 +184,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::testing::{Api, http_server, local_reader};
+    use crate::testing::{FakeApiServer, http_server, local_reader};
 
     fn get() -> Request<Empty<bytes::Bytes>> {
         Request::get("http://localhost/livez").header(http::header::HOST, "localhost").body(Empty::new()).unwrap()
@@ -193,7 +193,7 @@ mod tests {
     /// Idle connections of a reader that sends a request now and then, over both versions of HTTP.
     #[tokio::test(start_paused = true)]
     async fn closes_only_connections_without_requests() {
-        let server = http_server(Api::new(1, 10).mirror(Limits::default()).await);
+        let server = http_server(FakeApiServer::new(1, 10).mirror(Limits::default()).await);
         let idle = server.limits.idle_timeout;
         for every in [Duration::from_secs(1), Duration::from_secs(7), idle * 99 / 100] {
             let [first, second] = [(); 2].map(|()| {
@@ -223,7 +223,7 @@ mod tests {
     /// A response is a use of its connection until the reader has it, whether it is a list or one object.
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_has_the_time_of_a_list() {
-        let server = http_server(Api::new(1, 1_000_000).mirror(Limits::default()).await);
+        let server = http_server(FakeApiServer::new(1, 1_000_000).mirror(Limits::default()).await);
         for path in ["/api/v1/namespaces/web/configmaps/000000", "/api/v1/configmaps?resourceVersion=0"] {
             for (every, is_complete) in [(4, true), (10, false)] {
                 let (mut reader, own) = duplex(1 << 14);
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn closes_connections_whose_first_request_does_not_come() {
-        let server = http_server(Api::new(1, 10).mirror(Limits::default()).await);
+        let server = http_server(FakeApiServer::new(1, 10).mirror(Limits::default()).await);
         for start in ["", "GET /livez HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
             let (mut reader, own) = duplex(1 << 16);
             tokio::spawn(Arc::clone(&server).serve_http(own, local_reader()));

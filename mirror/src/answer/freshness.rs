@@ -24,9 +24,10 @@
 //!   It waits for [`BLOCK_TIMEOUT`], and then begins [`Freshness::Unconfirmed`].
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
-use listwatch::client::Client;
+use listwatch::client::{Client, Retry, Transport};
 use listwatch::compare_resource_versions;
 use tokio::time::timeout;
 
@@ -54,13 +55,17 @@ pub(super) enum Freshness {
 /// Makes reads wait until the cache is new enough.
 pub(super) struct FreshnessGate {
     /// Requests the versions of the API server, without retries.
-    pub(super) client: Client,
+    client: Client,
     /// True if reads without a version are answered at the version of the cache.
-    pub(super) stale_reads: bool,
-    pub(super) metrics: Metrics,
+    stale_reads: bool,
+    metrics: Metrics,
 }
 
 impl FreshnessGate {
+    pub(super) fn new(transport: Arc<dyn Transport>, stale_reads: bool, metrics: Metrics) -> Self {
+        Self { client: Client::new(transport).retry(Retry::never()), stale_reads, metrics }
+    }
+
     /// Waits until the cache is new enough for a GET or a list of this version: `""` is the newest, `"0"` any.
     pub(super) async fn wait_for_read(&self, mirrored: &Mirrored, resource_version: &str) -> Result<(), Refusal> {
         match resource_version {
@@ -149,7 +154,7 @@ mod tests {
 
     use super::*;
     use crate::settings::{Limits, Settings};
-    use crate::testing::{Api, LAG, UNCONFIRMED, get};
+    use crate::testing::{FakeApiServer, LAG, UNCONFIRMED, get};
 
     const PATH: &str = "/api/v1/configmaps";
 
@@ -157,7 +162,7 @@ mod tests {
     /// bookmark.
     #[tokio::test(start_paused = true)]
     async fn forwards_reads_at_versions_that_only_the_api_server_has() {
-        let api = Api::new(2, 100);
+        let api = FakeApiServer::new(2, 100);
         let mirror = api.mirror(Limits::default()).await;
         api.advance(1005);
         for (version, expected) in [
@@ -185,7 +190,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_list_waits_for_its_version() {
-        let api = Api::new(2, 100);
+        let api = FakeApiServer::new(2, 100);
         let mirror = api.mirror(Limits::default()).await;
         api.advance(1005);
         for (version, is_from_memory) in [("1000", true), ("1003", false), ("1006", true), ("x", false)] {
@@ -208,7 +213,7 @@ mod tests {
 
     /// Sends a watch, and a change after the mirror has requested the version of the API server.
     async fn watch_during_a_change(stale_reads: bool, query: &str) -> (bool, String) {
-        let api = Api::new(1, 100);
+        let api = FakeApiServer::new(1, 100);
         let settings = Settings { stale_reads, ..Settings::default() };
         let mirror = api.mirror_with(settings, ChangeLogLimits::default(), |own| own).await;
         api.advance(1005);
@@ -246,7 +251,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn says_that_it_could_not_confirm_the_newest_state() {
-        let api = Api::new(1, 100);
+        let api = FakeApiServer::new(1, 100);
         let mirror = api.mirror_with(Settings::default(), ChangeLogLimits::default(), |own| own).await;
         let unconfirmed = async |query: &str| {
             let response = get(&mirror, &format!("{PATH}?watch=1{query}"), "*/*").await;

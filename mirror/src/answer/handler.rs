@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response};
 use listwatch::Encoding;
-use listwatch::client::{Client, Retry, Transport};
+use listwatch::client::Transport;
 
 use super::cache_read::CacheRead;
 use super::freshness::{Freshness, FreshnessGate};
@@ -43,8 +43,7 @@ impl ReadHandler {
         metrics: Metrics,
         shutdown: Shutdown,
     ) -> Self {
-        let client = Client::new(transport).retry(Retry::never());
-        let freshness = FreshnessGate { client, stale_reads: settings.stale_reads, metrics: metrics.clone() };
+        let freshness = FreshnessGate::new(transport, settings.stale_reads, metrics.clone());
         Self { freshness, lists: ListQueue::new(&settings.limits), metrics, shutdown }
     }
 

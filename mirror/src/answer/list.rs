@@ -270,7 +270,7 @@ mod tests {
     use tokio::time::sleep;
 
     use crate::settings::{Limits, Settings};
-    use crate::testing::{Api, LAG, get, json};
+    use crate::testing::{FakeApiServer, LAG, get, json};
 
     fn names(list: &Value) -> Vec<&str> {
         list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
@@ -278,7 +278,7 @@ mod tests {
 
     #[tokio::test]
     async fn pages_have_the_limit_and_the_number_of_items_that_remain() {
-        let mirror = Api::new(5, 100).mirror(Limits::default()).await;
+        let mirror = FakeApiServer::new(5, 100).mirror(Limits::default()).await;
         for path in ["/api/v1/configmaps", "/api/v1/namespaces/web/configmaps"] {
             let page = json(&mirror, &format!("{path}?limit=2")).await;
             assert_eq!((names(&page), &page["metadata"]["remainingItemCount"]), (vec!["000000", "000001"], &3.into()));
@@ -309,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn pages_continue_in_a_namespace_that_a_field_selector_names() {
-        let mirror = Api::new(3, 100).mirror(Limits::default()).await;
+        let mirror = FakeApiServer::new(3, 100).mirror(Limits::default()).await;
         let query = "/api/v1/configmaps?limit=2&fieldSelector=metadata.namespace%3Dweb";
         let page = json(&mirror, query).await;
         let token = page["metadata"]["continue"].as_str().unwrap();
@@ -324,7 +324,7 @@ mod tests {
     async fn drops_the_snapshots_of_pages() {
         const FIRST: &str = "/api/v1/configmaps?limit=1";
 
-        let api = Api::new(2, 100);
+        let api = FakeApiServer::new(2, 100);
         // The log keeps the newest change only.
         let mut log = ChangeLogLimits::default();
         log.bytes = 1;

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::request::{RequestInfo, Route};
     use crate::settings::{Limits, Settings};
-    use crate::testing::Api;
+    use crate::testing::FakeApiServer;
 
     #[tokio::test]
     async fn looks_up_names_and_indexed_fields() {
@@ -168,7 +168,7 @@ mod tests {
             let name = FieldPath::parse("metadata.name", &TypeMeta::new("v1", "ConfigMap")).unwrap();
             mirrored.index("metadata.name", name)
         };
-        let api = Api::new(5, 100);
+        let api = FakeApiServer::new(5, 100);
         let plain = api.mirror(Limits::default()).await;
         let settings = Settings { stale_reads: true, ..Settings::default() };
         let indexed = api.mirror_with(settings, ChangeLogLimits::default(), indexed).await;

@@ -332,7 +332,7 @@ mod tests {
 
     use super::*;
     use crate::settings::{Access, Limits};
-    use crate::testing::{Api, Pipeline, local_reader};
+    use crate::testing::{FakeApiServer, Pipeline, local_reader};
 
     /// Reads all frames that the bodies have, and returns their number.
     fn read(bodies: &mut [ResponseBody]) -> usize {
@@ -358,7 +358,7 @@ mod tests {
     /// withdrawn.
     #[tokio::test(start_paused = true)]
     async fn the_initial_state_ends_like_the_watch() {
-        type Act = fn(&Api, &Pipeline);
+        type Act = fn(&FakeApiServer, &Pipeline);
         let cases: [(&str, &str, Act, (u64, bool)); 5] = [
             ("the reader is slow", "", |_, _| {}, (300, true)),
             ("timeoutSeconds", "&timeoutSeconds=100", |_, _| {}, (100, false)),
@@ -367,7 +367,7 @@ mod tests {
             ("a WatchList", "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan", |_, _| {}, (300, true)),
         ];
         for (case, query, act, expected) in cases {
-            let api = Api::new(500, 10_000);
+            let api = FakeApiServer::new(500, 10_000);
             let mirror = api.mirror_for(Access::Reviewed, Limits::default()).await;
             let mut body = watch(&mirror, &format!("&allowWatchBookmarks=1{query}")).await.into_body();
             let started = Instant::now();
@@ -389,7 +389,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn bounds_initial_states_as_lists() {
         let limits = Limits { lists: 1, waiting_lists: 1, ..Limits::default() };
-        let mirror = Api::new(50, 10_000).mirror(limits).await;
+        let mirror = FakeApiServer::new(50, 10_000).mirror(limits).await;
         let mut first = watch(&mirror, "").await.into_body();
         let mut second = Box::pin(watch(&mirror, ""));
         assert!(second.as_mut().now_or_never().is_none());
@@ -404,7 +404,7 @@ mod tests {
     async fn sends_a_change_to_many_readers_without_an_allocation_for_each() {
         const READERS: usize = 1000;
 
-        let api = Api::new(2, 100);
+        let api = FakeApiServer::new(2, 100);
         let mirror = api.mirror(Limits::default()).await;
         let mut bodies = Vec::new();
         for _ in 0..READERS {

@@ -196,12 +196,12 @@ mod tests {
     use super::*;
 
     /// Answers both kinds of review with this status and this body.
-    struct Api(Mutex<(StatusCode, &'static str)>);
+    struct ReviewServer(Mutex<(StatusCode, &'static str)>);
 
     const GRANTED: (StatusCode, &str) =
         (StatusCode::CREATED, r#"{"status": {"authenticated": true, "user": {"username": "jane"}, "allowed": true}}"#);
 
-    impl Transport for Api {
+    impl Transport for ReviewServer {
         fn get(&self, _: Request) -> ResponseFuture<'_> {
             std::future::pending().boxed()
         }
@@ -229,8 +229,8 @@ mod tests {
         Authorizer::new(Access::Reviewed, transport, Metrics::default())
     }
 
-    async fn granted() -> (Arc<Api>, Grant) {
-        let api = Arc::new(Api(Mutex::new(GRANTED)));
+    async fn granted() -> (Arc<ReviewServer>, Grant) {
+        let api = Arc::new(ReviewServer(Mutex::new(GRANTED)));
         let transport = Arc::clone(&api) as Arc<dyn Transport>;
         let granted = authorizer(transport).authorize_request(&headers("t0ken"), peer(1), &version()).await;
         (api, granted.unwrap_or_else(|_| panic!("the request is granted")))
@@ -274,9 +274,9 @@ mod tests {
     }
 
     /// Answers reviews of `t0ken` and of rights at once, and those of other tokens never.
-    struct Flooded;
+    struct FloodedServer;
 
-    impl Transport for Flooded {
+    impl Transport for FloodedServer {
         fn get(&self, _: Request) -> ResponseFuture<'_> {
             std::future::pending().boxed()
         }
@@ -294,7 +294,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_unknown_tokens_delays_no_other_reader() {
-        let transport = Arc::new(Flooded) as Arc<dyn Transport>;
+        let transport = Arc::new(FloodedServer) as Arc<dyn Transport>;
         let authorizer = &authorizer(transport);
         let authorize =
             async |token: &str, host: u8| authorizer.authorize_request(&headers(token), peer(host), &version()).await;

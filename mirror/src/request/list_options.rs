@@ -53,6 +53,9 @@ const LIST_PARAMETERS: [&str; 10] = [
     "watch",
 ];
 
+/// The parameter that most refused combinations name.
+const MATCH: &str = "resourceVersionMatch";
+
 impl ListOptions {
     /// Parses the parameters. Returns `None` if one of them is unknown, so that the API server must answer.
     ///
@@ -73,7 +76,7 @@ impl ListOptions {
             return Ok(None);
         }
         let mut options = Self::decode(query)?;
-        let mut match_text = query.first_value("resourceVersionMatch").unwrap_or_default();
+        let mut match_text = query.first_value(MATCH).unwrap_or_default();
         if verb == ReadVerb::Watch {
             options.set_watch_defaults(&mut match_text);
         }
@@ -129,22 +132,19 @@ impl ListOptions {
         if !match_text.is_empty() {
             if self.resource_version.is_empty() {
                 causes.push(forbidden_cause(
-                    "resourceVersionMatch",
+                    MATCH,
                     "resourceVersionMatch is forbidden unless resourceVersion is provided",
                 ));
             }
             if !self.continue_token.is_empty() {
-                causes.push(forbidden_cause(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden when continue is provided",
-                ));
+                causes.push(forbidden_cause(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
             }
             if self.resource_version_match == ResourceVersionMatch::Unset {
-                causes.push(unsupported_cause("resourceVersionMatch", match_text, r#""Exact", "NotOlderThan", """#));
+                causes.push(unsupported_cause(MATCH, match_text, r#""Exact", "NotOlderThan", """#));
             }
             if self.resource_version_match == ResourceVersionMatch::Exact && self.resource_version == "0" {
                 causes.push(forbidden_cause(
-                    "resourceVersionMatch",
+                    MATCH,
                     r#"resourceVersionMatch "exact" is forbidden for resourceVersion "0""#,
                 ));
             }
@@ -160,22 +160,23 @@ impl ListOptions {
         let mut causes = Vec::new();
         let is_not_older_than = self.resource_version_match == ResourceVersionMatch::NotOlderThan;
         if self.send_initial_events.is_some() && !is_not_older_than {
-            let message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            causes.push(forbidden_cause("resourceVersionMatch", message));
+            causes.push(forbidden_cause(
+                MATCH,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
         }
         if !match_text.is_empty() {
             if self.send_initial_events.is_none() {
-                let message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-                causes.push(forbidden_cause("resourceVersionMatch", message));
+                causes.push(forbidden_cause(
+                    MATCH,
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ));
             }
             if !is_not_older_than {
-                causes.push(unsupported_cause("resourceVersionMatch", match_text, r#""NotOlderThan""#));
+                causes.push(unsupported_cause(MATCH, match_text, r#""NotOlderThan""#));
             }
             if !self.continue_token.is_empty() {
-                causes.push(forbidden_cause(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden when continue is provided",
-                ));
+                causes.push(forbidden_cause(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
             }
         }
         causes

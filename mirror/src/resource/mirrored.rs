@@ -183,7 +183,7 @@ impl fmt::Debug for Mirrored {
 #[cfg(test)]
 mod tests {
     use crate::settings::Limits;
-    use crate::testing::{Api, LAG, get};
+    use crate::testing::{FakeApiServer, LAG, get};
 
     /// Returns a field of a message in protobuf.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
@@ -215,7 +215,7 @@ mod tests {
             (&unknown, b"", false, false),
             (&unknown, &unknown, false, false),
         ] {
-            let mirror = Api::of_list(list(in_metadata, elsewhere).into()).mirror(Limits::default()).await;
+            let mirror = FakeApiServer::of_list(list(in_metadata, elsewhere).into()).mirror(Limits::default()).await;
             for (path, accept, is_from_memory) in [
                 ("/api/v1/configmaps?resourceVersion=0", "application/json", whole),
                 ("/api/v1/configmaps?resourceVersion=0", LIST, metadata),
