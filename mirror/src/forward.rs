@@ -13,8 +13,8 @@ use listwatch::client::{Request, Transport, TransportError, TransportErrorKind};
 use tokio::time::timeout;
 
 use crate::authorize::Grant;
-use crate::metrics::Metrics;
-use crate::request::{Attributes, Query, RequestInfo};
+use crate::metrics::MirrorMetrics;
+use crate::request::{Attributes, QueryPairs, RequestInfo};
 use crate::resource::MirroredSet;
 use crate::response::{BodyError, Refusal, ResponseBody, status};
 use crate::shutdown::Shutdown;
@@ -44,7 +44,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(70);
 pub(crate) struct Forwarder {
     transport: Arc<dyn Transport>,
     resources: MirroredSet,
-    metrics: Metrics,
+    metrics: MirrorMetrics,
     shutdown: Shutdown,
 }
 
@@ -52,7 +52,7 @@ impl Forwarder {
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
         resources: MirroredSet,
-        metrics: Metrics,
+        metrics: MirrorMetrics,
         shutdown: Shutdown,
     ) -> Self {
         Self { transport, resources, metrics, shutdown }
@@ -127,7 +127,7 @@ fn answer_timeout() -> Refusal {
 fn is_endless(info: &RequestInfo) -> bool {
     let Attributes::Resource(of) = &info.attributes else { return false };
     let query = info.path_and_query.split_once('?').map_or("", |(_, query)| query);
-    let follows = || Query::parse(query).is_ok_and(|query| query.parse_flag("follow").unwrap_or_default());
+    let follows = || QueryPairs::parse(query).is_ok_and(|query| query.parse_flag("follow").unwrap_or_default());
     of.verb == "watch" || of.subresource == "log" && follows()
 }
 

@@ -33,8 +33,8 @@ pub(crate) struct ResourceGauges {
     pub(crate) log_age: Option<Duration>,
 }
 
-/// Returns the content type of [`Metrics::encode_text`]: `OpenMetrics` if the reader accepts it, else the older text
-/// format of Prometheus, whose parsers read the same text.
+/// Returns the content type of [`MirrorMetrics::encode_text`]: `OpenMetrics` if the reader accepts it, else the older
+/// text format of Prometheus, whose parsers read the same text.
 pub(crate) fn content_type(headers: &HeaderMap) -> &'static str {
     let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accept.into_iter().any(|value| value.contains("application/openmetrics-text")) {
@@ -46,7 +46,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &'static str {
 
 /// The counters of a mirror. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Metrics(Arc<Counters>);
+pub(crate) struct MirrorMetrics(Arc<Counters>);
 
 #[derive(Default)]
 struct Counters {
@@ -76,7 +76,7 @@ impl Drop for GaugeGuard {
     }
 }
 
-impl Metrics {
+impl MirrorMetrics {
     /// Counts a request. `kind` is one of a few words.
     pub(crate) fn count_request(&self, kind: &'static str, code: StatusCode) {
         let labels = [("kind", kind.to_owned()), ("code", code.as_str().to_owned())];

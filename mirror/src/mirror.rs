@@ -12,7 +12,7 @@ use crate::accept::{CertificateFiles, HttpServer, ServingCertificate, serve_list
 use crate::pipeline::Pipeline;
 use crate::request::ListenerPort;
 use crate::resource::Mirrored;
-use crate::settings::{Access, Limits, Settings, invalid_input};
+use crate::settings::{Access, Limits, MirrorSettings, invalid_input};
 
 /// A read-only Kubernetes API server over caches.
 ///
@@ -22,13 +22,13 @@ pub struct Mirror {
     transport: Arc<dyn Transport>,
     resources: Vec<Mirrored>,
     certificate: Option<CertificateFiles>,
-    settings: Settings,
+    settings: MirrorSettings,
 }
 
 impl Mirror {
     /// Creates a mirror that forwards to the API server of this transport.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self { transport, resources: Vec::new(), certificate: None, settings: Settings::default() }
+        Self { transport, resources: Vec::new(), certificate: None, settings: MirrorSettings::default() }
     }
 
     /// Answers requests for this resource from its cache.

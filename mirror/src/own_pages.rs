@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::metrics::{self, Metrics};
+use crate::metrics::{self, MirrorMetrics};
 use crate::request::OwnPage;
 use crate::resource::{MirroredSet, ResourceStatus};
 use crate::response::{Refusal, ResponseBody, status};
 
 pub(crate) fn answer_own_page(
     resources: &MirroredSet,
-    metrics: &Metrics,
+    metrics: &MirrorMetrics,
     page: &OwnPage,
     headers: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Refusal> {

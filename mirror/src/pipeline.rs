@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | accept | `accept`, which calls [`Pipeline::respond`] | the request, and its [`Reader`] |
 //! | filter | [`RequestFilter`] | or 403: impersonation; on loopback web pages and foreign hosts |
-//! | read | [`RequestInfo::parse`] | a [`Route`] and the attributes of a review, or an error |
+//! | read | [`RequestInfo::parse`] | a [`RequestRoute`] and the attributes of a review, or an error |
 //! | authorize | [`Authorizer`] | a [`Grant`], or 401, 403, 429 or 503 |
 //! | negotiate | [`negotiate_representation`] | a representation, or [`Refusal::Forward`] |
 //! | answer | [`ReadHandler`] | a response from a cache, or [`Refusal::Forward`] |
@@ -45,13 +45,13 @@ use crate::accept::{Reader, RequestHandler};
 use crate::answer::ReadHandler;
 use crate::authorize::{Authorizer, Grant};
 use crate::forward::Forwarder;
-use crate::metrics::Metrics;
+use crate::metrics::MirrorMetrics;
 use crate::negotiate::negotiate_representation;
 use crate::own_pages::answer_own_page;
-use crate::request::{ListenerPort, OwnPage, ReadRequest, ReadVerb, RequestFilter, RequestInfo, Route};
+use crate::request::{ListenerPort, OwnPage, ReadRequest, ReadVerb, RequestFilter, RequestInfo, RequestRoute};
 use crate::resource::{Mirrored, MirroredSet};
 use crate::response::{Refusal, ResponseBody, gzip, status};
-use crate::settings::{Access, Settings};
+use crate::settings::{Access, MirrorSettings};
 use crate::shutdown::Shutdown;
 
 /// The steps of a request. Each has what it needs, and no other step.
@@ -61,7 +61,7 @@ pub(crate) struct Pipeline {
     reads: ReadHandler,
     forwarder: Forwarder,
     pub(crate) resources: MirroredSet,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: MirrorMetrics,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -69,10 +69,10 @@ impl Pipeline {
     pub(crate) fn new(
         transport: &Arc<dyn Transport>,
         resources: MirroredSet,
-        settings: &Settings,
+        settings: &MirrorSettings,
         listener: ListenerPort,
     ) -> Self {
-        let (metrics, shutdown) = (Metrics::default(), Shutdown::default());
+        let (metrics, shutdown) = (MirrorMetrics::default(), Shutdown::default());
         let loopback = (settings.access == Access::Loopback).then_some(listener);
         Self {
             filter: RequestFilter::new(loopback, metrics.clone()),
@@ -133,13 +133,13 @@ impl Pipeline {
     ) -> Result<Response<ResponseBody>, Refusal> {
         let headers = &head.headers;
         // Probes have no token. With one, they get the same answer.
-        if let Route::Own(page @ (OwnPage::Live | OwnPage::Ready { .. })) = &info.route {
+        if let RequestRoute::Own(page @ (OwnPage::Live | OwnPage::Ready { .. })) = &info.route {
             return answer_own_page(&self.resources, &self.metrics, page, headers);
         }
         let grant = self.authorizer.authorize_request(headers, reader.peer, &info.attributes).await?;
         match &info.route {
-            Route::Own(page) => return answer_own_page(&self.resources, &self.metrics, page, headers),
-            Route::Read(read) => {
+            RequestRoute::Own(page) => return answer_own_page(&self.resources, &self.metrics, page, headers),
+            RequestRoute::Read(read) => {
                 if let Some(mirrored) = self.resources.find_resource(read) {
                     match self.answer_from_cache(mirrored, read, headers, grant.clone(), reader).await {
                         Err(Refusal::Forward) => {}
@@ -147,7 +147,7 @@ impl Pipeline {
                     }
                 }
             }
-            Route::Forward => {}
+            RequestRoute::Forward => {}
         }
         self.forwarder.forward_request(&info, headers, grant).await
     }
@@ -192,11 +192,11 @@ fn error_response(refusal: Refusal) -> Response<ResponseBody> {
 }
 
 /// Returns the label of a request in the metrics.
-fn request_label(route: &Route) -> &'static str {
+fn request_label(route: &RequestRoute) -> &'static str {
     match route {
-        Route::Read(read) => read.verb.as_str(),
-        Route::Forward => "other",
-        Route::Own(_) => "own",
+        RequestRoute::Read(read) => read.verb.as_str(),
+        RequestRoute::Forward => "other",
+        RequestRoute::Own(_) => "own",
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The settings of a mirror that the steps of a request need.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct MirrorSettings {
     pub(crate) access: Access,
     /// True if reads without a version are answered at the version of the cache.
     pub(crate) stale_reads: bool,

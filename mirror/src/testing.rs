@@ -20,7 +20,7 @@ pub(crate) use crate::pipeline::Pipeline;
 use crate::request::ListenerPort;
 use crate::resource::Mirrored;
 use crate::response::ResponseBody;
-use crate::settings::{Access, Limits, Settings};
+use crate::settings::{Access, Limits, MirrorSettings};
 
 /// An API server with ConfigMaps. It sends the list at version 1000, and then changes.
 pub(crate) struct FakeApiServer {
@@ -56,14 +56,14 @@ impl FakeApiServer {
     /// Returns a mirror whose cache is synced, with `--stale-reads`. If it is [reviewed](Access::Reviewed), each token
     /// has all rights until [`withdraw`](Self::withdraw).
     pub(crate) async fn mirror_for(self: &Arc<Self>, access: Access, limits: Limits) -> Arc<Pipeline> {
-        let settings = Settings { access, stale_reads: true, limits };
+        let settings = MirrorSettings { access, stale_reads: true, limits };
         self.mirror_with(settings, ChangeLogLimits::default(), |mirrored| mirrored).await
     }
 
     /// Returns a mirror whose cache is synced.
     pub(crate) async fn mirror_with(
         self: &Arc<Self>,
-        settings: Settings,
+        settings: MirrorSettings,
         log: ChangeLogLimits,
         change: impl FnOnce(Mirrored) -> Mirrored,
     ) -> Arc<Pipeline> {

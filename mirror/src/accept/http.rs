@@ -38,7 +38,7 @@ use tokio_rustls::TlsAcceptor;
 use super::open_responses::{ConnectionActivity, OpenResponses};
 use super::reader::Reader;
 use super::stall::StallTimeout;
-use crate::metrics::Metrics;
+use crate::metrics::MirrorMetrics;
 use crate::response::ResponseBody;
 use crate::settings::Limits;
 use crate::shutdown::Shutdown;
@@ -70,12 +70,12 @@ pub(crate) trait RequestHandler: Send + Sync + 'static {
 pub(crate) struct HttpServer<H> {
     pub(super) limits: Limits,
     pub(super) shutdown: Shutdown,
-    metrics: Metrics,
+    metrics: MirrorMetrics,
     handler: Arc<H>,
 }
 
 impl<H: RequestHandler> HttpServer<H> {
-    pub(crate) fn new(limits: Limits, metrics: Metrics, shutdown: Shutdown, handler: Arc<H>) -> Arc<Self> {
+    pub(crate) fn new(limits: Limits, metrics: MirrorMetrics, shutdown: Shutdown, handler: Arc<H>) -> Arc<Self> {
         Arc::new(Self { limits, shutdown, metrics, handler })
     }
 

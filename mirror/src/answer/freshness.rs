@@ -31,7 +31,7 @@ use listwatch::client::{Client, Retry, Transport};
 use listwatch::compare_resource_versions;
 use tokio::time::timeout;
 
-use crate::metrics::Metrics;
+use crate::metrics::MirrorMetrics;
 use crate::request::ListOptions;
 use crate::resource::Mirrored;
 use crate::response::{Refusal, status};
@@ -58,11 +58,11 @@ pub(super) struct FreshnessGate {
     client: Client,
     /// True if reads without a version are answered at the version of the cache.
     stale_reads: bool,
-    metrics: Metrics,
+    metrics: MirrorMetrics,
 }
 
 impl FreshnessGate {
-    pub(super) fn new(transport: Arc<dyn Transport>, stale_reads: bool, metrics: Metrics) -> Self {
+    pub(super) fn new(transport: Arc<dyn Transport>, stale_reads: bool, metrics: MirrorMetrics) -> Self {
         Self { client: Client::new(transport).retry(Retry::never()), stale_reads, metrics }
     }
 
@@ -153,7 +153,7 @@ mod tests {
     use listwatch::cache::ChangeLogLimits;
 
     use super::*;
-    use crate::settings::{Limits, Settings};
+    use crate::settings::{Limits, MirrorSettings};
     use crate::testing::{FakeApiServer, LAG, UNCONFIRMED, get};
 
     const PATH: &str = "/api/v1/configmaps";
@@ -214,7 +214,7 @@ mod tests {
     /// Sends a watch, and a change after the mirror has requested the version of the API server.
     async fn watch_during_a_change(stale_reads: bool, query: &str) -> (bool, String) {
         let api = FakeApiServer::new(1, 100);
-        let settings = Settings { stale_reads, ..Settings::default() };
+        let settings = MirrorSettings { stale_reads, ..MirrorSettings::default() };
         let mirror = api.mirror_with(settings, ChangeLogLimits::default(), |own| own).await;
         api.advance(1005);
         let path = format!("{PATH}?watch=1{query}");
@@ -252,7 +252,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn says_that_it_could_not_confirm_the_newest_state() {
         let api = FakeApiServer::new(1, 100);
-        let mirror = api.mirror_with(Settings::default(), ChangeLogLimits::default(), |own| own).await;
+        let mirror = api.mirror_with(MirrorSettings::default(), ChangeLogLimits::default(), |own| own).await;
         let unconfirmed = async |query: &str| {
             let response = get(&mirror, &format!("{PATH}?watch=1{query}"), "*/*").await;
             assert!(response.status().is_success() && response.headers().contains_key(LAG));

@@ -14,12 +14,12 @@ use super::list::answer_list;
 use super::list_queue::ListQueue;
 use super::watch::answer_watch;
 use crate::authorize::Grant;
-use crate::metrics::Metrics;
+use crate::metrics::MirrorMetrics;
 use crate::negotiate::Representation;
 use crate::request::{ReadRequest, ReadVerb};
 use crate::resource::Mirrored;
 use crate::response::{Refusal, ResponseBody, status};
-use crate::settings::Settings;
+use crate::settings::MirrorSettings;
 use crate::shutdown::Shutdown;
 
 /// The seconds since the cache was last known to be up to date.
@@ -32,15 +32,15 @@ pub(crate) const UNCONFIRMED: HeaderName = HeaderName::from_static("listwatch-un
 pub(crate) struct ReadHandler {
     freshness: FreshnessGate,
     lists: ListQueue,
-    metrics: Metrics,
+    metrics: MirrorMetrics,
     shutdown: Shutdown,
 }
 
 impl ReadHandler {
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
-        settings: &Settings,
-        metrics: Metrics,
+        settings: &MirrorSettings,
+        metrics: MirrorMetrics,
         shutdown: Shutdown,
     ) -> Self {
         let freshness = FreshnessGate::new(transport, settings.stale_reads, metrics.clone());

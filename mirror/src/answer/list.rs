@@ -269,7 +269,7 @@ mod tests {
     use serde_json::Value;
     use tokio::time::sleep;
 
-    use crate::settings::{Limits, Settings};
+    use crate::settings::{Limits, MirrorSettings};
     use crate::testing::{FakeApiServer, LAG, get, json};
 
     fn names(list: &Value) -> Vec<&str> {
@@ -328,7 +328,7 @@ mod tests {
         // The log keeps the newest change only.
         let mut log = ChangeLogLimits::default();
         log.bytes = 1;
-        let settings = Settings { stale_reads: true, ..Settings::default() };
+        let settings = MirrorSettings { stale_reads: true, ..MirrorSettings::default() };
         let mirror = api.mirror_with(settings, log, |own| own).await;
         let mirrored = mirror.first_resource();
         let page = json(&mirror, FIRST).await;

@@ -155,8 +155,8 @@ mod tests {
     use listwatch::{FieldPath, TypeMeta};
 
     use super::*;
-    use crate::request::{RequestInfo, Route};
-    use crate::settings::{Limits, Settings};
+    use crate::request::{RequestInfo, RequestRoute};
+    use crate::settings::{Limits, MirrorSettings};
     use crate::testing::FakeApiServer;
 
     #[tokio::test]
@@ -170,7 +170,7 @@ mod tests {
         };
         let api = FakeApiServer::new(5, 100);
         let plain = api.mirror(Limits::default()).await;
-        let settings = Settings { stale_reads: true, ..Settings::default() };
+        let settings = MirrorSettings { stale_reads: true, ..MirrorSettings::default() };
         let indexed = api.mirror_with(settings, ChangeLogLimits::default(), indexed).await;
         for (mirror, prefix, selector, candidates, selected) in [
             (&plain, ALL, "name%3D000001", 5, 1),
@@ -187,7 +187,7 @@ mod tests {
         ] {
             let (path, query) = prefix.split_once('?').unwrap();
             let info = RequestInfo::parse(&Method::GET, path, Some(&format!("{query}{selector}"))).unwrap();
-            let Route::Read(read) = info.route else { panic!("{selector}") };
+            let RequestRoute::Read(read) = info.route else { panic!("{selector}") };
             let mirrored = mirror.first_resource();
             let own = ReadSelector::parse(mirrored, &read).unwrap();
             let of = Candidates::new(mirrored, &own, Arc::new(mirrored.cache.exact_snapshot().unwrap()));

@@ -45,7 +45,7 @@ use super::freshness::{Freshness, FreshnessGate};
 use super::list_queue::{ListPermit, ListQueue};
 use super::select::Candidates;
 use crate::authorize::Grant;
-use crate::metrics::{GaugeGuard, Metrics};
+use crate::metrics::{GaugeGuard, MirrorMetrics};
 use crate::negotiate::Representation;
 use crate::response::{BodyError, Refusal, ResponseBody, status};
 use crate::shutdown::Shutdown;
@@ -66,7 +66,7 @@ const INITIAL_STEP: usize = 1024;
 pub(super) async fn answer_watch(
     freshness: &FreshnessGate,
     lists: &ListQueue,
-    metrics: &Metrics,
+    metrics: &MirrorMetrics,
     shutdown: &Shutdown,
     read: CacheRead,
     grant: Grant,
@@ -173,7 +173,7 @@ struct WatchStream {
     withdrawn: Pin<Box<dyn Future<Output = ()> + Send>>,
     ends: Pin<Box<Sleep>>,
     shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
-    metrics: Metrics,
+    metrics: MirrorMetrics,
     _open: GaugeGuard,
     has_ended: bool,
 }

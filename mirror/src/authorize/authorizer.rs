@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::error::ReviewError;
 use super::reviewer::{Reviewer, UserInfo};
 use crate::accept::Peer;
-use crate::metrics::Metrics;
+use crate::metrics::MirrorMetrics;
 use crate::request::Attributes;
 use crate::response::status::group_resource;
 use crate::response::{Refusal, status};
@@ -30,11 +30,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 pub(crate) struct Authorizer {
     /// `None` on loopback, where all readers share the rights of the mirror.
     reviewer: Option<Arc<Reviewer>>,
-    metrics: Metrics,
+    metrics: MirrorMetrics,
 }
 
 impl Authorizer {
-    pub(crate) fn new(access: Access, transport: Arc<dyn Transport>, metrics: Metrics) -> Self {
+    pub(crate) fn new(access: Access, transport: Arc<dyn Transport>, metrics: MirrorMetrics) -> Self {
         let reviewer = match access {
             Access::Loopback => None,
             Access::Reviewed => Some(Arc::new(Reviewer::new(transport))),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn authorizer(transport: Arc<dyn Transport>) -> Authorizer {
-        Authorizer::new(Access::Reviewed, transport, Metrics::default())
+        Authorizer::new(Access::Reviewed, transport, MirrorMetrics::default())
     }
 
     async fn granted() -> (Arc<ReviewServer>, Grant) {

@@ -5,7 +5,7 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri};
 use listwatch::client::is_loopback;
 
-use crate::metrics::Metrics;
+use crate::metrics::MirrorMetrics;
 use crate::response::{Refusal, status};
 
 /// The port of the listener.
@@ -26,11 +26,11 @@ impl ListenerPort {
 pub(crate) struct RequestFilter {
     /// The port of a mirror on loopback, which answers no web page; `None` for a mirror that reviews its readers.
     loopback: Option<ListenerPort>,
-    metrics: Metrics,
+    metrics: MirrorMetrics,
 }
 
 impl RequestFilter {
-    pub(crate) fn new(loopback: Option<ListenerPort>, metrics: Metrics) -> Self {
+    pub(crate) fn new(loopback: Option<ListenerPort>, metrics: MirrorMetrics) -> Self {
         Self { loopback, metrics }
     }
 

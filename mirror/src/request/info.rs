@@ -18,7 +18,7 @@ use http::{Method, StatusCode};
 use super::attributes::{Attributes, ReadVerb, ResourceAttributes};
 use super::list_options::{ListOptions, selected_name};
 use super::path::{ResourcePath, decode_segments, encode_path_and_query, join_segments};
-use super::query::Query;
+use super::query::QueryPairs;
 use crate::response::{Refusal, status};
 
 /// The longest accepted path and query, in bytes. The API server limits only all headers together, to 1 MiB.
@@ -27,7 +27,7 @@ const MAX_URI_BYTES: usize = 64 << 10;
 /// What a request asks for: it may be answered once the reader is authorized for `attributes`. The name is apiserver's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
-    pub(crate) route: Route,
+    pub(crate) route: RequestRoute,
     pub(crate) attributes: Attributes,
     /// Path and query, rebuilt from their decoded parts: the API server reads in them what the mirror authorized.
     pub(crate) path_and_query: String,
@@ -35,7 +35,7 @@ pub(crate) struct RequestInfo {
 
 /// Which part of the mirror answers a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum RequestRoute {
     /// The cache of the resource, if it is mirrored; else the API server.
     Read(Box<ReadRequest>),
     /// The API server.
@@ -88,26 +88,26 @@ impl RequestInfo {
         }
         let segments = decode_segments(path)?;
         let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
-        let query = Query::parse(query.unwrap_or_default())?;
+        let query = QueryPairs::parse(query.unwrap_or_default())?;
         let is_of_resource = matches!(segments[..], ["api", _, _, ..] | ["apis", _, _, _, ..]);
         // Slashes after a resource mean nothing, but a review of any other path has them: `/openapi/v2/` is not
         // `/openapi/v2`.
         let end = if path.ends_with('/') && !is_of_resource { "/" } else { "" };
         let of_path = |path| Attributes::Path { verb: if *method == Method::HEAD { "head" } else { "get" }, path };
         let (route, attributes) = match segments[..] {
-            ["healthz" | "livez"] => (Route::Own(OwnPage::Live), of_path(join_segments(&segments))),
+            ["healthz" | "livez"] => (RequestRoute::Own(OwnPage::Live), of_path(join_segments(&segments))),
             ["readyz", ref resource @ ..] if resource.len() < 2 => {
                 let verbose = query.names().any(|name| name == "verbose");
                 let resource = resource.first().map(ToString::to_string);
-                (Route::Own(OwnPage::Ready { resource, verbose }), of_path(join_segments(&segments)))
+                (RequestRoute::Own(OwnPage::Ready { resource, verbose }), of_path(join_segments(&segments)))
             }
-            ["metrics"] => (Route::Own(OwnPage::Metrics), of_path("/metrics".to_owned())),
+            ["metrics"] => (RequestRoute::Own(OwnPage::Metrics), of_path("/metrics".to_owned())),
             ["api", version, ref rest @ ..] if is_of_resource => route_resource("", version, rest, &query, method)?,
             ["apis", group, version, ref rest @ ..] if is_of_resource => {
                 route_resource(group, version, rest, &query, method)?
             }
             ["api" | "apis" | "openapi" | "version" | ".well-known", ..] => {
-                (Route::Forward, of_path(join_segments(&segments) + end))
+                (RequestRoute::Forward, of_path(join_segments(&segments) + end))
             }
             // The API server has more: /logs, /debug, /swagger. No reader of a mirror needs them.
             _ => return Err(status::no_such_path().into()),
@@ -121,9 +121,9 @@ fn route_resource(
     group: &str,
     version: &str,
     segments: &[&str],
-    query: &Query,
+    query: &QueryPairs,
     method: &Method,
-) -> Result<(Route, Attributes), Refusal> {
+) -> Result<(RequestRoute, Attributes), Refusal> {
     let path = ResourcePath::parse(segments)?;
     let verb = match path.name {
         Some(_) => ReadVerb::Get,
@@ -132,9 +132,9 @@ fn route_resource(
     };
     let attributes = Attributes::Resource(resource_attributes(group, version, &path, verb, query));
     if path.is_old_watch || !path.subresource.is_empty() {
-        return Ok((Route::Forward, attributes));
+        return Ok((RequestRoute::Forward, attributes));
     }
-    let Some(options) = ListOptions::parse(verb, query)? else { return Ok((Route::Forward, attributes)) };
+    let Some(options) = ListOptions::parse(verb, query)? else { return Ok((RequestRoute::Forward, attributes)) };
     let read = ReadRequest {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -145,7 +145,7 @@ fn route_resource(
         options,
         is_head: *method == Method::HEAD,
     };
-    Ok((Route::Read(Box::new(read)), attributes))
+    Ok((RequestRoute::Read(Box::new(read)), attributes))
 }
 
 /// Derives the attributes of a review, as the API server derives them from the same request.
@@ -154,7 +154,7 @@ fn resource_attributes(
     version: &str,
     path: &ResourcePath<'_>,
     verb: ReadVerb,
-    query: &Query,
+    query: &QueryPairs,
 ) -> ResourceAttributes {
     // The API server authorizes an old watch without its selectors, because not each of these paths has them.
     let has_selectors = verb != ReadVerb::Get && !path.is_old_watch;
@@ -189,12 +189,12 @@ mod tests {
             Err(Refusal::Forward) => "forward".to_owned(),
             Ok(RequestInfo { route, attributes, .. }) => {
                 let what = match route {
-                    Route::Read(read) => {
+                    RequestRoute::Read(read) => {
                         let ReadRequest { group, version, plural, namespace, name, verb, .. } = *read;
                         format!("{verb:?} {group}/{version}/{plural} {namespace:?} {name:?}")
                     }
-                    Route::Forward => "Forward".to_owned(),
-                    Route::Own(own) => format!("{own:?}"),
+                    RequestRoute::Forward => "Forward".to_owned(),
+                    RequestRoute::Own(own) => format!("{own:?}"),
                 };
                 match attributes {
                     Attributes::Path { verb: "get", path } => format!("{what}: {path}"),

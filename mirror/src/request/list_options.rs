@@ -3,7 +3,7 @@
 use listwatch::{FieldSelector, InvalidInput, LabelSelector, StatusCause};
 
 use super::attributes::ReadVerb;
-use super::query::Query;
+use super::query::QueryPairs;
 use crate::response::{Refusal, status};
 
 /// The parameters of a read, named after `ListOptions` of apimachinery; a GET has few of them. Strings are `""` if the
@@ -65,7 +65,7 @@ impl ListOptions {
     ///
     /// The order of the checks and the messages are the API server's: `listOpts` in apiserver
     /// `pkg/endpoints/handlers/get.go` decodes the parameters, then sets defaults, then validates.
-    pub(crate) fn parse(verb: ReadVerb, query: &Query) -> Result<Option<Self>, Refusal> {
+    pub(crate) fn parse(verb: ReadVerb, query: &QueryPairs) -> Result<Option<Self>, Refusal> {
         let is_known =
             |name: &str| GET_PARAMETERS.contains(&name) || verb != ReadVerb::Get && LIST_PARAMETERS.contains(&name);
         if !query.names().all(is_known) {
@@ -97,7 +97,7 @@ impl ListOptions {
     }
 
     /// Decodes the parameters, without `resourceVersionMatch`. Numbers are decoded first, as by the API server.
-    fn decode(query: &Query) -> Result<Self, Refusal> {
+    fn decode(query: &QueryPairs) -> Result<Self, Refusal> {
         let text = |name| query.first_value(name).unwrap_or_default().to_owned();
         let timeout_seconds = parse_number(query, "timeoutSeconds")?;
         let limit = parse_number(query, "limit")?.unwrap_or_default();
@@ -183,7 +183,7 @@ impl ListOptions {
     }
 }
 
-fn parse_number(query: &Query, name: &str) -> Result<Option<i64>, Refusal> {
+fn parse_number(query: &QueryPairs, name: &str) -> Result<Option<i64>, Refusal> {
     let parse = |value| parse_int(value).map_err(|error| status::bad_request(error).into());
     query.first_value(name).map(parse).transpose()
 }
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     fn parsed(verb: ReadVerb, query: &str) -> Result<Option<ListOptions>, Refusal> {
-        ListOptions::parse(verb, &Query::parse(query)?)
+        ListOptions::parse(verb, &QueryPairs::parse(query)?)
     }
 
     /// Returns the code and the message of the error.

@@ -9,6 +9,6 @@ mod query;
 
 pub(crate) use self::attributes::{Attributes, ReadVerb, ResourceAttributes};
 pub(crate) use self::filter::{ListenerPort, RequestFilter};
-pub(crate) use self::info::{OwnPage, ReadRequest, RequestInfo, Route};
+pub(crate) use self::info::{OwnPage, ReadRequest, RequestInfo, RequestRoute};
 pub(crate) use self::list_options::{ListOptions, ResourceVersionMatch};
-pub(crate) use self::query::Query;
+pub(crate) use self::query::QueryPairs;

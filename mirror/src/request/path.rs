@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::query::{Query, has_valid_escapes};
+use super::query::{QueryPairs, has_valid_escapes};
 use crate::response::{Refusal, status};
 
 /// The bytes of a segment that need no escape.
@@ -44,7 +44,7 @@ pub(super) fn join_segments(segments: &[&str]) -> String {
 }
 
 /// Returns a path and a query with escapes, built from their decoded parts.
-pub(super) fn encode_path_and_query(segments: &[&str], end: &str, query: &Query) -> String {
+pub(super) fn encode_path_and_query(segments: &[&str], end: &str, query: &QueryPairs) -> String {
     let mut path = String::new();
     for segment in segments {
         path.push('/');

@@ -6,9 +6,9 @@ use crate::response::{Refusal, status};
 
 /// The decoded pairs of a query, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct QueryPairs(Vec<(String, String)>);
 
-impl Query {
+impl QueryPairs {
     /// Splits a query into decoded pairs. The API server ignores malformed pairs; the mirror refuses them, because it
     /// must read what the server reads.
     pub(crate) fn parse(query: &str) -> Result<Self, Refusal> {
