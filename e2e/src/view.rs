@@ -6,8 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use listwatch::ItemError;
 use listwatch::client::{Client, ListParams, Resource, Selection};
-use listwatch_cache::Cache;
-use listwatch_cache::StoreType;
+use listwatch_cache::{Cache, StoreType};
 use tokio::time::{sleep, timeout};
 
 use crate::Result;

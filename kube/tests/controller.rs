@@ -17,8 +17,7 @@ use kube::client::Body;
 use listwatch::client::{
     Client, Kind, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind,
 };
-use listwatch_cache::{Cache, Reflector, SyncError};
-use listwatch_cache::{Object, ObjectKey, StoreType};
+use listwatch_cache::{Cache, Object, ObjectKey, Reflector, StoreType, SyncError};
 use listwatch_kube::Kube;
 use listwatch_kube::controller::finalizer::{Event, finalizer};
 use listwatch_kube::controller::{Action, Controller, Error};

@@ -9,21 +9,21 @@ use http::header::{
     IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER, VARY, WARNING,
 };
 use http::{HeaderMap, Response, StatusCode};
-use listwatch::client::{Request, TransportErrorKind};
+use listwatch::client::{Request, Transport, TransportError, TransportErrorKind};
 use tokio::time::timeout;
 
-use crate::auth::Granted;
-use crate::body::{Body, BodyError};
-use crate::params;
-use crate::request::{Asked, Attributes};
-use crate::shared::Shared;
-use crate::status::{self, Refusal};
+use crate::authorize::Grant;
+use crate::metrics::MirrorMetrics;
+use crate::request::{Attributes, QueryPairs, RequestInfo};
+use crate::resource::MirroredSet;
+use crate::response::{BodyError, Refusal, ResponseBody, status};
+use crate::shutdown::Shutdown;
 
 /// The headers of a request that reach the API server. All others stay here, above all credentials.
-const REQUEST: [HeaderName; 4] = [ACCEPT, ACCEPT_ENCODING, IF_MODIFIED_SINCE, IF_NONE_MATCH];
+const REQUEST_HEADERS: [HeaderName; 4] = [ACCEPT, ACCEPT_ENCODING, IF_MODIFIED_SINCE, IF_NONE_MATCH];
 
 /// The headers of a response that reach the reader.
-const RESPONSE: [HeaderName; 11] = [
+const RESPONSE_HEADERS: [HeaderName; 11] = [
     CACHE_CONTROL,
     CONTENT_ENCODING,
     CONTENT_LENGTH,
@@ -40,82 +40,98 @@ const RESPONSE: [HeaderName; 11] = [
 /// The time for the head of a response. The API server has 60 s for a list.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// Forwards a request. The reader must be authorized for its attributes, because the API server sees the mirror's credentials.
-pub(crate) async fn forward(
-    shared: &Arc<Shared>,
-    asked: &Asked,
-    headers: &HeaderMap,
-    granted: Granted,
-) -> Result<Response<Body>, Refusal> {
-    check(shared, &asked.attributes)?;
-    shared.metrics.forwarded();
-    let sent = shared.transport.get(Request::new(asked.path_and_query.clone(), only(&REQUEST, headers)));
-    let answer = match timeout(HEAD_TIMEOUT, sent).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => {
-            tracing::warn!(name: "listwatch.mirror.forward", error = %shared.transport.redact(error.to_string()), "cannot forward a request");
-            return Err(match error.kind() {
-                TransportErrorKind::Deadline | TransportErrorKind::ReadIdle => {
-                    status::timeout("the API server did not answer the mirror in time")
-                }
-                kind => status::bad_gateway(format!("the mirror did not get an answer of the API server: {kind}")),
-            }
-            .into());
-        }
-        Err(_) => return Err(status::timeout("the API server did not answer the mirror in time").into()),
-    };
-    // These answers are about the mirror: its credentials are refused, or its URL is wrong.
-    let is_of_mirror = answer.status == StatusCode::UNAUTHORIZED
-        || answer.status.is_informational()
-        || answer.status.is_redirection() && answer.status != StatusCode::NOT_MODIFIED;
-    if is_of_mirror {
-        return Err(status::bad_gateway(format!("the API server answered {} to the mirror", answer.status)).into());
-    }
-    let chunks = answer.body.map_err(BodyError::from);
-    let body = if is_endless(asked) {
-        let shutdown = shared.shutdown();
-        let end = async move { futures::future::select(shutdown.boxed(), granted.withdrawn().boxed()).await };
-        Body::endless(chunks.take_until(end))
-    } else {
-        Body::from_stream(chunks)
-    };
-    let mut response = Response::new(body);
-    *response.status_mut() = answer.status;
-    *response.headers_mut() = only(&RESPONSE, &answer.headers);
-    Ok(response)
+/// Forwards requests to the API server.
+pub(crate) struct Forwarder {
+    transport: Arc<dyn Transport>,
+    resources: MirroredSet,
+    metrics: MirrorMetrics,
+    shutdown: Shutdown,
 }
 
-/// Refuses Secrets, unless they are a mirrored resource.
-fn check(shared: &Shared, attributes: &Attributes) -> Result<(), Refusal> {
-    let names_secrets = || {
-        shared.resources.iter().any(|mirrored| {
-            let resource = &mirrored.resource;
-            resource.group().is_empty()
-                && resource.plural() == "secrets"
-                && match (&mirrored.namespace, attributes) {
-                    (None, _) => true,
-                    (Some(namespace), Attributes::Resource(of)) => of.namespace == *namespace,
-                    (Some(_), Attributes::Path { .. }) => false,
-                }
-        })
-    };
-    if attributes.is_of_secrets() && !names_secrets() {
-        shared.metrics.denied("secrets");
-        let message = "secrets is forbidden: the mirror does not forward Secrets unless it mirrors them";
-        return Err(status::forbidden(message).into());
+impl Forwarder {
+    pub(crate) fn new(
+        transport: Arc<dyn Transport>,
+        resources: MirroredSet,
+        metrics: MirrorMetrics,
+        shutdown: Shutdown,
+    ) -> Self {
+        Self { transport, resources, metrics, shutdown }
     }
-    Ok(())
+
+    /// Forwards a request. The reader must be authorized for its attributes, because the API server sees the mirror's
+    /// credentials.
+    ///
+    /// # Errors
+    ///
+    /// 403 for Secrets that are not mirrored, 502 and 504 if the API server sends no answer for the reader.
+    pub(crate) async fn forward_request(
+        &self,
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        grant: Grant,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        self.check_secrets(&info.attributes)?;
+        self.metrics.count_forwarded();
+        let request = Request::new(info.path_and_query.clone(), copy_headers(&REQUEST_HEADERS, headers));
+        let answer = match timeout(HEAD_TIMEOUT, self.transport.get(request)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(self.transport_failure(&error)),
+            Err(_) => return Err(answer_timeout()),
+        };
+        // These answers are about the mirror: its credentials are refused, or its URL is wrong.
+        let is_about_mirror = answer.status == StatusCode::UNAUTHORIZED
+            || answer.status.is_informational()
+            || answer.status.is_redirection() && answer.status != StatusCode::NOT_MODIFIED;
+        if is_about_mirror {
+            return Err(status::bad_gateway(format!("the API server answered {} to the mirror", answer.status)).into());
+        }
+        let chunks = answer.body.map_err(BodyError::from);
+        let body = if is_endless(info) {
+            let shutdown = self.shutdown.started();
+            let end = async move { futures::future::select(shutdown.boxed(), grant.withdrawn().boxed()).await };
+            ResponseBody::endless(chunks.take_until(end))
+        } else {
+            ResponseBody::from_stream(chunks)
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = copy_headers(&RESPONSE_HEADERS, &answer.headers);
+        Ok(response)
+    }
+
+    /// Refuses Secrets, unless they are a mirrored resource.
+    fn check_secrets(&self, attributes: &Attributes) -> Result<(), Refusal> {
+        if attributes.is_of_secrets() && !self.resources.has_secrets(attributes) {
+            self.metrics.count_denied("secrets");
+            let message = "secrets is forbidden: the mirror does not forward Secrets unless it mirrors them";
+            return Err(status::forbidden(message).into());
+        }
+        Ok(())
+    }
+
+    fn transport_failure(&self, error: &TransportError) -> Refusal {
+        let text = self.transport.redact(error.to_string());
+        tracing::warn!(name: "listwatch.mirror.forward", error = %text, "cannot forward a request");
+        match error.kind() {
+            TransportErrorKind::Deadline | TransportErrorKind::ReadIdle => answer_timeout(),
+            kind => status::bad_gateway(format!("the mirror did not get an answer of the API server: {kind}")).into(),
+        }
+    }
+}
+
+fn answer_timeout() -> Refusal {
+    status::timeout("the API server did not answer the mirror in time").into()
 }
 
 /// Returns true for watches and followed logs, which may end at any time.
-fn is_endless(asked: &Asked) -> bool {
-    let Attributes::Resource(of) = &asked.attributes else { return false };
-    let query = asked.path_and_query.split_once('?').map_or("", |(_, query)| query);
-    let follows = || params::pairs(query).is_ok_and(|pairs| params::flag(&pairs, "follow").unwrap_or_default());
+fn is_endless(info: &RequestInfo) -> bool {
+    let Attributes::Resource(of) = &info.attributes else { return false };
+    let query = info.path_and_query.split_once('?').map_or("", |(_, query)| query);
+    let follows = || QueryPairs::parse(query).is_ok_and(|query| query.parse_flag("follow").unwrap_or_default());
     of.verb == "watch" || of.subresource == "log" && follows()
 }
 
-fn only(names: &[HeaderName], headers: &HeaderMap) -> HeaderMap {
+fn copy_headers(names: &[HeaderName], headers: &HeaderMap) -> HeaderMap {
     let kept =
         names.iter().flat_map(|name| headers.get_all(name).iter().map(move |value| (name.clone(), value.clone())));
     let mut copy = HeaderMap::new();

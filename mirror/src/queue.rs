@@ -4,32 +4,45 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Turns, which requests get in the order in which they arrive.
-pub(crate) struct Queue {
-    turns: Arc<Semaphore>,
-    /// Bounds the requests that wait for a turn.
+/// How many requests a [`PermitQueue`] admits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueLimits {
+    /// Requests that have a permit at the same time.
+    pub(crate) permits: usize,
+    /// Requests that wait for a permit.
+    pub(crate) waiting: usize,
+}
+
+/// Permits, which requests get in the order in which they arrive.
+pub(crate) struct PermitQueue {
+    permits: Arc<Semaphore>,
+    /// Bounds the requests that wait for a permit.
     places: Semaphore,
 }
 
-/// A turn of a [`Queue`]. It ends when it is dropped.
-pub(crate) type Turn = OwnedSemaphorePermit;
+/// A permit of a [`PermitQueue`]. Its drop releases it.
+pub(crate) type QueuePermit = OwnedSemaphorePermit;
 
 /// As many requests wait as the queue admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct QueueFull;
 
-impl Queue {
-    /// Creates a queue for this many turns at the same time, and this many requests that wait for one.
-    pub(crate) fn new(turns: usize, places: usize) -> Self {
-        Self { turns: Arc::new(Semaphore::new(turns)), places: Semaphore::new(places) }
+impl PermitQueue {
+    pub(crate) fn new(limits: QueueLimits) -> Self {
+        let QueueLimits { permits, waiting } = limits;
+        Self { permits: Arc::new(Semaphore::new(permits)), places: Semaphore::new(waiting) }
     }
 
-    /// Waits for a turn.
-    pub(crate) async fn turn(&self) -> Result<Turn, Full> {
-        if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
-            return Ok(turn);
+    /// Waits for a permit.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueFull`] at once if too many requests wait.
+    pub(crate) async fn acquire_permit(&self) -> Result<QueuePermit, QueueFull> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(permit);
         }
-        let _place = self.places.try_acquire().map_err(|_| Full)?;
-        Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Full)
+        let _place = self.places.try_acquire().map_err(|_| QueueFull)?;
+        Arc::clone(&self.permits).acquire_owned().await.map_err(|_| QueueFull)
     }
 }

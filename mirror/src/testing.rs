@@ -1,4 +1,4 @@
-//! A mirror of an API server without sockets, for tests.
+//! A mirror of an API server without sockets, for unit tests. They import of later layers only this file.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,19 +10,19 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport};
-use listwatch_cache::ChangeLogLimits;
-use listwatch_cache::{Reflector, Strategy};
+use listwatch_cache::{ChangeLogLimits, Reflector, Strategy};
 use serde_json::{Value, json};
 
-use crate::answer::answer;
-use crate::body::Body;
-use crate::mirror::{Access, Limits};
-use crate::mirrored::Mirrored;
-use crate::reads::LAG;
-use crate::shared::Shared;
+use crate::accept::{HttpServer, Peer, Reader};
+pub(crate) use crate::answer::{LAG, UNCONFIRMED};
+pub(crate) use crate::pipeline::Pipeline;
+use crate::request::ListenerPort;
+use crate::resource::Mirrored;
+use crate::response::ResponseBody;
+use crate::settings::{Access, Limits, MirrorSettings};
 
 /// An API server with ConfigMaps. It sends the list at version 1000, and then changes.
-pub(crate) struct Api {
+pub(crate) struct FakeApiServer {
     items: Vec<Value>,
     /// The list in protobuf, instead of `items`.
     encoded: Option<Bytes>,
@@ -33,7 +33,7 @@ pub(crate) struct Api {
     is_withdrawn: AtomicBool,
 }
 
-impl Api {
+impl FakeApiServer {
     /// Creates an API server with this many ConfigMaps, each with this many bytes of data.
     pub(crate) fn new(objects: usize, len: usize) -> Arc<Self> {
         let items = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
@@ -48,50 +48,67 @@ impl Api {
     }
 
     /// Returns a mirror whose cache is synced, with `--stale-reads`.
-    pub(crate) async fn mirror(self: &Arc<Self>, limits: Limits) -> Arc<Shared> {
+    pub(crate) async fn mirror(self: &Arc<Self>, limits: Limits) -> Arc<Pipeline> {
         self.mirror_for(Access::Loopback, limits).await
     }
 
     /// Returns a mirror whose cache is synced, with `--stale-reads`. If it is [reviewed](Access::Reviewed), each token
     /// has all rights until [`withdraw`](Self::withdraw).
-    pub(crate) async fn mirror_for(self: &Arc<Self>, access: Access, limits: Limits) -> Arc<Shared> {
-        self.mirror_with(access, limits, true, ChangeLogLimits::default(), |mirrored| mirrored).await
+    pub(crate) async fn mirror_for(self: &Arc<Self>, access: Access, limits: Limits) -> Arc<Pipeline> {
+        let settings = MirrorSettings { access, stale_reads: true, limits };
+        self.mirror_with(settings, ChangeLogLimits::default(), |mirrored| mirrored).await
     }
 
     /// Returns a mirror whose cache is synced.
     pub(crate) async fn mirror_with(
         self: &Arc<Self>,
-        access: Access,
-        limits: Limits,
-        stale_reads: bool,
+        settings: MirrorSettings,
         log: ChangeLogLimits,
         change: impl FnOnce(Mirrored) -> Mirrored,
-    ) -> Arc<Shared> {
+    ) -> Arc<Pipeline> {
         let transport = Arc::clone(self) as Arc<dyn Transport>;
         let reflector = Reflector::<[u8]>::new(&Client::new(Arc::clone(&transport)), &Resource::CONFIG_MAPS);
         let reflector = reflector.strategy(Strategy::ListThenWatch).change_log(log);
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
         cache.synced().await.unwrap();
-        let mirrored = Arc::new(change(Mirrored::new(cache, Resource::CONFIG_MAPS, None)));
-        Arc::new(Shared::new(transport, vec![mirrored], access, stale_reads, limits, 80, false))
+        let mirrored = change(Mirrored::new(cache, Resource::CONFIG_MAPS, None));
+        let port = ListenerPort { port: 80, is_tls: false };
+        Arc::new(Pipeline::new(&transport, vec![mirrored].into(), &settings, port))
+    }
+}
+
+/// A reader on this host.
+pub(crate) fn local_reader() -> Reader {
+    Reader { is_on_this_host: true, peer: Peer::new([127, 0, 0, 1].into()) }
+}
+
+/// Returns a server of connections of this mirror, with the default limits.
+pub(crate) fn http_server(mirror: Arc<Pipeline>) -> Arc<HttpServer<Pipeline>> {
+    HttpServer::new(Limits::default(), mirror.metrics.clone(), mirror.shutdown.clone(), mirror)
+}
+
+impl Pipeline {
+    /// Returns the only mirrored resource.
+    pub(crate) fn first_resource(&self) -> &Arc<Mirrored> {
+        self.resources.iter().next().unwrap()
     }
 }
 
 /// Sends a GET from this host.
-pub(crate) async fn get(shared: &Arc<Shared>, path: &str, accept: &'static str) -> http::Response<Body> {
+pub(crate) async fn get(mirror: &Pipeline, path: &str, accept: &'static str) -> http::Response<ResponseBody> {
     let request = http::Request::builder().uri(path).header(HOST, "localhost").header(ACCEPT, accept);
-    answer(shared, request.body(Empty::<Bytes>::new()).unwrap(), true).await
+    mirror.respond(request.body(Empty::<Bytes>::new()).unwrap(), local_reader()).await
 }
 
 /// Returns the body of a list or an object in JSON from memory.
-pub(crate) async fn json(shared: &Arc<Shared>, path: &str) -> Value {
-    let response = get(shared, path, "application/json").await;
+pub(crate) async fn json(mirror: &Pipeline, path: &str) -> Value {
+    let response = get(mirror, path, "application/json").await;
     assert!(response.status().is_success() && response.headers().contains_key(LAG), "{path}: {}", response.status());
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 
-impl Api {
+impl FakeApiServer {
     /// Advances the version of the list, as a write to another resource does.
     pub(crate) fn advance(&self, version: usize) {
         self.version.store(version, Ordering::Relaxed);
@@ -115,7 +132,7 @@ fn config_map(name: &str, version: usize, len: usize) -> Value {
     json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data })
 }
 
-impl Transport for Api {
+impl Transport for FakeApiServer {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
         let mut content_type = "application/json";
         let body = if request.path_and_query.contains("watch=") {

@@ -4,8 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use listwatch_cache::ObjectKey;
-use listwatch_cache::SyncError;
+use listwatch_cache::{ObjectKey, SyncError};
 
 /// The result of a reconcile: when the object is reconciled again, unless a change requests it earlier.
 ///

@@ -94,8 +94,7 @@ use futures::future::{BoxFuture, select, try_join_all};
 use futures::stream::{BoxStream, SelectAll, poll_fn};
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use listwatch::client::{Kind, Resource};
-use listwatch_cache::{Cache, SyncError};
-use listwatch_cache::{Object, ObjectKey, StoreType};
+use listwatch_cache::{Cache, Object, ObjectKey, StoreType, SyncError};
 use tokio::task::JoinSet;
 
 pub use self::action::{Action, Error};

@@ -10,8 +10,7 @@ use futures::stream::{BoxStream, poll_fn};
 use futures::{FutureExt as _, StreamExt as _};
 use listwatch::ItemError;
 use listwatch::client::Resource;
-use listwatch_cache::{Cache, SyncError};
-use listwatch_cache::{Change, Object, ObjectKey, StoreType};
+use listwatch_cache::{Cache, Change, Object, ObjectKey, StoreType, SyncError};
 
 /// The keys of the objects to reconcile, or the error of the cache.
 pub(super) type Keys = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport, TransportError};
-use listwatch_cache::ChangeLogLimits;
-use listwatch_cache::{Reflector, Strategy};
+use listwatch_cache::{ChangeLogLimits, Reflector, Strategy};
 use listwatch_mirror::{Access, Mirror, Mirrored};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -24,8 +23,8 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// An API server. It answers a GET with the path of the request, a watch with a body that never ends, and `/openapi/endless` with a
-/// body that always has more bytes.
+/// An API server. It answers a GET with the path of the request, a watch with a body that never ends, and
+/// `/openapi/endless` with a body that always has more bytes.
 #[derive(Default)]
 pub struct Upstream {
     pub requests: Mutex<Vec<(String, HeaderMap)>>,

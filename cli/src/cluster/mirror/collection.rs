@@ -6,8 +6,7 @@ use std::str::FromStr;
 use listwatch::client::{Client, Resource, Selection};
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, FieldSelector, ItemRef, Projection, TypeMeta};
-use listwatch_cache::{Cache, Reflector};
-use listwatch_cache::{ChangeLogLimits, FileError, StorageFormat, Store};
+use listwatch_cache::{Cache, ChangeLogLimits, FileError, Reflector, StorageFormat, Store};
 use listwatch_mirror::Mirrored;
 use tokio::task::spawn_blocking;
 

@@ -6,8 +6,7 @@ use std::path::Path;
 use futures::future::try_join_all;
 use indicatif::HumanCount;
 use listwatch::client::{Error, Resource};
-use listwatch_cache::FileError;
-use listwatch_cache::{Reflector, SyncError};
+use listwatch_cache::{FileError, Reflector, SyncError};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::collection::Collection;

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
-use listwatch_cache::Memory;
-use listwatch_cache::ReflectorStatus;
+use listwatch_cache::{Memory, ReflectorStatus};
 use tokio::time::Instant;
 
 use super::collection::Collection;

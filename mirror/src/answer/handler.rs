@@ -1,0 +1,105 @@
+//! Answers reads from the caches.
+
+use std::sync::Arc;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Response};
+use listwatch::Encoding;
+use listwatch::client::Transport;
+
+use super::cache_read::CacheRead;
+use super::freshness::{Freshness, FreshnessGate};
+use super::get::answer_get;
+use super::list::answer_list;
+use super::list_queue::ListQueue;
+use super::watch::answer_watch;
+use crate::authorize::Grant;
+use crate::metrics::MirrorMetrics;
+use crate::negotiate::Representation;
+use crate::request::{ReadRequest, ReadVerb};
+use crate::resource::Mirrored;
+use crate::response::{Refusal, ResponseBody, status};
+use crate::settings::MirrorSettings;
+use crate::shutdown::Shutdown;
+
+/// The seconds since the cache was last known to be up to date.
+pub(crate) const LAG: HeaderName = HeaderName::from_static("listwatch-lag-seconds");
+
+/// Set if the cache could not confirm that it has the version that the API server had when the watch began.
+pub(crate) const UNCONFIRMED: HeaderName = HeaderName::from_static("listwatch-unconfirmed");
+
+/// Answers reads from the caches.
+pub(crate) struct ReadHandler {
+    freshness: FreshnessGate,
+    lists: ListQueue,
+    metrics: MirrorMetrics,
+    shutdown: Shutdown,
+}
+
+impl ReadHandler {
+    pub(crate) fn new(
+        transport: Arc<dyn Transport>,
+        settings: &MirrorSettings,
+        metrics: MirrorMetrics,
+        shutdown: Shutdown,
+    ) -> Self {
+        let freshness = FreshnessGate::new(transport, settings.stale_reads, metrics.clone());
+        Self { freshness, lists: ListQueue::new(&settings.limits), metrics, shutdown }
+    }
+
+    /// Answers a read from the cache of its resource.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Forward`] for a read that only the API server can answer, [`Refusal::Status`] for errors.
+    pub(crate) async fn answer_read(
+        &self,
+        mirrored: &Arc<Mirrored>,
+        request: ReadRequest,
+        representation: Representation,
+        grant: Grant,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        check_support(mirrored, &request, representation)?;
+        let status = mirrored.status();
+        if let Some(reason) = status.reason {
+            return Err(status::unavailable(format!("{}: {reason}", status.name), 1).into());
+        }
+        let verb = request.verb;
+        let read = CacheRead::new(mirrored, request, representation)?;
+        let (body, freshness) = match verb {
+            ReadVerb::Get => (answer_get(&self.freshness, &read).await?, Freshness::Confirmed),
+            ReadVerb::List => (answer_list(&self.freshness, &self.lists, read).await?, Freshness::Confirmed),
+            ReadVerb::Watch => {
+                answer_watch(&self.freshness, &self.lists, &self.metrics, &self.shutdown, read, grant).await?
+            }
+        };
+        let mut response = Response::new(body);
+        // The connection counts the bytes that it sends.
+        response.extensions_mut().insert(self.metrics.sent_bytes(Some(&mirrored.resource)));
+        let is_watch = verb == ReadVerb::Watch;
+        let content_type = if is_watch { representation.watch_content_type() } else { representation.content_type() };
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, content_type);
+        if freshness == Freshness::Unconfirmed {
+            headers.insert(UNCONFIRMED, HeaderValue::from_static("true"));
+        }
+        if let Some(lag) = mirrored.status().lag {
+            let lag = HeaderValue::try_from(format!("{:.3}", lag.as_secs_f64()));
+            headers.extend(lag.ok().map(|lag| (LAG, lag)));
+        }
+        Ok(response)
+    }
+}
+
+/// Leaves reads to the API server that this crate does not support.
+fn check_support(mirrored: &Mirrored, request: &ReadRequest, representation: Representation) -> Result<(), Refusal> {
+    let is_namespaced = mirrored.resource.is_namespaced();
+    // The API server answers with the error.
+    let has_no_such_path = request.namespace.is_some() && !is_namespaced
+        || request.verb == ReadVerb::Get && request.namespace.is_none() && is_namespaced;
+    let options = &request.options;
+    let has_other_form = options.pretty || !options.shard_selector.is_empty();
+    let is_protobuf = representation.encoding == Encoding::Protobuf;
+    let cannot_encode = is_protobuf && !mirrored.has_protobuf() || mirrored.would_lack_fields(representation);
+    if has_no_such_path || has_other_form || cannot_encode { Err(Refusal::Forward) } else { Ok(()) }
+}

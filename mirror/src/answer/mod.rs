@@ -1,0 +1,15 @@
+//! Answers GETs, lists and watches from the caches.
+
+mod cache_read;
+mod continue_token;
+mod freshness;
+mod get;
+mod handler;
+mod list;
+mod list_queue;
+mod select;
+mod watch;
+
+pub(crate) use self::handler::ReadHandler;
+#[cfg(test)]
+pub(crate) use self::handler::{LAG, UNCONFIRMED};

@@ -1,0 +1,34 @@
+//! Why a review has no result.
+
+use std::fmt;
+
+use crate::queue::QueueFull;
+
+/// A review failed, so that nothing is known about the token or the right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ReviewError {
+    /// Too many reviews wait.
+    TooMany,
+    Failed(String),
+}
+
+impl ReviewError {
+    pub(super) fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed(reason.into())
+    }
+}
+
+impl fmt::Display for ReviewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooMany => "too many reviews",
+            Self::Failed(reason) => reason,
+        })
+    }
+}
+
+impl From<QueueFull> for ReviewError {
+    fn from(QueueFull: QueueFull) -> Self {
+        Self::TooMany
+    }
+}

@@ -1,0 +1,285 @@
+//! A map of results that are used for a short time, and are computed once for concurrent callers.
+//!
+//! `reviewer.rs` has one for tokens and one for rights.
+//!
+//! # Before you change this file
+//!
+//! - The lifetime of a result starts with its review, not with its answer. A withdrawn right is used no longer than
+//!   that.
+//! - Concurrent callers of a key share one review. The map holds it weakly, so it ends with the last caller. A review
+//!   that nobody waits for would keep its permit, and its late result would be as old as its start.
+//! - Each caller stores the result when it gets it, because the first caller may leave before the end. The first one
+//!   that comes takes `running`, so a result is stored once.
+//! - An entry that is not expendable stays after its lifetime. Its key is known then: the review of a known token waits
+//!   in the queue of known tokens. So a flood of random tokens does not delay readers whose results have expired.
+//! - Errors are not stored. After an error an entry is removed, except that of a known key.
+//! - Unknown tokens and denied rights are expendable. A full map drops them first, so a flood evicts no known reader.
+//! - Keys are digests. The map then holds no token, and its size does not depend on the length of attributes.
+//! - No user code and no review runs under the lock: `review` only creates a future there.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared, WeakShared};
+use tokio::time::Instant;
+
+use super::error::ReviewError;
+
+/// A bounded map of results.
+pub(super) struct ReviewCache<K, V> {
+    entries: Mutex<HashMap<K, CacheEntry<V>>>,
+    max_entries: usize,
+}
+
+/// The result of a review, and how long it is used from the start of the review.
+#[derive(Clone)]
+pub(super) struct CachedReview<V> {
+    pub(super) value: V,
+    pub(super) lifetime: Duration,
+    /// True if it is dropped before others when the map is full.
+    pub(super) expendable: bool,
+}
+
+type ReviewFuture<V> = BoxFuture<'static, Result<CachedReview<V>, ReviewError>>;
+
+struct CacheEntry<V> {
+    /// The last result. It is used until this time. It is kept longer if it is not expendable, because the key is known
+    /// then.
+    last: Option<(CachedReview<V>, Instant)>,
+    /// The review that callers wait for, and its start. It ends with the last of them, so it is never an old result,
+    /// and holds no permit that others wait for.
+    running: Option<(WeakShared<ReviewFuture<V>>, Instant)>,
+}
+
+impl<V: Clone> CacheEntry<V> {
+    fn is_running(&self) -> bool {
+        self.running.as_ref().is_some_and(|(running, _)| running.upgrade().is_some())
+    }
+
+    fn is_used(&self, now: Instant) -> bool {
+        self.last.as_ref().is_some_and(|(_, until)| now < *until) || self.is_running()
+    }
+
+    fn is_expendable(&self) -> bool {
+        self.last.as_ref().is_none_or(|(kept, _)| kept.expendable)
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Clone + Send + Sync + 'static> ReviewCache<K, V> {
+    pub(super) fn new(max_entries: usize) -> Self {
+        Self { entries: Mutex::default(), max_entries }
+    }
+
+    /// Returns the result of this key. Starts a review if the map has no result, and no other caller waits for one.
+    /// `review` gets true if the last result of the key was not expendable.
+    ///
+    /// Errors are returned to all callers of the same review, and not kept.
+    pub(super) async fn get_or_review<F>(&self, key: K, review: impl FnOnce(bool) -> F) -> Result<V, ReviewError>
+    where
+        F: Future<Output = Result<CachedReview<V>, ReviewError>> + Send + 'static,
+    {
+        let now = Instant::now();
+        let review = {
+            let mut entries = self.lock_entries();
+            let entry = entries.get(&key);
+            if let Some((kept, _)) = entry.and_then(|entry| entry.last.as_ref()).filter(|(_, until)| now < *until) {
+                return Ok(kept.value.clone());
+            }
+            let running = entry.and_then(|entry| entry.running.as_ref()?.0.upgrade());
+            let (is_new, is_known) = (entry.is_none(), entry.is_some_and(|entry| !entry.is_expendable()));
+            running.unwrap_or_else(|| {
+                let started = review(is_known).boxed().shared();
+                if is_new {
+                    evict_entries(&mut entries, self.max_entries, now);
+                }
+                let entry = entries.entry(key.clone()).or_insert(CacheEntry { last: None, running: None });
+                // It is `None` only after the end.
+                entry.running = started.downgrade().map(|running| (running, now));
+                started
+            })
+        };
+        let result = review.clone().await;
+        self.keep_result(&key, &review, &result);
+        result.map(|kept| kept.value)
+    }
+
+    /// Keeps the result of a review. The first of its callers does.
+    fn keep_result(&self, key: &K, review: &Shared<ReviewFuture<V>>, result: &Result<CachedReview<V>, ReviewError>) {
+        let mut entries = self.lock_entries();
+        let Some(entry) = entries.get_mut(key) else { return };
+        let is_this = |(running, _): &mut (WeakShared<_>, _)| {
+            running.upgrade().is_some_and(|running: Shared<ReviewFuture<V>>| running.ptr_eq(review))
+        };
+        let Some((_, started)) = entry.running.take_if(is_this) else { return };
+        match result {
+            Ok(kept) => entry.last = Some((kept.clone(), started + kept.lifetime)),
+            Err(_) if entry.is_expendable() => drop(entries.remove(key)),
+            Err(_) => {}
+        }
+    }
+
+    fn lock_entries(&self) -> MutexGuard<'_, HashMap<K, CacheEntry<V>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops entries until one more fits: expendable ones that are over, else an expendable one, else one that is over,
+/// else any.
+fn evict_entries<K: Clone + Eq + Hash, V: Clone>(
+    entries: &mut HashMap<K, CacheEntry<V>>,
+    max_entries: usize,
+    now: Instant,
+) {
+    if entries.len() < max_entries {
+        return;
+    }
+    entries.retain(|_, entry| !entry.is_expendable() || entry.is_used(now));
+    if entries.len() < max_entries {
+        return;
+    }
+    let first = |is_dropped: &dyn Fn(&CacheEntry<V>) -> bool| entries.iter().find(|(_, entry)| is_dropped(entry));
+    let victim = first(&|entry| entry.is_expendable() && !entry.is_running())
+        .or_else(|| first(&|entry| !entry.is_used(now)))
+        .or_else(|| first(&|_| true));
+    if let Some(victim) = victim.map(|(key, _)| key.clone()) {
+        entries.remove(&victim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::oneshot;
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LIFETIME: Duration = Duration::from_secs(10);
+
+    fn cache() -> ReviewCache<&'static str, usize> {
+        ReviewCache::new(3)
+    }
+
+    /// Counts computations; each returns its number.
+    #[derive(Clone, Default)]
+    struct Counter(Arc<AtomicUsize>);
+
+    impl Counter {
+        fn next(
+            &self,
+            expendable: bool,
+        ) -> impl FnOnce(bool) -> BoxFuture<'static, Result<CachedReview<usize>, ReviewError>> {
+            let Self(count) = self.clone();
+            move |_| {
+                let next = async move {
+                    let value = count.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                    Ok(CachedReview { value, lifetime: LIFETIME, expendable })
+                };
+                next.boxed()
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keeps_a_result_for_its_lifetime() {
+        let (cache, counter) = (cache(), Counter::default());
+        assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
+        advance(Duration::from_millis(9_999)).await;
+        assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_callers_share_a_computation() {
+        let (cache, counter) = (cache(), Counter::default());
+        let (first, second) =
+            tokio::join!(cache.get_or_review("a", counter.next(false)), cache.get_or_review("a", counter.next(false)));
+        assert_eq!((first, second), (Ok(0), Ok(0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keeps_no_error() {
+        let (cache, counter) = (cache(), Counter::default());
+        let failed = ReviewError::failed("failed");
+        let error = failed.clone();
+        assert_eq!(cache.get_or_review("a", |_| async { Err(error) }).await, Err(failed));
+        assert!(cache.lock_entries().is_empty());
+        assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_map_drops_expendable_results_first() {
+        let (cache, counter) = (cache(), Counter::default());
+        cache.get_or_review("a", counter.next(false)).await.unwrap();
+        for key in ["b", "c", "d", "e"] {
+            cache.get_or_review(key, counter.next(true)).await.unwrap();
+        }
+        assert_eq!(cache.lock_entries().len(), 3);
+        assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
+    }
+
+    /// It would hold its permit until the entry is replaced, and its late result would be as old as its start.
+    #[tokio::test(start_paused = true)]
+    async fn an_abandoned_computation_ends() {
+        let (cache, counter) = (cache(), Counter::default());
+        let permit = Arc::new(());
+        let holds = Arc::clone(&permit);
+        let pending = |_| async move {
+            std::future::pending::<()>().await;
+            drop(holds);
+            Err(ReviewError::TooMany)
+        };
+        let mut first = Box::pin(cache.get_or_review("a", pending));
+        let mut second = Box::pin(cache.get_or_review("a", counter.next(false)));
+        assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert_eq!(Arc::strong_count(&permit), 2, "another caller waits for it");
+        drop(second);
+        assert_eq!(Arc::strong_count(&permit), 1);
+        assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
+    }
+
+    /// The first caller starts the computation, and leaves before its end.
+    #[tokio::test(start_paused = true)]
+    async fn each_caller_keeps_the_result() {
+        let (cache, counter) = (cache(), Counter::default());
+        let (done, ends) = oneshot::channel();
+        let computation = |_| async move {
+            let value = ends.await.unwrap();
+            Ok(CachedReview { value, lifetime: LIFETIME, expendable: false })
+        };
+        let mut first = Box::pin(cache.get_or_review("a", computation));
+        let mut second = Box::pin(cache.get_or_review("a", counter.next(false)));
+        assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+        drop(first);
+        done.send(7).unwrap();
+        assert_eq!(second.await, Ok(7));
+        assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn remembers_keys_whose_result_was_valuable() {
+        let (cache, counter) = (cache(), Counter::default());
+        let seen = Mutex::new(Vec::new());
+        let failed = |is_valuable| {
+            seen.lock().unwrap().push(is_valuable);
+            async { Err(ReviewError::TooMany) }
+        };
+        for (key, expendable) in [("a", false), ("b", true), ("c", true), ("d", true)] {
+            cache.get_or_review(key, counter.next(expendable)).await.unwrap();
+        }
+        advance(2 * LIFETIME).await;
+        // The second failure shows that the first has kept what is entry.
+        for key in ["a", "a", "d", "e"] {
+            cache.get_or_review(key, failed).await.unwrap_err();
+        }
+        assert_eq!(*seen.lock().unwrap(), [true, true, false, false]);
+    }
+}

@@ -1,0 +1,165 @@
+//! Reviews of tokens and of access, with a cache of their results.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use listwatch::client::Transport;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::error::ReviewError;
+use super::review_cache::{CachedReview, ReviewCache};
+use super::review_client::{ReviewClient, ReviewQueue};
+use crate::accept::Peer;
+use crate::request::{Attributes, ResourceAttributes};
+
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// How long the result of a token review is used, whatever it is.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(10);
+/// How long a right is used after it was granted.
+const ALLOWED_LIFETIME: Duration = Duration::from_secs(10);
+/// How long a denial is used.
+const DENIED_LIFETIME: Duration = Duration::from_secs(5);
+
+/// Results that are cached, of each kind.
+const MAX_RESULTS: usize = 10_000;
+/// Reviews tokens and access. Concurrent equal reviews share one request.
+pub(super) struct Reviewer {
+    client: Arc<ReviewClient>,
+    /// By the digest of the token. `None` if the token is of no user.
+    tokens: ReviewCache<Digest, Option<Arc<UserInfo>>>,
+    /// By the digest of the review, because a user chooses the length of its attributes.
+    access: ReviewCache<Digest, AccessDecision>,
+}
+
+/// A user, as a TokenReview returns it and a SubjectAccessReview expects it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct UserInfo {
+    #[serde(rename(serialize = "user"))]
+    pub(super) username: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+/// The result of a SubjectAccessReview.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct AccessDecision {
+    pub(super) allowed: bool,
+    /// The authorizer's reason, for the message of a 403.
+    pub(super) reason: String,
+}
+
+/// The SHA-256 of a text.
+type Digest = [u8; 32];
+
+fn digest_of(text: &str) -> Digest {
+    let mut copy = [0; 32];
+    copy.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+    copy
+}
+
+impl Reviewer {
+    pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
+        let client = Arc::new(ReviewClient::new(transport));
+        Self { client, tokens: ReviewCache::new(MAX_RESULTS), access: ReviewCache::new(MAX_RESULTS) }
+    }
+
+    /// Returns the user of a token, which this peer has sent; `None` if it has none.
+    pub(super) async fn review_token(
+        &self,
+        token: &SecretString,
+        peer: Peer,
+    ) -> Result<Option<Arc<UserInfo>>, ReviewError> {
+        let key = digest_of(token.expose_secret());
+        let review = |is_known| {
+            let (client, token) = (Arc::clone(&self.client), token.clone());
+            let queue = if is_known { ReviewQueue::Known } else { ReviewQueue::Unknown(peer) };
+            async move { send_token_review(&client, &token, queue).await }
+        };
+        self.tokens.get_or_review(key, review).await
+    }
+
+    /// Returns whether a user has a right.
+    pub(super) async fn review_access(
+        &self,
+        user: &UserInfo,
+        attributes: &Attributes,
+    ) -> Result<AccessDecision, ReviewError> {
+        let mut spec = serde_json::to_value(user).map_err(|error| ReviewError::failed(error.to_string()))?;
+        match attributes {
+            Attributes::Resource(of) => spec["resourceAttributes"] = to_json(of),
+            Attributes::Path { path, verb } => spec["nonResourceAttributes"] = json!({ "path": path, "verb": verb }),
+        }
+        let body = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": spec,
+        });
+        let body = body.to_string();
+        let review = |_| {
+            let (client, body) = (Arc::clone(&self.client), body.clone());
+            async move {
+                // A review of access has a user, so its token is known.
+                let access: AccessDecision = client.send_review(ACCESS_REVIEWS, body, ReviewQueue::Known).await?;
+                let lifetime = if access.allowed { ALLOWED_LIFETIME } else { DENIED_LIFETIME };
+                Ok(CachedReview { expendable: !access.allowed, value: access, lifetime })
+            }
+        };
+        self.access.get_or_review(digest_of(&body), review).await
+    }
+}
+
+async fn send_token_review(
+    client: &ReviewClient,
+    token: &SecretString,
+    queue: ReviewQueue,
+) -> Result<CachedReview<Option<Arc<UserInfo>>>, ReviewError> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct TokenReviewStatus {
+        authenticated: bool,
+        user: UserInfo,
+    }
+
+    let body = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": { "token": token.expose_secret() },
+    });
+    let TokenReviewStatus { authenticated, user } = client.send_review(TOKEN_REVIEWS, body.to_string(), queue).await?;
+    let user = (authenticated && !user.username.is_empty()).then(|| Arc::new(user));
+    Ok(CachedReview { expendable: user.is_none(), value: user, lifetime: TOKEN_LIFETIME })
+}
+
+fn to_json(of: &ResourceAttributes) -> Value {
+    let fields = [
+        ("verb", of.verb),
+        ("group", &*of.group),
+        ("version", &*of.version),
+        ("resource", &*of.resource),
+        ("subresource", &*of.subresource),
+        ("namespace", &*of.namespace),
+        ("name", &*of.name),
+    ];
+    let mut attributes: Value = fields
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (name.to_owned(), Value::from(value)))
+        .collect();
+    // The API server parses them as it parses those of a request, so that it decides about what it would serve. A
+    // server before 1.31 ignores them.
+    for (name, selector) in [("fieldSelector", &of.field_selector), ("labelSelector", &of.label_selector)] {
+        if !selector.is_empty() {
+            attributes[name] = json!({ "rawSelector": selector });
+        }
+    }
+    attributes
+}

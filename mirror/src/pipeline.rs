@@ -1,0 +1,272 @@
+//! All steps of a request, in their order.
+//!
+//! | step | by | passes on |
+//! |---|---|---|
+//! | accept | `accept`, which calls [`Pipeline::respond`] | the request, and its [`Reader`] |
+//! | filter | [`RequestFilter`] | or 403: impersonation; on loopback web pages and foreign hosts |
+//! | read | [`RequestInfo::parse`] | a [`RequestRoute`] and the attributes of a review, or an error |
+//! | authorize | [`Authorizer`] | a [`Grant`], or 401, 403, 429 or 503 |
+//! | negotiate | [`negotiate_representation`] | a representation, or [`Refusal::Forward`] |
+//! | answer | [`ReadHandler`] | a response from a cache, or [`Refusal::Forward`] |
+//! | forward | [`Forwarder`] | the response of the API server |
+//! | send | [`gzip`], then `accept` | bytes, which `accept` counts and bounds in time |
+//!
+//! # Before you change a step
+//!
+//! - A request is parsed once. Every later step reads [`RequestInfo`], never the URI again: the mirror must not answer
+//!   or forward anything else than it has authorized.
+//! - Authorization comes before negotiation and before the look-up of an object. A reader without rights learns from no
+//!   404, 406 or 410 what exists.
+//! - The API server sees the credentials of the mirror. So a request is forwarded only with a [`Grant`], and only with
+//!   the headers that `forward.rs` names.
+//! - [`Refusal::Forward`] means that the API server answers. It is possible until the response starts: an error after
+//!   the first byte resets the connection or the stream. So gzip, which waits for the first 128 KiB, is a step here.
+//! - Probes are answered before authorization, because the kubelet sends no token. They show no reason of a failure.
+//! - A request with a body gets 400 only after its method and path were checked: a POST gets its 405. Over HTTP/1.1 the
+//!   connection is then closed, because nobody reads the body.
+//! - HEAD is answered as GET, and the body is dropped. `Content-Length` then needs a body of known length.
+//!
+//! # What was left out
+//!
+//! - One struct with all that requests share. 16 files imported each other through it. A step now has its own struct.
+//! - Layers of tower. They pass results in the extensions of a request; here the types of the steps show what is
+//!   needed.
+
+use std::sync::Arc;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use listwatch::client::Transport;
+
+use crate::accept::{Reader, RequestHandler};
+use crate::answer::ReadHandler;
+use crate::authorize::{Authorizer, Grant};
+use crate::forward::Forwarder;
+use crate::metrics::MirrorMetrics;
+use crate::negotiate::negotiate_representation;
+use crate::own_pages::answer_own_page;
+use crate::request::{ListenerPort, OwnPage, ReadRequest, ReadVerb, RequestFilter, RequestInfo, RequestRoute};
+use crate::resource::{Mirrored, MirroredSet};
+use crate::response::{Refusal, ResponseBody, gzip, status};
+use crate::settings::{Access, MirrorSettings};
+use crate::shutdown::Shutdown;
+
+/// The steps of a request. Each has what it needs, and no other step.
+pub(crate) struct Pipeline {
+    filter: RequestFilter,
+    authorizer: Authorizer,
+    reads: ReadHandler,
+    forwarder: Forwarder,
+    pub(crate) resources: MirroredSet,
+    pub(crate) metrics: MirrorMetrics,
+    pub(crate) shutdown: Shutdown,
+}
+
+impl Pipeline {
+    pub(crate) fn new(
+        transport: &Arc<dyn Transport>,
+        resources: MirroredSet,
+        settings: &MirrorSettings,
+        listener: ListenerPort,
+    ) -> Self {
+        let (metrics, shutdown) = (MirrorMetrics::default(), Shutdown::default());
+        let loopback = (settings.access == Access::Loopback).then_some(listener);
+        Self {
+            filter: RequestFilter::new(loopback, metrics.clone()),
+            authorizer: Authorizer::new(settings.access, Arc::clone(transport), metrics.clone()),
+            reads: ReadHandler::new(Arc::clone(transport), settings, metrics.clone(), shutdown.clone()),
+            forwarder: Forwarder::new(Arc::clone(transport), resources.clone(), metrics.clone(), shutdown.clone()),
+            resources,
+            metrics,
+            shutdown,
+        }
+    }
+
+    /// Answers a request. Errors are responses too. Responses are not compressed for readers on this host.
+    pub(crate) async fn respond(&self, request: Request<impl Body>, reader: Reader) -> Response<ResponseBody> {
+        let (head, body) = request.into_parts();
+        // A body that is not read could be taken for the next request.
+        let has_body = !body.is_end_stream() || has_body(&head);
+        let (kind, response) = match self.read_request(&head, has_body) {
+            Ok(info) => (request_label(&info.route), self.authorize_and_answer(&head, info, reader).await),
+            Err(refusal) => ("refused", Err(refusal)),
+        };
+        let mut response = response.unwrap_or_else(error_response);
+        if has_body && head.version < Version::HTTP_2 {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if head.method == Method::HEAD {
+            let length = response.body().size_hint().exact();
+            if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
+                response.headers_mut().insert(CONTENT_LENGTH, length.into());
+            }
+            *response.body_mut() = ResponseBody::empty();
+        }
+        self.metrics.count_request(kind, response.status());
+        response
+    }
+
+    /// Reads a request, and refuses those that the mirror answers to nobody.
+    fn read_request(&self, head: &Parts, has_body: bool) -> Result<RequestInfo, Refusal> {
+        self.filter.check_headers(&head.uri, &head.headers)?;
+        let info = RequestInfo::parse(&head.method, head.uri.path(), head.uri.query())?;
+        if has_body {
+            return Err(status::bad_request("a GET must not have a body").into());
+        }
+        // A server may ignore the offer of HTTP/2 in the clear, which some clients make in each first request.
+        let is_upgrade =
+            head.headers.get_all(UPGRADE).iter().any(|protocol| !protocol.as_bytes().eq_ignore_ascii_case(b"h2c"));
+        if is_upgrade {
+            return Err(status::bad_request("the mirror does not upgrade connections").into());
+        }
+        Ok(info)
+    }
+
+    async fn authorize_and_answer(
+        &self,
+        head: &Parts,
+        info: RequestInfo,
+        reader: Reader,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let headers = &head.headers;
+        // Probes have no token. With one, they get the same answer.
+        if let RequestRoute::Own(page @ (OwnPage::Live | OwnPage::Ready { .. })) = &info.route {
+            return answer_own_page(&self.resources, &self.metrics, page, headers);
+        }
+        let grant = self.authorizer.authorize_request(headers, reader.peer, &info.attributes).await?;
+        match &info.route {
+            RequestRoute::Own(page) => return answer_own_page(&self.resources, &self.metrics, page, headers),
+            RequestRoute::Read(read) => {
+                if let Some(mirrored) = self.resources.find_resource(read) {
+                    match self.answer_from_cache(mirrored, read, headers, grant.clone(), reader).await {
+                        Err(Refusal::Forward) => {}
+                        answered => return answered,
+                    }
+                }
+            }
+            RequestRoute::Forward => {}
+        }
+        self.forwarder.forward_request(&info, headers, grant).await
+    }
+
+    /// Answers a read from the cache of its resource.
+    async fn answer_from_cache(
+        &self,
+        mirrored: &Arc<Mirrored>,
+        read: &ReadRequest,
+        headers: &HeaderMap,
+        grant: Grant,
+        reader: Reader,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let representation = negotiate_representation(headers, read.verb, mirrored.has_protobuf())?;
+        let response = self.reads.answer_read(mirrored, read.clone(), representation, grant).await?;
+        let is_plain = reader.is_on_this_host || read.is_head || read.verb == ReadVerb::Watch;
+        if is_plain || !gzip::is_accepted(headers) {
+            return Ok(response);
+        }
+        // The response has not started, so the API server can still answer.
+        gzip::compress_response(response).await.map_err(|_| Refusal::Forward)
+    }
+}
+
+impl RequestHandler for Pipeline {
+    async fn handle_request(&self, request: Request<Incoming>, reader: Reader) -> Response<ResponseBody> {
+        self.respond(request, reader).await
+    }
+}
+
+fn has_body(head: &Parts) -> bool {
+    let is_zero = |length: &HeaderValue| length.as_bytes() == b"0";
+    head.headers.contains_key(TRANSFER_ENCODING) || !head.headers.get_all(CONTENT_LENGTH).iter().all(is_zero)
+}
+
+fn error_response(refusal: Refusal) -> Response<ResponseBody> {
+    match refusal {
+        Refusal::Status(status) => status::to_response(&status),
+        // `authorize_and_answer` forwards instead.
+        Refusal::Forward => status::to_response(&status::internal_error("the request was not forwarded")),
+    }
+}
+
+/// Returns the label of a request in the metrics.
+fn request_label(route: &RequestRoute) -> &'static str {
+    match route {
+        RequestRoute::Read(read) => read.verb.as_str(),
+        RequestRoute::Forward => "other",
+        RequestRoute::Own(_) => "own",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use bytes::Bytes;
+    use flate2::read::GzDecoder;
+    use futures::FutureExt as _;
+    use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST, VARY};
+    use http_body_util::{BodyExt as _, Empty};
+
+    use super::*;
+    use crate::accept::Peer;
+    use crate::settings::Limits;
+    use crate::testing::FakeApiServer;
+
+    async fn get(
+        mirror: &Pipeline,
+        method: Method,
+        path: &str,
+        coding: &str,
+        is_on_this_host: bool,
+    ) -> Response<ResponseBody> {
+        let request = Request::builder().method(method).uri(format!("/api/v1{path}"));
+        let request = request.header(HOST, "localhost").header(ACCEPT_ENCODING, coding);
+        let reader = Reader { is_on_this_host, peer: Peer::new([127, 0, 0, 1].into()) };
+        let response = mirror.respond(request.body(Empty::<Bytes>::new()).unwrap(), reader).await;
+        assert!(response.status().is_success(), "{path}: {}", response.status());
+        response
+    }
+
+    async fn bytes(response: Response<ResponseBody>) -> Bytes {
+        response.into_body().collect().await.unwrap().to_bytes()
+    }
+
+    #[tokio::test]
+    async fn compresses_large_responses_to_other_hosts() {
+        const LIST: &str = "/configmaps?resourceVersion=0";
+        const OBJECT: &str = "/namespaces/web/configmaps/000001";
+
+        let mirror = FakeApiServer::new(4, 200_000).mirror(Limits::default()).await;
+        for path in [LIST, OBJECT] {
+            let plain = bytes(get(&mirror, Method::GET, path, "gzip", true).await).await;
+            let response = get(&mirror, Method::GET, path, "gzip", false).await;
+            let headers = [CONTENT_ENCODING, VARY].map(|name| response.headers()[name].clone());
+            assert_eq!(headers, ["gzip", "Accept-Encoding"], "{path}");
+            let (compressed, mut decompressed) = (bytes(response).await, Vec::new());
+            GzDecoder::new(&*compressed).read_to_end(&mut decompressed).unwrap();
+            assert!(decompressed == plain && compressed.len() < plain.len() / 5, "{path}");
+        }
+        let small = FakeApiServer::new(4, 30_000).mirror(Limits::default()).await;
+        for (mirror, method, path, coding, is_on_this_host) in [
+            (&mirror, Method::GET, LIST, "gzip", true),
+            (&mirror, Method::GET, LIST, "identity", false),
+            (&mirror, Method::HEAD, LIST, "gzip", false),
+            (&mirror, Method::HEAD, OBJECT, "gzip", false),
+            (&mirror, Method::GET, "/configmaps?watch=1", "gzip", false),
+            (&small, Method::GET, LIST, "gzip", false),
+            (&small, Method::GET, OBJECT, "gzip", false),
+        ] {
+            let response = get(mirror, method.clone(), path, coding, is_on_this_host).await;
+            let headers = [CONTENT_ENCODING, VARY].map(|name| response.headers().get(name).cloned());
+            assert_eq!(headers, [None, None], "{method} {path}");
+            let frame = response.into_body().frame().now_or_never().unwrap();
+            if method == Method::GET {
+                let frame = frame.unwrap().unwrap().into_data().unwrap();
+                assert_eq!(frame[0], b'{', "{path}");
+            }
+        }
+    }
+}

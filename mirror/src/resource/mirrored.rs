@@ -1,0 +1,231 @@
+//! A resource that a mirror answers from a cache.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use listwatch::client::Resource;
+use listwatch::encode::Encoder;
+use listwatch::schema::Message;
+use listwatch::{Encoding, FieldPath, ItemError, TypeMeta};
+use listwatch_cache::{Cache, Index, Object, Snapshot};
+
+use super::current_version::CurrentVersion;
+use super::paged_snapshots::PagedSnapshots;
+use crate::metrics::ResourceGauges;
+use crate::negotiate::Representation;
+
+/// A resource that a mirror answers from a cache.
+pub struct Mirrored {
+    pub(crate) cache: Cache<[u8]>,
+    pub(crate) resource: Resource,
+    /// `None` if the cache has all namespaces.
+    pub(crate) namespace: Option<String>,
+    /// The type meta of one object.
+    pub(crate) type_meta: TypeMeta,
+    /// The objects that have fields which the table of fields does not have. JSON would lack them.
+    unknown_fields: Option<Index<[u8], UnknownFields>>,
+    /// Indexes by the paths of their field selectors.
+    pub(crate) indexes: Vec<(String, TextIndex)>,
+    paged: Arc<PagedSnapshots>,
+    pub(crate) current_version: CurrentVersion,
+}
+
+pub(crate) type TextIndex = Index<[u8], Arc<str>>;
+
+/// Where an object has fields that the table of fields does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum UnknownFields {
+    /// In its metadata, and perhaps elsewhere.
+    InMetadata,
+    Elsewhere,
+}
+
+/// Whether readers of a resource get answers from its cache.
+#[derive(Clone, Debug)]
+pub(crate) struct ResourceStatus {
+    /// The name as users type it, such as `deployments.apps`.
+    pub(crate) name: String,
+    /// True if the cache has the whole collection.
+    pub(crate) ready: bool,
+    /// The time since the cache was last known to be up to date; `None` before it first was.
+    pub(crate) lag: Option<Duration>,
+    /// Why the resource is not ready.
+    pub(crate) reason: Option<String>,
+}
+
+impl Mirrored {
+    /// Creates a mirrored resource. `namespace` is the namespace to which the cache is limited, if it is.
+    ///
+    /// Its reflector must keep a [change log](listwatch_cache::Reflector::change_log). Until then, and without it,
+    /// readers get 503.
+    ///
+    /// It adds an index to the store, which checks each object for fields that the [table](listwatch::schema) does not
+    /// have.
+    #[must_use]
+    pub fn new(cache: Cache<[u8]>, resource: Resource, namespace: Option<String>) -> Self {
+        let type_meta = TypeMeta::new(resource.api_version(), resource.kind());
+        let unknown_fields = Message::of(&type_meta.api_version, &type_meta.kind).is_some().then(|| {
+            let type_meta = type_meta.clone();
+            let of_metadata = Encoder::new(Encoding::Json, type_meta.clone(), "").metadata_only();
+            cache.index("unknown fields", move |object| {
+                let item = object.item()?.with_type_meta(&type_meta);
+                if !item.has_unknown_fields()? {
+                    return Ok::<_, ItemError>(None);
+                }
+                let is_in_metadata = of_metadata.object(&item, &mut Vec::new())? > 0;
+                Ok(Some(if is_in_metadata { UnknownFields::InMetadata } else { UnknownFields::Elsewhere }))
+            })
+        });
+        Self {
+            paged: PagedSnapshots::new(cache.clone()),
+            current_version: CurrentVersion::new(resource.clone(), namespace.clone()),
+            cache,
+            resource,
+            namespace,
+            type_meta,
+            unknown_fields,
+            indexes: Vec::new(),
+        }
+    }
+
+    /// Answers field selectors of the form `PATH=VALUE` from an index. `path` is the path as in the selector, such as
+    /// `spec.nodeName`, and `field` reads its text.
+    #[must_use]
+    pub fn index(mut self, path: &str, field: FieldPath) -> Self {
+        let index = self.cache.index(path, move |object: &Object<[u8]>| {
+            let text = field.str(object.item()?)?;
+            // A selector with an empty value selects objects without the field.
+            Ok::<_, ItemError>(Some(Arc::from(text.as_deref().unwrap_or_default())))
+        });
+        self.indexes.push((path.to_owned(), index));
+        self
+    }
+
+    /// Returns whether the cache can answer.
+    pub(crate) fn status(&self) -> ResourceStatus {
+        let status = self.cache.status();
+        let is_open = self.cache.change_log().start.is_some();
+        let reason = match (&status.resource_version, &status.ended_by, &status.last_error) {
+            (_, Some(error), _) => Some(format!("the reflector has ended: {error}")),
+            (Some(_), None, _) if status.skipped > 0 => Some(format!("{} objects are missing", status.skipped)),
+            (Some(_), None, _) if is_open => None,
+            (Some(_), None, _) => Some("the cache is being relisted".to_owned()),
+            (None, None, Some(error)) => Some(format!("not synced: {error}")),
+            (None, None, None) => Some("not synced".to_owned()),
+        };
+        ResourceStatus {
+            name: self.resource.to_string(),
+            ready: reason.is_none(),
+            lag: status.last_synced_at.map(|at| at.elapsed()),
+            reason,
+        }
+    }
+
+    /// Returns what the metrics show.
+    pub(crate) fn gauges(&self) -> ResourceGauges {
+        let (ResourceStatus { name, ready, lag, .. }, log) = (self.status(), self.cache.change_log());
+        ResourceGauges {
+            resource: name,
+            objects: self.cache.len(),
+            is_ready: ready,
+            paged_snapshots: self.paged_snapshots(),
+            lag,
+            // Without a start, the log is closed.
+            log_age: log.start.is_some().then_some(log.age),
+        }
+    }
+
+    /// Returns true if a response in this representation would lack fields of an object.
+    pub(crate) fn would_lack_fields(&self, representation: Representation) -> bool {
+        let is_json = representation.encoding == Encoding::Json;
+        let Some(unknown) = self.unknown_fields.as_ref().filter(|_| is_json) else {
+            return false;
+        };
+        unknown.count(&UnknownFields::InMetadata) > 0
+            || !representation.metadata_only && unknown.count(&UnknownFields::Elsewhere) > 0
+            || !unknown.errors().is_empty()
+    }
+
+    /// Returns true if the API server has a protobuf form of the objects.
+    pub(crate) fn has_protobuf(&self) -> bool {
+        self.unknown_fields.is_some()
+    }
+
+    /// Returns the encoding of the objects in the cache.
+    pub(crate) fn encoding(&self) -> Encoding {
+        if self.has_protobuf() { Encoding::Protobuf } else { Encoding::Json }
+    }
+
+    /// Keeps the snapshot of a list in pages for some time, so that the list continues at its version.
+    pub(crate) fn keep_paged(&self, snapshot: &Arc<Snapshot<[u8]>>) {
+        self.paged.keep_snapshot(snapshot);
+    }
+
+    /// Returns the snapshot of a list in pages at this version.
+    pub(crate) fn paged_at(&self, resource_version: &str) -> Option<Arc<Snapshot<[u8]>>> {
+        self.paged.find_snapshot(resource_version)
+    }
+
+    /// Returns the number of snapshots that are kept for lists in pages.
+    pub(crate) fn paged_snapshots(&self) -> usize {
+        self.paged.len()
+    }
+}
+
+impl fmt::Debug for Mirrored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mirrored").field("resource", &self.resource).field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Limits;
+    use crate::testing::{FakeApiServer, LAG, get};
+
+    /// Returns a field of a message in protobuf.
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let len = u8::try_from(bytes.len()).unwrap();
+        assert!(number < 16 && len < 128, "one byte each");
+        [&[number << 3 | 2, len], bytes].concat()
+    }
+
+    /// Returns a list of one ConfigMap with these fields after the known ones.
+    fn list(in_metadata: &[u8], elsewhere: &[u8]) -> Vec<u8> {
+        let meta = [field(1, b"a"), field(3, b"web"), field(5, b"u"), field(6, b"9"), in_metadata.to_vec()].concat();
+        let item = [field(1, &meta), elsewhere.to_vec()].concat();
+        let raw = [field(1, &field(2, b"1000")), field(2, &item)].concat();
+        let type_meta = [field(1, b"v1"), field(2, b"ConfigMapList")].concat();
+        [b"k8s\0".to_vec(), field(1, &type_meta), field(2, &raw), field(3, b""), field(4, b"")].concat()
+    }
+
+    /// The body of a list would otherwise end at the object.
+    #[tokio::test]
+    async fn forwards_json_that_would_lack_fields() {
+        const LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        const OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+        let unknown = field(15, b"new");
+        for (in_metadata, elsewhere, whole, metadata) in [
+            (&b""[..], &b""[..], true, true),
+            (b"", &unknown, false, true),
+            (&unknown, b"", false, false),
+            (&unknown, &unknown, false, false),
+        ] {
+            let mirror = FakeApiServer::of_list(list(in_metadata, elsewhere).into()).mirror(Limits::default()).await;
+            for (path, accept, is_from_memory) in [
+                ("/api/v1/configmaps?resourceVersion=0", "application/json", whole),
+                ("/api/v1/configmaps?resourceVersion=0", LIST, metadata),
+                ("/api/v1/configmaps?resourceVersion=0", PROTOBUF, true),
+                ("/api/v1/namespaces/web/configmaps/a", "application/json", whole),
+                ("/api/v1/namespaces/web/configmaps/a", OBJECT, metadata),
+                ("/api/v1/configmaps?watch=1", OBJECT, metadata),
+            ] {
+                let response = get(&mirror, path, accept).await;
+                assert_eq!(response.headers().contains_key(LAG), is_from_memory, "{path} {accept} {in_metadata:?}");
+            }
+        }
+    }
+}

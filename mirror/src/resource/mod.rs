@@ -1,0 +1,10 @@
+//! The resources that a mirror answers from caches.
+
+mod current_version;
+mod mirrored;
+mod paged_snapshots;
+mod set;
+
+pub use self::mirrored::Mirrored;
+pub(crate) use self::mirrored::ResourceStatus;
+pub(crate) use self::set::MirroredSet;

@@ -1,0 +1,98 @@
+//! What a program sets: who may read from a mirror, and the limits on readers.
+
+use std::io;
+use std::time::Duration;
+
+/// The settings of a mirror that the steps of a request need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MirrorSettings {
+    pub(crate) access: Access,
+    /// True if reads without a version are answered at the version of the cache.
+    pub(crate) stale_reads: bool,
+    pub(crate) limits: Limits,
+}
+
+/// Who may read from a mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Every process of this host. The mirror listens on loopback addresses only, and refuses requests that a web page
+    /// sends.
+    ///
+    /// Readers share the rights of the mirror, but for Secrets: those are refused unless they are a mirrored resource.
+    #[default]
+    Loopback,
+    /// The users of the cluster, with their own rights: needs TLS.
+    ///
+    /// The mirror authenticates each request by its bearer token (TokenReview), and authorizes it
+    /// (SubjectAccessReview). It repeats both every minute while a watch is open.
+    Reviewed,
+}
+
+/// The limits of a mirror on its readers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Open connections. Further connections wait in the backlog of the listener. Default: 10,000.
+    pub connections: usize,
+    /// The time for a TLS handshake, and for the headers of the first request of a connection. Default: 10 s.
+    pub header_timeout: Duration,
+    /// The largest headers of a request, in bytes. Default: 64 KiB.
+    pub header_bytes: usize,
+    /// HTTP/2 streams per connection. Default: 250, as the API server's.
+    pub streams_per_connection: u32,
+    /// A reader that accepts no byte for this time is disconnected, also in the middle of a list. Default: 30 s.
+    pub stall_timeout: Duration,
+    /// The time in which a reader must have accepted all of a list, an object, another response that is not a watch, or
+    /// the initial state of a watch. Then its connection is closed, so that a slow reader does not keep a list in
+    /// memory for hours. Default: 5 min; an API server has 60 s.
+    pub list_timeout: Duration,
+    /// A connection without requests is closed after this time, which includes the headers of its next request.
+    /// Default: 2 min.
+    pub idle_timeout: Duration,
+    /// Lists and initial states of watches that are written at the same time. Default: 100.
+    pub lists: usize,
+    /// Lists and initial states that wait for others; further ones get 429. Default: 1,000.
+    pub waiting_lists: usize,
+    /// The time that open requests have to end at shutdown. Default: 10 s.
+    pub drain_timeout: Duration,
+}
+
+impl Limits {
+    /// Limits all times to a century: an `Instant` cannot hold the end of much longer times.
+    pub(crate) fn bounded(mut self) -> Self {
+        let times = [
+            &mut self.header_timeout,
+            &mut self.stall_timeout,
+            &mut self.list_timeout,
+            &mut self.idle_timeout,
+            &mut self.drain_timeout,
+        ];
+        for time in times {
+            *time = (*time).min(Duration::from_secs(100 * 365 * 24 * 3600));
+        }
+        self
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            header_timeout: Duration::from_secs(10),
+            header_bytes: 64 << 10,
+            streams_per_connection: 250,
+            stall_timeout: Duration::from_secs(30),
+            list_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(120),
+            lists: 100,
+            waiting_lists: 1000,
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Returns the error of a setting that cannot be used.
+pub(crate) fn invalid_input(message: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message.into())
+}
