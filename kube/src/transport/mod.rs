@@ -1,4 +1,12 @@
 //! The transport over `kube::Client`.
+//!
+//! The order of the files, lowest first: `error`, `exec` (credential plugins), `credentials`, `connect` (TCP, proxies,
+//! TLS), this file.
+
+mod connect;
+mod credentials;
+mod error;
+mod exec;
 
 use std::env;
 use std::fmt;
@@ -10,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
-use http::header::{AUTHORIZATION, HeaderMap};
+use http::header::AUTHORIZATION;
 use http::{Method, StatusCode, Uri};
 use http_body_util::BodyDataStream;
 use kube::client::Body;
@@ -21,100 +29,98 @@ use listwatch::client::{
 use secrecy::{ExposeSecret, SecretString};
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::connect;
-use crate::exec::{Issued, Plugin};
+use self::credentials::{SentCredentials, take_credentials};
+use self::error::{setup_error, transport_error};
+use self::exec::{ExecPlugin, IssuedCredentials};
 
 /// The timeout of a connection attempt, TLS included. It replaces kube's default of 30 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A [`Transport`] over a `kube::Client`, with kubeconfig, exec plugins and impersonation.
 ///
-/// [`from_config`](Self::from_config) builds the client as lists need it. The client speaks HTTP/1.1, and follows no redirects.
-/// The transport reads the client's connections on its own thread, as listwatch's `HttpTransport` does, and closes them when it is
-/// dropped. TCP keepalive detects a dead connection within 45 s.
+/// [`from_config`](Self::from_config) builds the client as lists need it. The client speaks HTTP/1.1, and follows no
+/// redirects. The transport reads the client's connections on its own thread, as listwatch's `HttpTransport` does.
+/// It closes them when it is dropped. TCP keepalive detects a dead connection within 45 s.
 ///
-/// Credentials may change while it runs. It reads a token file for each request, and a file of certificate authorities
-/// (`root_cert_file`) for each TLS handshake. After a TLS error or a 401, it reloads client certificates. It runs an
-/// exec plugin before the first request, when the credentials have expired, and after a 401. With certificate
-/// authorities in the configuration, it accepts a server whose own certificate is among them: see
-/// [`Authorities`](listwatch::client::Authorities).
+/// # Credentials
+///
+/// The transport renews credentials while it runs:
+///
+/// | credentials | renewed |
+/// |---|---|
+/// | token file | read for each request |
+/// | certificate authorities (`root_cert_file`) | read for each TLS handshake |
+/// | files of a client certificate | reloaded after a TLS error or a 401 |
+/// | exec plugin | run before the first request, when its credentials have expired, and after a 401 |
+///
+/// With certificate authorities in the configuration, the transport accepts a server whose own certificate is among
+/// them: see [`Authorities`](listwatch::client::Authorities).
 ///
 /// OIDC and OAuth need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube
 /// needs, requires a feature of its own that chooses a version of Kubernetes.
 pub struct KubeTransport {
-    client: Mutex<Built>,
+    client: Mutex<BuiltClient>,
     /// `None` on the caller's runtime, where connections may outlive the transport.
-    io: Option<IoThread>,
-    /// How to build a client, without the credentials of the two fields below; `None` for a client of the caller.
+    io_thread: Option<IoThread>,
+    /// The configuration to build clients from, without the credentials of the two fields below. `None` for a client of
+    /// the caller.
     config: Option<kube::Config>,
     credentials: Arc<Credentials>,
-    plugin: Option<Arc<Plugin>>,
-    /// Whether building a client again renews its credentials: of client certificates, and of kube's auth providers.
-    rebuilds: bool,
-    /// Whether the server has refused the credentials of `client`.
-    refused: AtomicBool,
+    plugin: Option<Arc<ExecPlugin>>,
+    /// True if a new client has renewed credentials: for files of client certificates, and for kube's auth providers.
+    renews_by_rebuilding: bool,
+    /// True if the server has refused the credentials of `client`.
+    is_refused: AtomicBool,
     /// The URL of the server, for errors; unknown for a client of the caller.
     server: Option<Arc<str>>,
-    near: bool,
+    is_near: bool,
     secrets: Vec<SecretString>,
-    sent: Arc<Sent>,
+    sent: Arc<SentCredentials>,
 }
 
-struct Built {
+struct BuiltClient {
     client: kube::Client,
     /// The plugin's credentials whose certificate the client has.
-    identity_of: Option<Arc<Issued>>,
-}
-
-/// The credentials of the last request, which are redacted: kube's auth providers do not show theirs.
-#[derive(Default)]
-pub(crate) struct Sent(Mutex<SecretString>);
-
-impl Sent {
-    pub(crate) fn remember(&self, headers: &HeaderMap) {
-        let header = headers.get(AUTHORIZATION).and_then(|value| str::from_utf8(value.as_bytes()).ok());
-        if let Some((_, credentials)) = header.and_then(|header| header.split_once(' ')) {
-            let mut sent = lock(&self.0);
-            if sent.expose_secret() != credentials {
-                *sent = credentials.into();
-            }
-        }
-    }
+    identity_of: Option<Arc<IssuedCredentials>>,
 }
 
 impl KubeTransport {
-    /// Creates a transport over this client, on the caller's runtime. The client's connections may be shared, and outlive the
-    /// transport.
+    /// Creates a transport over this client, on the caller's runtime.
     ///
-    /// Build the client with `default_retry` off and without a `read_timeout`: otherwise kube retries in addition to [`Retry`],
-    /// and interrupts lists. kube enables no keepalive, so only the [idle timeout] of a watch or of a list detects a dead connection.
-    /// The transport cannot renew the client's credentials and does not know them: if a server or a proxy echoes a token that does not
-    /// look like a token, it is not redacted.
+    /// The client's connections may be shared, and outlive the transport. Build the client with `default_retry` off and
+    /// without a `read_timeout`: otherwise kube retries in addition to [`Retry`], and interrupts lists. kube enables no
+    /// keepalive, so only the [idle timeout] of a watch or of a list detects a dead connection.
+    ///
+    /// The transport does not know the client's credentials, so it cannot renew them. If a server or a proxy echoes a
+    /// token that does not look like a token, the transport cannot redact it.
     ///
     /// [idle timeout]: listwatch::client::Watch::idle_timeout
     /// [`Retry`]: listwatch::client::Retry
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         Self {
-            client: Mutex::new(Built { client, identity_of: None }),
-            io: None,
+            client: Mutex::new(BuiltClient { client, identity_of: None }),
+            io_thread: None,
             config: None,
             credentials: Arc::default(),
             plugin: None,
-            rebuilds: false,
-            refused: AtomicBool::new(false),
+            renews_by_rebuilding: false,
+            is_refused: AtomicBool::new(false),
             server: None,
-            near: false,
+            is_near: false,
             secrets: Vec::new(),
             sent: Arc::default(),
         }
     }
 
-    /// Creates a transport over its own client, without kube's retries and read timeout, because [`Retry`] and
-    /// [`read_idle_timeout`] replace them. The timeout to connect is 10 s in place of kube's default of 30 s.
+    /// Creates a transport over its own client.
     ///
-    /// [`Kubeconfig`](crate::Kubeconfig) reads kubeconfigs as kubectl does. Credentials for an `http` server are sent
-    /// in clear text, with a warning unless the server is on loopback; `Kubeconfig` returns none for such a server.
+    /// The client has no retries and no read timeout of kube: [`Retry`] and [`read_idle_timeout`] replace them. The
+    /// timeout to connect is 10 s in place of kube's default of 30 s.
+    ///
+    /// [`Kubeconfig`](crate::Kubeconfig) reads kubeconfigs as kubectl does, and returns no credentials for an `http`
+    /// server. The transport sends the credentials of another configuration in clear text, with a warning unless the
+    /// server is on loopback.
     ///
     /// # Errors
     ///
@@ -130,13 +136,13 @@ impl KubeTransport {
             config.connect_timeout = Some(CONNECT_TIMEOUT);
         }
         let url = &config.cluster_url;
-        let (near, is_plain) = (is_near(url), url.scheme_str() == Some("http"));
+        let (is_near, is_plain) = (is_near(url), url.scheme_str() == Some("http"));
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let server = url.host().map(|host| format!("{}://{host}{port}", url.scheme_str().unwrap_or("https")).into());
         let user = &mut config.auth_info;
         let mut secrets: Vec<_> = [&user.token, &user.password].into_iter().flatten().cloned().collect();
         secrets.extend(connect::proxy_password(config.proxy_url.as_ref()));
-        let rebuilds = user.auth_provider.is_some() || user.client_certificate.is_some();
+        let renews_by_rebuilding = user.auth_provider.is_some() || user.client_certificate.is_some();
         let (credentials, plugin) = take_credentials(user)?;
         if is_plain
             && !is_loopback(config.cluster_url.host().unwrap_or_default())
@@ -146,21 +152,29 @@ impl KubeTransport {
             tracing::warn!(name: "listwatch.plain_http", %server, "the credentials are sent in clear text over http");
         }
         let credentials = Arc::new(credentials);
-        Ok(Self { rebuilds, server, near, secrets, ..Self::build(config, credentials, plugin)? })
+        Ok(Self { renews_by_rebuilding, server, is_near, secrets, ..Self::from_parts(config, credentials, plugin)? })
     }
 
-    fn build(
+    fn from_parts(
         config: kube::Config,
         credentials: Arc<Credentials>,
-        plugin: Option<Arc<Plugin>>,
+        plugin: Option<Arc<ExecPlugin>>,
     ) -> Result<Self, TransportError> {
-        let sent = Arc::<Sent>::default();
-        let client = build(&config, None, &sent)?;
-        Ok(Self { io: Some(IoThread::default()), config: Some(config), credentials, plugin, sent, ..Self::new(client) })
+        let sent = Arc::<SentCredentials>::default();
+        let client = build_client(&config, None, &sent)?;
+        Ok(Self {
+            io_thread: Some(IoThread::default()),
+            config: Some(config),
+            credentials,
+            plugin,
+            sent,
+            ..Self::new(client)
+        })
     }
 
-    /// Returns a transport with connections of its own, read on its own thread, and the same credentials: an exec
-    /// plugin runs once for both. With a client of the caller, both share its connections.
+    /// Returns a transport with the same credentials, and with connections of its own, read on its own thread.
+    ///
+    /// An exec plugin runs once for both. With a client of the caller, both share its connections.
     ///
     /// # Errors
     ///
@@ -168,24 +182,31 @@ impl KubeTransport {
     pub fn with_own_connections(&self) -> Result<Self, TransportError> {
         let (credentials, plugin) = (Arc::clone(&self.credentials), self.plugin.clone());
         let transport = match &self.config {
-            Some(config) => Self::build(config.clone(), credentials, plugin)?,
+            Some(config) => Self::from_parts(config.clone(), credentials, plugin)?,
             None => Self::new(lock(&self.client).client.clone()),
         };
         let (server, secrets) = (self.server.clone(), self.secrets.clone());
-        Ok(Self { rebuilds: self.rebuilds, server, near: self.near, secrets, ..transport })
+        Ok(Self {
+            renews_by_rebuilding: self.renews_by_rebuilding,
+            server,
+            is_near: self.is_near,
+            secrets,
+            ..transport
+        })
     }
 
-    /// Reads connections on the caller's runtime instead of a thread of the transport: see
-    /// [`HttpTransport`](listwatch::client::HttpTransport). Connections may then outlive the transport.
+    /// Reads connections on the caller's runtime instead of a thread of the transport.
+    ///
+    /// Connections may then outlive the transport: see [`HttpTransport`](listwatch::client::HttpTransport).
     #[must_use]
     pub fn on_caller_runtime(mut self) -> Self {
-        self.io = None;
+        self.io_thread = None;
         self
     }
 
     /// Runs the exec plugin, if the configuration has one and its credentials are not known yet.
     ///
-    /// Requests do so too, within their timeouts. A plugin that asks the user to log in may need more time.
+    /// Requests run the plugin too, within their timeouts. A plugin that asks the user to log in may need more time.
     ///
     /// # Errors
     ///
@@ -193,28 +214,28 @@ impl KubeTransport {
     /// missing command is reported with the `installHint`.
     pub async fn authenticate(&self) -> Result<(), TransportError> {
         match &self.plugin {
-            Some(plugin) => plugin.issued().await.map(drop),
+            Some(plugin) => plugin.current_credentials().await.map(drop),
             None => Ok(()),
         }
     }
 
     /// Returns the client, with fresh credentials if the server has refused the previous ones.
-    async fn client(&self, issued: Option<&Arc<Issued>>) -> Result<kube::Client, TransportError> {
+    async fn current_client(&self, issued: Option<&Arc<IssuedCredentials>>) -> Result<kube::Client, TransportError> {
         let identity_of = issued.filter(|issued| issued.identity.is_some());
         let is_other = {
             let built = lock(&self.client);
             identity_of.is_some_and(|issued| built.identity_of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, issued)))
         };
         let fresh = match &self.config {
-            Some(config) if is_other || self.rebuilds && self.refused.swap(false, Ordering::Relaxed) => {
+            Some(config) if is_other || self.renews_by_rebuilding && self.is_refused.swap(false, Ordering::Relaxed) => {
                 let (config, sent, identity_of) = (config.clone(), Arc::clone(&self.sent), identity_of.cloned());
                 // Reads files, and runs the command of a provider.
-                let built = spawn_blocking(move || build(&config, identity_of.as_deref(), &sent)).await;
+                let built = spawn_blocking(move || build_client(&config, identity_of.as_deref(), &sent)).await;
                 let built = built.map_err(|error: JoinError| error.to_string());
                 let built = built.and_then(|built| built.map_err(|error| error.to_string()));
                 // The next request tries again: a command may succeed, or a file may be complete.
                 Some(built.map_err(|error| {
-                    self.refused.store(true, Ordering::Relaxed);
+                    self.is_refused.store(true, Ordering::Relaxed);
                     TransportError::new(TransportErrorKind::Credentials, error)
                 })?)
             }
@@ -222,50 +243,51 @@ impl KubeTransport {
         };
         let mut built = lock(&self.client);
         if let Some(client) = fresh {
-            *built = Built { client, identity_of: identity_of.cloned() };
+            *built = BuiltClient { client, identity_of: identity_of.cloned() };
         }
         Ok(built.client.clone())
     }
 
+    /// Sends a request: a POST if it has a body. After a 401 or a TLS error, the next request renews the credentials.
     async fn send(&self, request: Request, body: Option<Bytes>) -> Result<Response, TransportError> {
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let mut sending = http::Request::new(body.map_or_else(Body::empty, Body::from));
         *sending.method_mut() = method;
         *sending.uri_mut() = Uri::try_from(request.path_and_query)
-            .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the request's path: {error}")))?;
+            .map_err(|error| setup_error(format!("the request's path: {error}")))?;
         *sending.headers_mut() = request.headers;
         let issued = match &self.plugin {
-            Some(plugin) => Some(plugin.issued().await?),
+            Some(plugin) => Some(plugin.current_credentials().await?),
             None => None,
         };
         let credentials = issued.as_ref().map_or(&*self.credentials, |issued| &issued.credentials);
         if let Some(value) = credentials.header()? {
             sending.headers_mut().insert(AUTHORIZATION, value);
         }
-        let client = self.client(issued.as_ref()).await?;
+        let client = self.current_client(issued.as_ref()).await?;
         let server = self.server.clone();
         let send = async move {
-            let response = client.send(sending).await.map_err(|error| match classify(&error) {
+            let response = client.send(sending).await.map_err(|error| match transport_error(&error) {
                 error if error.kind() == TransportErrorKind::Connect => error.at(server.as_deref()),
                 error => error,
             })?;
             let (head, body) = response.into_parts();
-            Ok(Response::new(head.status, head.headers, Box::pin(Data(BodyDataStream::new(body)))))
+            Ok(Response::new(head.status, head.headers, Box::pin(ResponseBody(BodyDataStream::new(body)))))
         };
-        let response = match &self.io {
+        let response = match &self.io_thread {
             Some(thread) => thread.get(send).await,
             None => send.await,
         };
-        let (is_refused, of_tls) = match &response {
+        let (is_refused, is_tls_error) = match &response {
             Ok(response) => (response.status == StatusCode::UNAUTHORIZED, false),
             Err(error) => (error.kind() == TransportErrorKind::Tls, true),
         };
         if is_refused {
-            self.refused.store(true, Ordering::Relaxed);
+            self.is_refused.store(true, Ordering::Relaxed);
             if let (Some(plugin), Some(issued)) = (&self.plugin, &issued)
-                && (!of_tls || issued.identity.is_some())
+                && (!is_tls_error || issued.identity.is_some())
             {
-                plugin.refuse(issued).await;
+                plugin.discard_credentials(issued).await;
             }
         }
         response
@@ -282,24 +304,24 @@ impl Transport for KubeTransport {
     }
 
     fn is_near(&self) -> bool {
-        self.near
+        self.is_near
     }
 
     fn renews_credentials(&self) -> bool {
-        self.rebuilds || self.plugin.is_some() || self.credentials.can_change()
+        self.renews_by_rebuilding || self.plugin.is_some() || self.credentials.can_change()
     }
 
     fn redact(&self, mut text: String) -> String {
         for secret in &self.secrets {
             text = redact_secret(text, secret.expose_secret());
         }
-        redact_secret(self.credentials.redact(text), lock(&self.sent.0).expose_secret())
+        self.sent.redact(self.credentials.redact(text))
     }
 }
 
 impl fmt::Debug for KubeTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubeTransport").field("near", &self.near).finish_non_exhaustive()
+        f.debug_struct("KubeTransport").field("near", &self.is_near).finish_non_exhaustive()
     }
 }
 
@@ -307,37 +329,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the credentials that this transport sends itself, in client-go's order (`HTTPWrappersForConfig` and exec's
-/// `UpdateTransportConfig`). Kube keeps auth providers, impersonation and client certificates.
-fn take_credentials(user: &mut kube::config::AuthInfo) -> Result<(Credentials, Option<Arc<Plugin>>), TransportError> {
-    let (token, token_file, exec) = (user.token.take(), user.token_file.take(), user.exec.take());
-    let basic = user.username.take().zip(user.password.take());
-    let has_certificate = user.client_certificate.is_some() || user.client_certificate_data.is_some();
-    let credentials = match (basic, token_file, token) {
-        _ if user.auth_provider.is_some() => Credentials::default(),
-        (Some((name, password)), ..) => Credentials::basic(&name, &password),
-        (None, Some(file), token) => Credentials::token_file(file, token),
-        (None, None, Some(token)) => Credentials::bearer(&token),
-        (None, None, None) => Credentials::default(),
-    };
-    if !credentials.can_change() {
-        credentials.header()?;
-    }
-    let needs_plugin = user.auth_provider.is_none() && !credentials.is_some() && !has_certificate;
-    let plugin = exec.filter(|_| needs_plugin).map(Plugin::new).transpose()?;
-    Ok((credentials, plugin.map(Arc::new)))
-}
-
-fn build(config: &kube::Config, issued: Option<&Issued>, sent: &Arc<Sent>) -> Result<kube::Client, TransportError> {
+fn build_client(
+    config: &kube::Config,
+    issued: Option<&IssuedCredentials>,
+    sent: &Arc<SentCredentials>,
+) -> Result<kube::Client, TransportError> {
     let mut config = config.clone();
-    if let Some((certificate, key)) = issued.and_then(Issued::identity_data) {
+    if let Some((certificate, key)) = issued.and_then(IssuedCredentials::identity_data) {
         config.auth_info.client_certificate_data = Some(certificate);
         config.auth_info.client_key_data = Some(key);
     }
-    connect::client(&config, sent)
+    connect::build_client(&config, sent)
 }
 
-/// Returns true for a server on this host, and for the API server of this process's cluster, by either of its names.
+/// Returns true for a server on this host, and for the API server of this process's cluster, by any of its names.
 fn is_near(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
     is_loopback(host)
@@ -347,37 +352,21 @@ fn is_near(url: &Uri) -> bool {
 }
 
 /// The body of a response, with kube's errors converted.
-struct Data(BodyDataStream<Body>);
+struct ResponseBody(BodyDataStream<Body>);
 
-impl Stream for Data {
+impl Stream for ResponseBody {
     type Item = Result<Bytes, TransportError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.0).poll_next(cx).map_err(|error| classify(&error))
+        Pin::new(&mut self.0).poll_next(cx).map_err(|error| transport_error(&error))
     }
-}
-
-pub(crate) fn classify(error: &kube::Error) -> TransportError {
-    let kind = match error {
-        kube::Error::Auth(_) => TransportErrorKind::Credentials,
-        // The request passed through a layer of kube that adds a provider's token.
-        kube::Error::Service(error) if error.downcast_ref::<kube::client::AuthError>().is_some() => {
-            TransportErrorKind::Credentials
-        }
-        kube::Error::Service(error) => match error.downcast_ref::<hyper_util::client::legacy::Error>() {
-            Some(error) if error.is_connect() => TransportErrorKind::Connect,
-            _ => TransportErrorKind::Broken,
-        },
-        kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => TransportErrorKind::Broken,
-        _ => TransportErrorKind::Other,
-    };
-    TransportError::from_error(kind, error)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use http::HeaderMap;
     use listwatch::client::{Client, ListParams, Resource, Retry, Selection, WatchParams};
     use listwatch_testserver::{Answer, Body, RecordedRequest, Server, recorded_pods};
 
