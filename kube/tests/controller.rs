@@ -40,7 +40,8 @@ struct Collection<T: Stored> {
     reflector: JoinHandle<listwatch::client::Error>,
 }
 
-/// The transport. It sends the events to the latest watch, and answers lists with the version of the last event and no objects.
+/// The transport. It sends the events to the latest watch, and answers lists with the version of the last event and no
+/// objects.
 #[derive(Clone, Default)]
 struct Events {
     state: Arc<Mutex<(VecDeque<String>, u64)>>,
@@ -303,7 +304,8 @@ async fn an_action_requeues_unless_a_change_comes_first() {
     }
 }
 
-/// Errors back off per object: the delays double up to 5 minutes, plus jitter of up to a half, and a success resets them.
+/// Errors back off per object: the delays double up to 5 minutes, plus jitter of up to a half, and a success resets
+/// them.
 #[tokio::test(start_paused = true)]
 async fn errors_back_off_per_object() {
     let main = Collection::<Main>::of(["fails", "works"]);

@@ -1,4 +1,5 @@
-//! This crate's watcher and kube's report the same events and errors, and send the same requests, for the same responses.
+//! This crate's watcher and kube's report the same events and errors, and send the same requests, for the same
+//! responses.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -234,7 +235,8 @@ fn everywhere(client: Client) -> Api<ConfigMap> {
     Api::all(client)
 }
 
-/// A configuration, the responses of the server, and the events and errors that both watchers report, without the text of errors.
+/// A configuration, the responses of the server, and the events and errors that both watchers report, without the text
+/// of errors.
 struct Situation {
     name: &'static str,
     config: Config,
@@ -439,8 +441,8 @@ async fn sends_the_requests_and_reports_the_events_of_kubes_watcher() {
     }
 }
 
-/// Checks that the watchers send the same requests, and report the same events and errors, except for the fields that each
-/// projection drops.
+/// Checks that the watchers send the same requests, and report the same events and errors, except for the fields that
+/// each projection drops.
 async fn alike_without_fields<K, S>(
     name: &str,
     projections: &[(Projection, &[&[&str]])],
