@@ -255,7 +255,10 @@ impl<T: Stored + ?Sized> Controller<T> {
         self.graceful.push(is_first.map(|_| ()).boxed());
         let both = async {
             shutdown_signal().await;
-            tracing::info!(name: "listwatch.shutdown", "shutting down after the reconciles that run; a second signal aborts them");
+            tracing::info!(
+                name: "listwatch.shutdown",
+                "shutting down after the reconciles that run; a second signal aborts them"
+            );
             // The controller may drain already.
             let _ = first.send(());
             shutdown_signal().await;
