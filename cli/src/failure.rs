@@ -5,6 +5,7 @@ use std::io;
 
 use crate::{notices, signals};
 
+/// Why a command ended early.
 pub enum Failure {
     /// The reader of stdout closed the pipe.
     Closed,
@@ -12,6 +13,7 @@ pub enum Failure {
     Interrupted(String),
     /// Wrong usage that clap does not detect.
     Usage(String),
+    /// Any other error.
     Error(String),
 }
 
@@ -36,8 +38,8 @@ impl Failure {
 }
 
 /// Returns the text of the error and its sources, on one line.
-pub fn chain(error: &dyn Error) -> String {
-    let source = error.source().map(|source| format!(": {}", chain(source))).unwrap_or_default();
+pub fn error_chain(error: &dyn Error) -> String {
+    let source = error.source().map(|source| format!(": {}", error_chain(source))).unwrap_or_default();
     format!("{error}{source}")
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use console::style;
 use indicatif::ProgressBar;
 
-use crate::output::printable;
+use crate::escape::escape_controls;
 
 /// The progress bar of this process, suspended while a line is printed.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -32,7 +32,7 @@ pub fn unknown_fields(count: u64) {
 
 /// Prints one line that begins with this word.
 pub fn print(word: &str, text: &str) {
-    line(format_args!("{} {}", style(word).for_stderr().yellow().bold(), printable(text)));
+    line(format_args!("{} {}", style(word).for_stderr().yellow().bold(), escape_controls(text)));
 }
 
 /// Prints why the command ends early.
@@ -46,7 +46,7 @@ pub fn error(text: &str) {
 }
 
 fn end(word: &str, text: &str) {
-    line(format_args!("{} {}", style(word).for_stderr().red().bold(), printable(text)));
+    line(format_args!("{} {}", style(word).for_stderr().red().bold(), escape_controls(text)));
 }
 
 /// Prints one line.

@@ -9,13 +9,13 @@ use listwatch::client::{Client, Compression, Transport, environment_proxy, is_lo
 use listwatch_kube::{KubeTransport, Kubeconfig};
 use secrecy::ExposeSecret as _;
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, error_chain};
 use crate::notices;
 
 /// As in kubectl, each option overrides its part of the kubeconfig.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Connection")]
-pub struct Connection {
+pub struct ConnectionArgs {
     /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of this Pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -34,7 +34,7 @@ pub struct Connection {
 
     /// Address of the API server [default: the cluster's]. With an http:// address (`http://localhost:8001` while `kubectl proxy` runs),
     /// the kubeconfig is ignored unless --kubeconfig, --context, --cluster or --user is given
-    #[arg(short, long, value_name = "URL", value_parser = url)]
+    #[arg(short, long, value_name = "URL", value_parser = parse_url)]
     server: Option<String>,
 
     /// Bearer token. Other users of this machine can see it in the list of processes: prefer --token-file
@@ -82,30 +82,30 @@ pub struct Connection {
     impersonate_uid: Option<String>,
 }
 
-impl Connection {
+impl ConnectionArgs {
     /// Returns a client of the server, and the default namespace.
     pub async fn client(self) -> Result<(Client, String), Failure> {
         let config = self.config()?;
         let (compression, namespace) = (self.compression(&config), config.default_namespace.clone());
-        Ok((Client::new(transport(config).await?).compression(compression), namespace))
+        Ok((Client::new(open_transport(config).await?).compression(compression), namespace))
     }
 
     /// Returns a client of the server and its transport, and a client whose connections are read on the caller's runtime.
-    pub async fn shared(self) -> Result<(Client, Arc<dyn Transport>, Client), Failure> {
+    pub async fn shared_transport(&self) -> Result<(Client, Arc<dyn Transport>, Client), Failure> {
         let config = self.config()?;
         let compression = self.compression(&config);
-        let transport = transport(config).await?;
-        let on_runtime = transport.with_own_connections().map_err(|error| Failure::Error(chain(&error)))?;
+        let transport = open_transport(config).await?;
+        let on_runtime = transport.with_own_connections().map_err(|error| Failure::Error(error_chain(&error)))?;
         let (transport, on_runtime) = (Arc::new(transport), on_runtime.on_caller_runtime());
         let client = Client::new(Arc::clone(&transport)).compression(compression);
         Ok((client, transport, Client::new(on_runtime).compression(compression)))
     }
 
     /// Returns the transport to the server, and the default namespace.
-    pub async fn open(self) -> Result<(KubeTransport, String), Failure> {
+    pub async fn transport(self) -> Result<(KubeTransport, String), Failure> {
         let config = self.config()?;
         let namespace = config.default_namespace.clone();
-        Ok((transport(config).await?, namespace))
+        Ok((open_transport(config).await?, namespace))
     }
 
     fn compression(&self, config: &Config) -> Compression {
@@ -128,7 +128,7 @@ impl Connection {
             // Without its text, which may contain a password.
             config.proxy_url =
                 proxy.map_err(|_| Failure::Error("the proxy of the environment is not a URL".to_owned()))?;
-            return self.overridden(config);
+            return self.override_config(config);
         }
         let (file, context, cluster) = (kubeconfig.clone(), context.clone(), cluster.clone());
         let loader = Kubeconfig { file, context, cluster, user: user.clone(), server: server.clone() };
@@ -136,10 +136,10 @@ impl Connection {
         let config = config.ok_or_else(|| {
             Failure::Error("no kubeconfig, and not in a cluster: use --kubeconfig or --server".to_owned())
         })?;
-        self.overridden(config)
+        self.override_config(config)
     }
 
-    fn overridden(&self, mut config: Config) -> Result<Config, Failure> {
+    fn override_config(&self, mut config: Config) -> Result<Config, Failure> {
         if let Some(path) = &self.certificate_authority {
             check_readable(path)?;
             config.root_cert_file = Some(path.clone());
@@ -187,14 +187,14 @@ impl Connection {
 }
 
 /// Returns the transport, after an exec plugin has issued credentials: it may ask the user to log in.
-async fn transport(config: Config) -> Result<KubeTransport, Failure> {
-    let refused = |error| Failure::Error(chain(&error));
+async fn open_transport(config: Config) -> Result<KubeTransport, Failure> {
+    let refused = |error| Failure::Error(error_chain(&error));
     let transport = KubeTransport::from_config(config).map_err(refused)?;
     transport.authenticate().await.map_err(refused)?;
     Ok(transport)
 }
 
-fn url(text: &str) -> Result<String, &'static str> {
+fn parse_url(text: &str) -> Result<String, &'static str> {
     match text.split_once("://") {
         Some(("http" | "https", _)) => Ok(text.to_owned()),
         _ => Err("the URL must begin with http:// or https://"),

@@ -10,14 +10,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// A child process. Dropping it kills the process.
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
     id: u32,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
 }
 
-impl Process {
+impl ChildProcess {
     pub fn start(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -67,12 +67,12 @@ impl Process {
 }
 
 /// Samples the memory of a process.
-pub struct Sampler {
+pub struct MemorySampler {
     system: System,
     id: Pid,
 }
 
-impl Sampler {
+impl MemorySampler {
     pub fn new(id: u32) -> Self {
         Self { system: System::new(), id: Pid::from_u32(id) }
     }

@@ -3,11 +3,11 @@
 use indicatif::HumanCount;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::report::{Bin, Field, Report, Sizes, size};
-use crate::output::printable;
+use super::report::{FieldRow, ItemSizes, SizeBin, StatsReport, size};
+use crate::escape::escape_controls;
 
 /// Returns the page. Text of the server stays text: maud escapes it, and the page's policy allows no script.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &StatsReport) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -30,9 +30,9 @@ pub fn page(report: &Report) -> String {
     .into_string()
 }
 
-fn facts(report: &Report) -> Markup {
+fn facts(report: &StatsReport) -> Markup {
     let mut facts = vec![("items", report.count()), ("all items", size(report.bytes))];
-    if let Some(Sizes { mean, p50, p90, p99, largest, .. }) = &report.sizes {
+    if let Some(ItemSizes { mean, p50, p90, p99, largest, .. }) = &report.sizes {
         let of_items = [("mean", mean), ("p50", p50), ("p90", p90), ("p99", p99), ("largest", largest)];
         facts.extend(of_items.map(|(name, bytes)| (name, size(*bytes))));
     }
@@ -42,15 +42,15 @@ fn facts(report: &Report) -> Markup {
     }
 }
 
-fn body(report: &Report, sizes: &Sizes) -> Markup {
+fn body(report: &StatsReport, sizes: &ItemSizes) -> Markup {
     let largest = sizes.largest;
     html! {
         section {
             h2 { "Fields" }
             p { "Share of each field, including the fields in it, in the bytes of all items; in parentheses the items that have it." }
-            @for Field { path, name, depth, bytes, items, .. } in &report.fields {
+            @for FieldRow { path, name, depth, bytes, items, .. } in &report.fields {
                 @let label = items.map_or_else(|| name.clone(), |items| with_items(name, items));
-                (bar(report, &printable(&label), path, *depth, *bytes, report.bytes))
+                (bar(report, &escape_controls(&label), path, *depth, *bytes, report.bytes))
             }
         }
         @if !report.drop.is_empty() {
@@ -85,11 +85,11 @@ fn body(report: &Report, sizes: &Sizes) -> Markup {
 }
 
 /// Returns a bar. `whole` is the size at full width.
-fn bar(report: &Report, label: &str, title: &str, depth: usize, bytes: u64, whole: u64) -> Markup {
+fn bar(report: &StatsReport, label: &str, title: &str, depth: usize, bytes: u64, whole: u64) -> Markup {
     #[expect(clippy::cast_precision_loss, reason = "a rounded bar looks the same")]
     let width = bytes as f64 * 100.0 / whole.max(1) as f64;
     html! {
-        div.bar title=(printable(title)) style={ "--depth:" (depth) } {
+        div.bar title=(escape_controls(title)) style={ "--depth:" (depth) } {
             span.label { (label) }
             span.track { span style={ "width:" (format!("{width:.2}")) "%" } {} }
             span.number { (size(bytes)) }
@@ -98,10 +98,10 @@ fn bar(report: &Report, label: &str, title: &str, depth: usize, bytes: u64, whol
     }
 }
 
-fn histogram(bins: &[Bin]) -> Markup {
+fn histogram(bins: &[SizeBin]) -> Markup {
     let most = bins.iter().map(|bin| bin.items).max().unwrap_or(1).max(1);
     #[expect(clippy::cast_precision_loss, reason = "a rounded bar looks the same")]
-    let height = |bin: &Bin| format!("{:.2}", bin.items as f64 * 100.0 / most as f64);
+    let height = |bin: &SizeBin| format!("{:.2}", bin.items as f64 * 100.0 / most as f64);
     let middle = &bins[bins.len() / 2];
     html! {
         div.histogram {
