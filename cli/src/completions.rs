@@ -6,7 +6,7 @@ use clap_complete::{Shell, generate};
 
 use crate::failure::Failure;
 
-/// Prints the completion script for a shell.
+/// Print the completion script for a shell.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -16,9 +16,10 @@ use crate::number::number_in;
 use crate::output::{Output, OutputArgs, OutputFormat, Row, RowFormatter, SummaryObject, print_rows};
 use crate::saved_body::{CHUNK, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
 
-/// Decodes the saved body of a list, in protobuf or JSON, while reading it.
+/// Decode the saved body of a list, in protobuf or JSON, while reading it.
 ///
-/// Gzip is decompressed. An error is one line on stderr: the fault, its position in the body, and the number of items delivered before it.
+/// Gzip is decompressed. An error is one line on stderr: the fault, its position in the body, and the number of items
+/// delivered before it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +34,9 @@ pub struct DecodeArgs {
     /// File that contains the body; `-` for stdin [default: stdin]
     file: Option<PathBuf>,
 
-    /// Print only these objects: NAMESPACE/NAME, as -o name prints them; NAME with -n, or if the object has no namespace
+    /// Print only these objects, by NAMESPACE/NAME, as -o name prints them.
+    ///
+    /// NAME alone is enough with -n, or if the object has no namespace.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -53,7 +56,7 @@ pub struct DecodeArgs {
     #[command(flatten)]
     output: OutputArgs,
 
-    /// Skip items that exceed --max-item-size or cannot be read, and print their number, instead of failing
+    /// Skip items that exceed --max-item-size or cannot be read, and print their number
     #[arg(long)]
     skip_bad_items: bool,
 

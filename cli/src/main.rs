@@ -1,4 +1,21 @@
 //! The `listwatch` command.
+//!
+//! Files import downwards only. The order, lowest first:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `escape`, `field_paths`, `filter`, `number` | text of servers and of options, without IO |
+//! | `notices` | lines on stderr |
+//! | `signals` | the signals that end a command |
+//! | `failure` | why a command ended early, and its exit code |
+//! | `partial_file` | files that are renamed once they are complete |
+//! | `output` | stdout: formats, rows, tables, progress |
+//! | `saved_body` | the saved body of a list |
+//! | `cluster` | commands that talk to an API server: `connect`, `resource`, `listing`, `query`, then one file or folder each |
+//! | `completions`, `decode`, `demo`, `stats` | the other commands |
+//!
+//! Within a folder, `mod.rs` is the highest file. `stats` uses `cluster` for live collections; no other command imports
+//! one.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the reader has left: see `notices`")]
 
@@ -32,11 +49,15 @@ use crate::failure::Failure;
 /// The longest time between the end of the reader of stdout and a signal that has ended both.
 const SIGNAL_AFTER_READER: Duration = Duration::from_millis(50);
 
-/// Streams huge Kubernetes collections over protobuf, in constant memory.
+/// Stream huge Kubernetes collections over protobuf, in constant memory.
 ///
-/// Results go to stdout, everything else to stderr. Exit codes: 0 on success or if the reader of stdout has closed it,
-/// 1 on an error, 2 on wrong usage, 130 on Ctrl-C, SIGTERM or SIGHUP. `watch` and `mirror` run until the first of these
-/// signals, and then exit with 0. A second signal ends each command at once, with 130.
+/// Results go to stdout, everything else to stderr.
+///
+/// The exit code is 0 on success, and if the reader of stdout has closed it. It is 1 on an error, and 2 on wrong usage.
+/// On Ctrl-C, SIGTERM or SIGHUP it is 130.
+///
+/// `watch` and `mirror` run until the first of these signals, and then exit with 0. A second signal ends any command at
+/// once, with 130.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 #[cfg_attr(

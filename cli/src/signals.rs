@@ -25,8 +25,8 @@
 //! - `main` ends by `exit`: dropping the runtime would wait for a blocked read of stdin.
 //! - The state is static, because a process has one command and one set of signals.
 //!
-//! Not done: a handler per command, which would repeat the table. SIGPIPE: Rust ignores it, and a closed pipe is an error
-//! of the write.
+//! Not done: a handler per command, which would repeat the table. SIGPIPE: Rust ignores it, and a closed pipe is an
+//! error of the write.
 
 use std::future::pending;
 use std::io;

@@ -10,11 +10,14 @@ use crate::notices;
 use crate::number::number_in;
 use crate::output::{Output, OutputArgs, OutputFormat, RowFormatter, SummaryObject, print_rows};
 
-/// Lists a collection of an API server.
+/// List a collection of an API server.
 ///
-/// Items are printed as they arrive, and none is kept in memory. -o json and yaml request JSON from the server, which is larger than protobuf: for a whole
-/// collection, `record` it and `decode` the file. If the connection breaks after the first item, the list is not
-/// retried, because items were printed already: the command ends with an error that says how many.
+/// Items are printed as they arrive, and none is kept in memory. If the connection breaks after the first item, the
+/// command ends with an error that says how many items were printed. It does not retry such a list, because items would
+/// be printed twice.
+///
+/// -o json and yaml request JSON from the server, which is larger than protobuf. For a whole collection, `record` it
+/// and `decode` the file.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +37,7 @@ pub struct ListArgs {
     #[command(flatten)]
     query: QueryArgs,
 
-    /// Names of objects [default: all objects]. RESOURCE/NAME is accepted too
+    /// Names of objects, also as RESOURCE/NAME [default: all objects]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 

@@ -27,7 +27,9 @@ pub struct QueryArgs {
 
 #[derive(clap::Args)]
 pub struct VersionArgs {
-    /// Resource version: 0 for the server's cache as it is, else the version that the list must at least have [default: the most recent]
+    /// Resource version that the list must at least have [default: the most recent].
+    ///
+    /// 0 stands for the server's cache as it is.
     #[arg(long, value_name = "VERSION")]
     resource_version: Option<String>,
 
@@ -62,7 +64,9 @@ pub struct SelectionArgs {
     #[arg(long)]
     pub metadata_only: bool,
 
-    /// Shard I of N equal shards, from 0 (KEP-5866). Objects of other shards that an older server sends are filtered out here
+    /// Shard I of N equal shards, from 0 (KEP-5866).
+    ///
+    /// Older servers send the objects of all shards. The command then filters out those of other shards.
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 }
@@ -122,7 +126,9 @@ pub fn name_selector(name: &str) -> FieldSelector {
 /// The page size.
 #[derive(clap::Args)]
 pub struct PageArgs {
-    /// Number of items in one response, for collections that take longer than the server's request timeout of 60 s [default: all]
+    /// Number of items in one response [default: all].
+    ///
+    /// For collections that take longer than the server's request timeout of 60 s.
     #[arg(long, value_name = "N", value_parser = number_in(1..=u32::MAX))]
     chunk_size: Option<u32>,
 }
@@ -219,8 +225,8 @@ impl SelectionArgs {
         selection
     }
 
-    /// Finds the resource, and returns it with the namespace; `None` selects all namespaces. Like kubectl, it ignores a namespace
-    /// if the resource has none.
+    /// Finds the resource, and returns it with the namespace; `None` selects all namespaces. Like kubectl, it ignores a
+    /// namespace if the resource has none.
     pub async fn find_resource(
         self,
         client: &Client,

@@ -21,12 +21,17 @@ use crate::notices;
 use crate::output::{Output, Row, print_rows};
 use crate::partial_file::create_beside;
 
-/// Saves the body of a list, byte for byte.
+/// Save the body of a list, byte for byte.
 ///
-/// The request disables compression, so FILE has the bytes that the server sent: Kubernetes protobuf, or JSON for custom resources.
-/// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be recorded whole: record each
-/// namespace with -n into a file of its own, which `decode` and `stats` read one at a time, or use `stats --chunk-size`. If the server does not support --shard, FILE has the items of all shards. The body is written to a temporary file next to FILE,
-/// which only its owner can read; the temporary file replaces FILE once the list is complete.
+/// FILE has the bytes that the server sent, uncompressed: Kubernetes protobuf, or JSON for custom resources. The body
+/// is written to a temporary file next to FILE, which only its owner can read. The temporary file replaces FILE once
+/// the list is complete.
+///
+/// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be
+/// recorded whole. Record each namespace with -n into a file of its own, or use `stats --chunk-size`. `decode` and
+/// `stats` read one file at a time.
+///
+/// If the server does not support --shard, FILE has the items of all shards.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -18,7 +18,7 @@ use super::process::parent;
 #[derive(clap::Args)]
 pub struct DemoClientArgs {
     #[arg(value_enum)]
-    method: ListMethod,
+    way: ListMethod,
     url: String,
     pods: u64,
 }
@@ -38,7 +38,7 @@ pub async fn run(args: DemoClientArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let request = http.get(format!("{}/api/v1/pods", args.url)).header("accept", "application/vnd.kubernetes.protobuf");
     let response = request.send().await?.error_for_status()?;
-    let listed = match args.method {
+    let listed = match args.way {
         ListMethod::FullBuffer => full_buffer(response, start).await?,
         ListMethod::Drop => stream::<Pod, ()>(response, start, |pod| drop(black_box(pod))).await?,
         ListMethod::KeepPods => stream::<Pod, _>(response, start, |pod| pod).await?,

@@ -27,11 +27,11 @@ use crate::signals::interrupted;
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Lists many Pods with and without this crate, and compares time and memory. Needs no cluster.
+/// List many Pods with and without this crate, and compare time and memory. Needs no cluster.
 ///
-/// A server on loopback synthesizes the Pods from Pods of a real API server, and sends them in chunks of 4 KiB, as an API
-/// server does. A full-buffer decode lists them once and this crate three times, each time in a separate process. The
-/// command prints a table, and writes a plot of memory over time.
+/// A server on loopback synthesizes the Pods from Pods of a real API server. It sends them in chunks of 4 KiB, as an
+/// API server does. A full-buffer decode lists them once and this crate three times, each time in a separate process.
+/// The command prints a table, and writes a plot of memory over time.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -7,11 +7,11 @@ use crate::failure::Failure;
 /// How objects are printed.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// One line per object: NAMESPACE/NAME, because names alone are not unique over namespaces; NAME if it has no namespace
+    /// One line per object: NAMESPACE/NAME, or NAME if it has no namespace
     Name,
     /// Columns: namespace, name, version, age and size in bytes
     Table,
-    /// The columns of `table`, and owner and UID; for Pods also phase, node and IP
+    /// The columns of `table`, owner and UID, and for Pods phase, node and IP
     Wide,
     /// One JSON object per line, with kind and apiVersion
     Json,
@@ -61,7 +61,9 @@ pub struct OutputArgs {
     #[arg(long, help_heading = "Output")]
     pub show_managed_fields: bool,
 
-    /// With -o json and yaml, leave out this field, such as `status` or `metadata.annotations["KEY"]`; repeat for several fields
+    /// With -o json and yaml, leave out this field; repeat for several fields.
+    ///
+    /// Examples: `status`, `metadata.annotations["KEY"]`.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub drop: Vec<String>,
 }

@@ -2,8 +2,8 @@
 //!
 //! # Advice
 //!
-//! Stdout has the result and nothing else: progress, notices and errors go to stderr (`notices`). A script reads stdout,
-//! so its texts, their order and the exit code are an interface, pinned by `cli/tests/cli`.
+//! Stdout has the result and nothing else: progress, notices and errors go to stderr (`notices`). A script reads
+//! stdout, so its texts, their order and the exit code are an interface, pinned by `cli/tests/cli`.
 //!
 //! Formats:
 //!
@@ -38,7 +38,8 @@
 //! Not done: the columns of kubectl's own tables, which the server computes and protobuf does not have. Coloured cells:
 //! the columns count characters. A pager and `-o jsonpath`: `jq` reads `-o json`.
 //!
-//! The order of the files, lowest first: `age`, `args`, `table`, `yaml`, `progress`, `row`, `stdout`, `print`, this file.
+//! The order of the files, lowest first: `age`, `args`, `table`, `yaml`, `progress`, `row`, `stdout`, `print`, this
+//! file.
 
 mod age;
 mod args;

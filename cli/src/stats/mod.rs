@@ -24,12 +24,16 @@ use crate::output::{Output, Row, print_rows};
 use crate::partial_file::create_beside;
 use crate::saved_body::{CHUNK, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
 
-/// Shows where the bytes of a collection are: per field, per namespace, per object.
+/// Show where the bytes of a collection are: per field, per namespace, per object.
 ///
-/// The collection comes from an API server, or from a saved body with --file. No object is kept in memory. After 10,000 fields and keys, or
-/// 10,000 namespaces, further ones are summed as `others`. Sizes are in the list's encoding: a field in protobuf is its tag, its length
-/// and its value; in JSON its name, its value and the comma. Shares are of the bytes of all objects. PER ITEM divides by all objects; for a
-/// field, ITEMS is the number of objects that have it.
+/// The collection comes from an API server, or from a saved body with --file. No object is kept in memory. After 10,000
+/// fields and keys, or 10,000 namespaces, further ones are summed as `others`.
+///
+/// Sizes are in the list's encoding. A field in protobuf is its tag, its length and its value. A field in JSON is its
+/// name, its value and the comma.
+///
+/// SHARE is relative to the bytes of all objects. PER ITEM divides by all objects. For a field, ITEMS is the number of
+/// objects that have it.
 #[derive(clap::Args)]
 #[command(after_help = live::EXAMPLES, override_usage = live::USAGE)]
 pub struct StatsArgs {
@@ -40,16 +44,18 @@ pub struct StatsArgs {
     #[arg(short, long, value_name = "FILE", required = live::live_argument_ids().is_empty(), conflicts_with_all = live::live_argument_ids())]
     file: Option<PathBuf>,
 
-    /// Depth of fields to show; from depth 2, annotations are shown one by one
+    /// Depth of fields to show. From depth 2, annotations are shown one by one
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = number_in(1..=32_u8))]
     depth: u8,
 
-    /// Number of rows for each table, and for the fields of each field; the rest are summed as `others`
+    /// Number of rows for each table, and for the fields of each field. The rest are summed as `others`
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = number_in(1..=u16::MAX))]
     top: u16,
 
-    /// Show how many bytes dropping this field saves where objects are kept or printed (the server sends it anyway), such as `status` or
-    /// `'metadata.annotations["KEY"]'`, quoted for the shell; repeat for several fields
+    /// Show how many bytes dropping this field saves; repeat for several fields.
+    ///
+    /// The bytes are saved where objects are kept or printed: the server sends the field anyway. Examples: `status`,
+    /// and `'metadata.annotations["KEY"]'`, quoted for the shell.
     #[arg(long, value_name = "PATH")]
     drop: Vec<String>,
 

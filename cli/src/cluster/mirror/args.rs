@@ -12,15 +12,17 @@ use super::lifetime::LifetimeArg;
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::query::ResourceValueParser;
 
-/// Keeps collections in memory and up to date, and serves them read-only over the Kubernetes API to kubectl, client-go and kube-rs.
+/// Serve collections from memory over the Kubernetes API, read-only.
 ///
-/// Readers use it in place of the API server: GETs, lists and watches of RESOURCE come from memory; discovery and other GETs are
-/// forwarded with the mirror's own credentials; writes are refused. By default it serves on loopback, without authentication: each user
-/// of this machine can read what the mirror may read. On another address it needs TLS, and reviews the token and the rights of each
-/// reader.
+/// The mirror keeps each RESOURCE in memory and up to date, for kubectl, client-go and kube-rs. It answers GETs, lists
+/// and watches of RESOURCE from memory. It forwards discovery and other GETs with its own credentials, and refuses
+/// writes.
 ///
-/// The mirror survives disconnects and restarts of the server, and shows its progress on stderr. Ctrl-C and SIGTERM end it: open requests
-/// have 10 s to end. docs/mirror.md has manifests for Kubernetes, with the RBAC.
+/// By default it serves on loopback, without authentication: each user of this machine can read what the mirror may
+/// read. On another address it needs TLS, and reviews the token and the rights of each reader.
+///
+/// The mirror survives disconnects and restarts of the server, and shows its progress on stderr. Ctrl-C and SIGTERM end
+/// it. Open requests then have 10 s to end. docs/mirror.md has manifests for Kubernetes, with the RBAC.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Paths of its own: /livez, /healthz and /readyz (also /readyz/RESOURCE) for probes, without a token; /metrics for Prometheus.
@@ -42,11 +44,13 @@ Looking around with kubectl. JSON, YAML, names and custom columns come from memo
   kubectl --kubeconfig mirror.kubeconfig get deploy,rs -A -o json > workloads.json
   kubectl --kubeconfig mirror.kubeconfig get --raw '/readyz?verbose'")]
 pub struct MirrorArgs {
-    /// Resource types, as for `kubectl get`: pods, deploy, widgets.example.com; separated by spaces or commas
+    /// Resource types, as for `kubectl get`: pods, deploy, widgets.example.com. Separate them by spaces or commas
     #[arg(required = true, value_name = "RESOURCE", value_delimiter = ',', value_parser = ResourceValueParser, hide_possible_values = true)]
     pub resources: Vec<String>,
 
-    /// Namespace to mirror; reads of other namespaces are forwarded. It does not apply to resources without namespaces [default: all]
+    /// Namespace to mirror [default: all].
+    ///
+    /// Reads of other namespaces are forwarded. Resources without namespaces are mirrored whole.
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
 
@@ -54,28 +58,36 @@ pub struct MirrorArgs {
     #[arg(long, value_enum, default_value_t = StorageFormatArg::Compressed, value_name = "FORMAT")]
     pub format: StorageFormatArg,
 
-    /// Memory limit for all objects, indexes and change logs together, in MiB. Resources then sync one after the other. Fails if they do not
-    /// fit; a resource with an object that does not fit later is answered with 503, until a relist has made it complete
+    /// Memory limit for all objects, indexes and change logs together, in MiB.
+    ///
+    /// Resources then sync one after the other. The command fails if they do not fit. If a later object does not fit,
+    /// requests for its resource get 503, until a relist has made it complete.
     #[arg(long, value_name = "MIB")]
     pub budget: Option<usize>,
 
-    /// Store objects without this field, such as `status` or `metadata.managedFields`; repeat for several fields. Selectors find
-    /// nothing in a dropped field
+    /// Store objects without this field, such as `metadata.managedFields`; repeat for several fields.
+    ///
+    /// Selectors find nothing in a dropped field.
     #[arg(long, value_name = "PATH")]
     pub drop: Vec<String>,
 
-    /// Answer the field selector PATH=VALUE from an index, such as `spec.nodeName` or, for one of several resources, `pods:spec.nodeName`;
-    /// repeat for several indexes
+    /// Answer the field selector PATH=VALUE from an index, such as `spec.nodeName`; repeat for several indexes.
+    ///
+    /// `pods:spec.nodeName` indexes one of several resources.
     #[arg(long, value_name = "[RESOURCE:]PATH")]
     pub index: Vec<IndexArg>,
 
-    /// Directory with one file for each resource: load them at the start, so that watches resume without a list, and save them every 5
-    /// minutes and at the end. A file of another collection is refused
+    /// Directory with one file for each resource, from which watches resume without a list.
+    ///
+    /// The files are loaded at the start, and saved every 5 minutes and at the end. A file of another collection is
+    /// refused.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
-    /// Memory limit for the recent changes of each resource, from which watches resume, in MiB. With --budget, the changes of all
-    /// resources together take at most a quarter of the budget. A watch from an older change gets 410, and its reader lists again
+    /// Memory limit for the recent changes of each resource, from which watches resume, in MiB.
+    ///
+    /// With --budget, the changes of all resources together take at most a quarter of the budget. A watch from an older
+    /// change gets 410, and its reader lists again.
     #[arg(long, value_name = "MIB", default_value_t = ChangeLogLimits::default().bytes >> 20)]
     pub log_size: usize,
 
@@ -83,20 +95,27 @@ pub struct MirrorArgs {
     #[arg(long, value_name = "DURATION", default_value_t = LifetimeArg(ChangeLogLimits::default().age))]
     pub log_age: LifetimeArg,
 
-    /// Answer GETs, lists and watches at the mirror's version. By default, the mirror first requests the newest version
-    /// from the API server, unless the reader names a version
+    /// Answer GETs, lists and watches at the mirror's version.
+    ///
+    /// By default, the mirror first requests the newest version from the API server, unless the reader names a version.
     #[arg(long)]
     pub stale_reads: bool,
 
-    /// How to sync [default: what the server supports]. A list that exceeds the server's request timeout is repeated in pages
+    /// How to sync [default: what the server supports].
+    ///
+    /// A list that exceeds the server's request timeout is repeated in pages.
     #[arg(long, value_enum, value_name = "STRATEGY")]
     pub strategy: Option<StrategyArg>,
 
-    /// Address and port to serve on; port 0 chooses a free one. An address that is not loopback requires --tls-cert and --tls-key
+    /// Address and port to serve on. Port 0 chooses a free one.
+    ///
+    /// An address that is not loopback requires --tls-cert and --tls-key.
     #[arg(long, default_value = "127.0.0.1:8002", value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: SocketAddr,
 
-    /// File of the certificate (PEM), followed by its intermediates: serve TLS, and review the token and the rights of each reader
+    /// File of the certificate (PEM), followed by its intermediates.
+    ///
+    /// The mirror then serves TLS, and reviews the token and the rights of each reader.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
 
@@ -104,7 +123,7 @@ pub struct MirrorArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
-    /// Write a kubeconfig for this mirror, without credentials, which only its owner can read
+    /// Write a kubeconfig for this mirror to this file, without credentials. Only its owner can read it
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
 
@@ -117,8 +136,7 @@ pub struct MirrorArgs {
 pub enum StorageFormatArg {
     /// As received: the fastest to read
     Encoded,
-    /// Compressed, objects of one owner as differences: about a fourteenth of the size of whole Pods, an eighth without
-    /// managedFields
+    /// Compressed, objects of one owner as differences: whole Pods take about a fourteenth of their size
     Compressed,
 }
 

@@ -159,7 +159,8 @@ fn accept_any<T>(parsed: Vec<Result<T, String>>) -> Result<Vec<Option<T>>, Failu
         .map_err(Failure::Usage)
 }
 
-/// Parses the path of a field selector. The mirror forwards the selectors of fields that it cannot select by, so an index would be unused.
+/// Parses the path of a field selector. The mirror forwards the selectors of fields that it cannot select by, so an
+/// index would be unused.
 fn parse_index_path(path: &str, resource: &Resource) -> Result<FieldPath, String> {
     let of = type_meta(resource);
     let field = parse_path(path, &of)?;

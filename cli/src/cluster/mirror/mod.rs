@@ -190,7 +190,8 @@ async fn sync_and_serve(
                 _ => Failure::Error("cannot serve".to_owned()),
             }),
             () = &mut interrupted => {
-                // The files must not be newer than the last bookmarks of the readers: from an older file, the readers resume.
+                // The files must not be newer than the last bookmarks of the readers: from an older file, the readers
+                // resume.
                 save_all(collections).await;
                 // The receiver has ended if serving has failed.
                 _ = shutdown.send(());

@@ -11,7 +11,8 @@ use super::collection::MirroredCollection;
 use crate::failure::error_chain;
 use crate::notices;
 
-/// Shows a status line for each collection at the bottom of a terminal, and prints a line for each sync, error and skipped object.
+/// Shows a status line for each collection at the bottom of a terminal, and prints a line for each sync, error and
+/// skipped object.
 pub struct StatusDisplay<'a> {
     bar: ProgressBar,
     shown: Vec<CollectionStatus<'a>>,

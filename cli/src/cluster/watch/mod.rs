@@ -17,12 +17,14 @@ use crate::notices;
 use crate::output::{Output, OutputArgs, OutputFormat};
 use crate::signals::interrupted;
 
-/// Watches a collection of an API server: prints a line for each object that is added (+), modified (~) or deleted (-).
+/// Watch a collection of an API server, and print each change.
 ///
-/// The watch resumes after disconnects and restarts of the server, with a notice on stderr. If the server no longer has the resource
-/// version, the watch starts over: with --initial it prints all objects again, otherwise the changes in between are lost, with a
-/// warning. Any other error, such as 403, ends it, and so does Ctrl-C. With -o json and yaml, it prints `type` and `object` of each event, with
-/// --diff also `changed`.
+/// Each line is an object that was added (+), modified (~) or deleted (-). With -o json and yaml, each event has `type`
+/// and `object`, and with --diff also `changed`.
+///
+/// The watch resumes after disconnects and restarts of the server, with a notice on stderr. If the server no longer has
+/// the resource version, the watch starts over. With --initial it then prints all objects again. Otherwise the changes
+/// in between are lost, with a warning. Any other error, such as 403, ends the command, and so does Ctrl-C.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +40,7 @@ pub struct WatchArgs {
     #[command(flatten)]
     selection: SelectionArgs,
 
-    /// Name of the object [default: all objects]. RESOURCE/NAME is accepted too
+    /// Name of the object, also as RESOURCE/NAME [default: all objects]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
@@ -50,9 +52,11 @@ pub struct WatchArgs {
     #[arg(long, value_name = "VERSION", conflicts_with = "initial")]
     resource_version: Option<String>,
 
-    /// Print the top-level fields that changed since the object's last event, or `none`. The first event of an object has `-`, because there is
-    /// nothing to compare with: --initial compares the first change too. metadata.resourceVersion, metadata.generation and
-    /// metadata.managedFields are ignored. Keeps a hash of each field in memory
+    /// Print the top-level fields that changed since the object's last event, or `none`.
+    ///
+    /// The first event of an object has `-`, because there is nothing to compare with. With --initial, the first change
+    /// is compared too. metadata.resourceVersion, metadata.generation and metadata.managedFields are ignored. The
+    /// command keeps a hash of each field in memory.
     #[arg(long)]
     diff: bool,
 
@@ -91,7 +95,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
     let (resource, namespace) = selection_args.find_resource(&client, namespace).await?;
     let output = Output::new(&output_args);
     let fields = diff.then(HashMap::new);
-    let mut printer = WatchPrinter {
+    let printer = WatchPrinter {
         client,
         resource,
         namespace,
@@ -101,9 +105,16 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         fields,
         counts: EventCounts::default(),
     };
+    print_until_signal(printer, initial, resource_version).await
+}
 
+/// Prints events until a signal or an error. If the version has expired, the watch starts over.
+async fn print_until_signal(
+    mut printer: WatchPrinter,
+    initial: bool,
+    mut version: Option<String>,
+) -> Result<(), Failure> {
     let mut interrupted = pin!(interrupted());
-    let mut version = resource_version;
     loop {
         let from = match version.take() {
             _ if initial => WatchParams::with_initial_state(),
