@@ -120,7 +120,7 @@ pub async fn run(mut args: DecodeArgs, command: impl FnOnce() -> clap::Command) 
         warn_of_more_pages(&end.list_meta);
         print_skipped(end.skipped);
     }
-    notices::unknown_fields(formatter.unknown_fields);
+    notices::warn_of_unknown_fields(formatter.unknown_fields);
     if !missing.is_empty() {
         faults.push(format!("{source} has no {missing}"));
     }
@@ -134,7 +134,7 @@ pub async fn run(mut args: DecodeArgs, command: impl FnOnce() -> clap::Command) 
 fn print_skipped(count: u64) {
     if count > 0 {
         let items = if count == 1 { "item" } else { "items" };
-        notices::line(format_args!("skipped: {count} bad {items}"));
+        notices::print_line(format_args!("skipped: {count} bad {items}"));
     }
 }
 

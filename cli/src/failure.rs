@@ -23,7 +23,7 @@ impl Failure {
         let (message, code) = match self {
             Self::Closed => return 0,
             Self::Interrupted(message) => {
-                notices::interrupted(message);
+                notices::print_interrupted(message);
                 return signals::exit_code();
             }
             Self::Usage(message) => (message, 2),
@@ -32,7 +32,7 @@ impl Failure {
         // The words of rustls for a response in plain HTTP.
         let is_plain = message.contains("received corrupt message of type InvalidContentType");
         let hint = if is_plain { "; the server may not use TLS: try http://" } else { "" };
-        notices::error(&format!("{message}{hint}"));
+        notices::print_error(&format!("{message}{hint}"));
         code
     }
 }

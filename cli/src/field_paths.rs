@@ -22,7 +22,7 @@ pub fn parse_path(path: &str, of: &TypeMeta) -> Result<FieldPath, String> {
     })
 }
 
-/// Returns the path with a key in place of names in a map, or with the nearest name in place of an unknown name.
+/// Returns a hint at the intended path: a key for names in a map, or the nearest name for an unknown name.
 fn suggest_path(path: &str, of: &TypeMeta) -> Option<String> {
     let known = Message::of(&of.api_version, of.item_kind());
     let mut message = known.or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"))?;

@@ -137,7 +137,7 @@ fn force_exit(code: i32) -> ! {
 fn report_blocked_output() {
     let (done, printed) = mpsc::channel();
     let print = move || {
-        notices::interrupted("the output is blocked, so its end is missing");
+        notices::print_interrupted("the output is blocked, so its end is missing");
         let _ = done.send(());
     };
     if thread::Builder::new().spawn(print).is_ok() {

@@ -17,7 +17,7 @@ pub trait ToLabelSelector {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`, and for an expression
+    /// [`InvalidInput`] for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`. Also for an expression
     /// whose key or values an API server refuses.
     fn to_label_selector(&self) -> Result<LabelSelector, InvalidInput>;
 }

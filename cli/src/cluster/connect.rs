@@ -20,10 +20,10 @@
 //! - An exec plugin runs before the first request, because it may ask the user to log in, and requests have timeouts.
 //!
 //! Odd part: `--server http://…` alone ignores the kubeconfig, which kubectl reads in this case too. Such a server is a
-//! proxy with credentials of its own, so nothing of the kubeconfig applies, and a broken one must not matter.
+//! proxy with credentials of its own, so nothing of the kubeconfig applies. A broken kubeconfig must not matter.
 //!
-//! `mirror` needs two clients: its reflectors run on the caller's runtime, so that a change wakes no other thread, and
-//! forwarded requests have the thread of the transport. Both have the same credentials.
+//! `mirror` needs two clients with the same credentials. Its reflectors run on the caller's runtime, so that a change
+//! wakes no other thread. Forwarded requests have the thread of the transport.
 //!
 //! Not done: `--username` and `--password`, because no API server since 1.19 accepts basic authentication. The
 //! environment variables of kubectl other than `KUBECONFIG` and the proxies'.
@@ -62,7 +62,7 @@ pub struct ConnectionArgs {
 
     /// Address of the API server [default: the cluster's].
     ///
-    /// With an http:// address, the kubeconfig is ignored, unless --kubeconfig, --context, --cluster or --user is
+    /// With an `http://` address, the kubeconfig is ignored, unless --kubeconfig, --context, --cluster or --user is
     /// given. Such an address is http://localhost:8001 while `kubectl proxy` runs.
     #[arg(short, long, value_name = "URL", value_parser = parse_url)]
     server: Option<String>,

@@ -91,14 +91,14 @@ pub async fn run(args: ListArgs) -> Result<(), Failure> {
         match name {
             Some(name) if summary.items == 0 => missing.push(name),
             _ if format == OutputFormat::Summary => output.end(Some(&summary_object(&summary)))?,
-            None if summary.items == 0 && !format.prints_fields() => notices::line("No items found."),
+            None if summary.items == 0 && !format.prints_fields() => notices::print_line("No items found."),
             _ => {}
         }
     }
     if format != OutputFormat::Summary {
         output.end(None)?;
     }
-    notices::unknown_fields(formatter.unknown_fields);
+    notices::warn_of_unknown_fields(formatter.unknown_fields);
     if missing.is_empty() { Ok(()) } else { Err(not_found(&found.0, &missing)) }
 }
 

@@ -10,7 +10,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-use crate::notices::{print, warn};
+use crate::notices::{print_labelled, warn};
 
 /// Shows the library's warnings from now on, and its debug logs with `-v`, its traces with `-vv`.
 pub fn install_logs(verbose: u8) {
@@ -46,7 +46,7 @@ impl<S: Subscriber> Layer<S> for WarningLayer {
         event.record(&mut fields);
         let EventFields { message, error, seconds, path, warning } = fields;
         match event.metadata().name() {
-            "listwatch.retry" => print(&format!("retrying in {seconds:.1} s:"), &error),
+            "listwatch.retry" => print_labelled(&format!("retrying in {seconds:.1} s:"), &error),
             "listwatch.discovery" if error.is_empty() => warn(&format!("{path}: {message}")),
             "listwatch.discovery" => warn(&format!("{path}: {message}: {error}")),
             "listwatch.plain_http" => warn(&message),

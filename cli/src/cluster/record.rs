@@ -91,7 +91,7 @@ pub async fn run(args: RecordArgs) -> Result<(), Failure> {
     print_warnings(summary);
     let (items, bytes) = (HumanCount(summary.items), HumanCount(summary.bytes));
     let version = &summary.list_meta.resource_version;
-    notices::line(format_args!("recorded: {items} items, {bytes} bytes, version {version}"));
+    notices::print_line(format_args!("recorded: {items} items, {bytes} bytes, version {version}"));
     Ok(())
 }
 

@@ -60,8 +60,9 @@ pub async fn find_resource(client: &Client, typed: &str) -> Result<Resource, Fai
     }
 }
 
-/// Finds a name without a group, or with a whole group: the beginning of a group may be the beginning of another group
-/// too.
+/// Finds a name without a group, or with a whole group.
+///
+/// The beginning of a group does not count, because another group may begin with it too.
 fn find_common(typed: &str) -> Option<&'static Resource> {
     let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
     let found = COMMON_RESOURCES.iter().find(|(resource, short_names)| {

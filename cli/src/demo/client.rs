@@ -31,9 +31,9 @@ struct ListingResult {
 
 pub async fn run(args: DemoClientArgs) -> anyhow::Result<()> {
     let http = reqwest::Client::builder().no_proxy().build()?;
-    parent::send(&())?;
+    parent::send_message(&())?;
     parent::wait_for_go()?;
-    parent::end_with_it();
+    parent::exit_with_parent();
 
     let start = Instant::now();
     let request = http.get(format!("{}/api/v1/pods", args.url)).header("accept", "application/vnd.kubernetes.protobuf");
@@ -46,7 +46,7 @@ pub async fn run(args: DemoClientArgs) -> anyhow::Result<()> {
     };
     let wall = start.elapsed();
     ensure!(listed.items == args.pods, "received {} Pods, expected {}", listed.items, args.pods);
-    parent::send(&ListingTimes { wall, first_item: listed.first_item })?;
+    parent::send_message(&ListingTimes { wall, first_item: listed.first_item })?;
     black_box(listed.kept);
     std::future::pending().await
 }

@@ -65,8 +65,10 @@ impl ListedPods {
 }
 
 impl ListMethod {
-    /// The order of the runs, by growing memory: recently used memory is faster to allocate, above all in a virtual
-    /// machine, and this crate must not benefit from that.
+    /// The order of the runs, by growing memory.
+    ///
+    /// Recently used memory is faster to allocate, above all in a virtual machine. This crate must not benefit from
+    /// that.
     pub const IN_TURN: [Self; 4] = [Self::Drop, Self::KeepBytes, Self::KeepPods, Self::FullBuffer];
 
     pub fn name(self) -> &'static str {

@@ -19,7 +19,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::measurement::{ListMethod, ListedPods, ListingTimes, Measurement, MemorySample, SkippedMethod};
 use self::process::{ChildProcess, MemorySampler};
-use self::report::size;
+use self::report::format_size;
 use crate::failure::Failure;
 use crate::notices;
 use crate::number::number_in;
@@ -60,7 +60,11 @@ async fn compare(args: DemoArgs) -> Result<(), Failure> {
     check_writable(&args.svg)?;
     let list = ListedPods::new(args.pods)?;
     let pods = HumanCount(args.pods.into());
-    notices::line(format_args!("Listing {pods} Pods ({}) in {} ways.", size(list.bytes), ListMethod::IN_TURN.len()));
+    notices::print_line(format_args!(
+        "Listing {pods} Pods ({}) in {} ways.",
+        format_size(list.bytes),
+        ListMethod::IN_TURN.len()
+    ));
     let (mut runs, mut skipped) = (Vec::new(), Vec::new());
     for method in ListMethod::IN_TURN {
         let (needed, available) = (method.memory_needed(&list), machine::available_memory());
@@ -74,7 +78,7 @@ async fn compare(args: DemoArgs) -> Result<(), Failure> {
     runs.sort_by_key(|run| run.method);
     skipped.sort_by_key(|skipped: &SkippedMethod| skipped.method);
     plot::write(&args.svg, &list, &runs).with_context(|| format!("cannot write {}", args.svg.display()))?;
-    report::print(&list, &runs, &skipped, &args.svg)?;
+    report::print_report(&list, &runs, &skipped, &args.svg)?;
     Ok(())
 }
 
@@ -82,10 +86,10 @@ async fn measure(method: ListMethod, list: &ListedPods) -> anyhow::Result<Measur
     let bar = progress(method, list);
     let pods = list.pods.to_string();
     let mut server = ChildProcess::start(["demo-server", &pods])?;
-    let url: String = server.message().await?;
+    let url: String = server.next_message().await?;
     let argument = method.to_possible_value().context("the way has no name")?;
     let mut client = ChildProcess::start(["demo-client", argument.get_name(), &url, &pods])?;
-    let () = client.message().await?;
+    let () = client.next_message().await?;
 
     let mut sampler = MemorySampler::new(client.id());
     let before = sampler.sample()?;
@@ -93,16 +97,16 @@ async fn measure(method: ListMethod, list: &ListedPods) -> anyhow::Result<Measur
     let mut memory = vec![MemorySample { at: Duration::ZERO, resident: before }];
     let mut ticks = interval(SAMPLE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    client.go().await?;
+    client.send_go().await?;
     let start = Instant::now();
     let done: ListingTimes = loop {
         tokio::select! {
-            done = client.message() => break done?,
-            sent = server.message() => bar.set_position(sent?),
+            done = client.next_message() => break done?,
+            sent = server.next_message() => bar.set_position(sent?),
             _ = ticks.tick() => {
-                // Fails if the client has exited: then `message` returns the reason.
+                // Fails if the client has exited: then `next_message` returns the reason.
                 let Ok(resident) = sampler.sample() else { continue };
-                bar.set_message(format!("{} in memory", size(resident)));
+                bar.set_message(format!("{} in memory", format_size(resident)));
                 memory.push(MemorySample { at: start.elapsed(), resident });
             }
         }

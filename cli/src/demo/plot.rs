@@ -7,7 +7,7 @@ use indicatif::HumanCount;
 use plotters::prelude::*;
 
 use super::measurement::{ListMethod, ListedPods, Measurement};
-use super::report::{seconds, size};
+use super::report::{format_seconds, format_size};
 
 const SIZE: (u32, u32) = (960, 540);
 
@@ -22,7 +22,7 @@ fn draw(path: &Path, list: &ListedPods, runs: &[Measurement]) -> Result<(), Draw
     let longest = samples().map(|sample| sample.at.as_secs_f64()).fold(0.0, f64::max);
     let most = runs.iter().map(|run| run.peak).max().unwrap_or(1);
     let least = samples().map(|sample| sample.resident).min().unwrap_or(1);
-    let caption = format!("Memory while listing {} Pods ({})", HumanCount(list.pods.into()), size(list.bytes));
+    let caption = format!("Memory while listing {} Pods ({})", HumanCount(list.pods.into()), format_size(list.bytes));
 
     let mut chart = ChartBuilder::on(&root)
         .caption(caption, ("sans-serif", 22))
@@ -35,7 +35,7 @@ fn draw(path: &Path, list: &ListedPods, runs: &[Measurement]) -> Result<(), Draw
         .x_desc("seconds since the request")
         .y_desc("resident memory, logarithmic")
         .x_label_formatter(&|seconds| format!("{}", (seconds * 1000.0).round() / 1000.0))
-        .y_label_formatter(&|bytes| size(*bytes).replace(".00", "").replace(".0", ""))
+        .y_label_formatter(&|bytes| format_size(*bytes).replace(".00", "").replace(".0", ""))
         .label_style(("sans-serif", 14))
         .axis_desc_style(("sans-serif", 15))
         .light_line_style(BLACK.mix(0.05))
@@ -48,7 +48,7 @@ fn draw(path: &Path, list: &ListedPods, runs: &[Measurement]) -> Result<(), Draw
         chart.draw_series(end)?;
         chart
             .draw_series(LineSeries::new(points, line))?
-            .label(format!("{}: {}, peak {}", run.method.name(), seconds(run.done.wall), size(run.peak)))
+            .label(format!("{}: {}, peak {}", run.method.name(), format_seconds(run.done.wall), format_size(run.peak)))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], line));
     }
     chart

@@ -35,12 +35,12 @@ impl ChildProcess {
         self.id
     }
 
-    pub async fn go(&mut self) -> anyhow::Result<()> {
+    pub async fn send_go(&mut self) -> anyhow::Result<()> {
         Ok(self.stdin.write_all(b"\n").await?)
     }
 
     /// Returns the next message. Cancel safe.
-    pub async fn message<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+    pub async fn next_message<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         match self.stdout.next_line().await? {
             Some(line) => Ok(serde_json::from_str(&line)?),
             None => Err(self.failure().await?),
@@ -91,7 +91,7 @@ pub mod parent {
 
     use serde::Serialize;
 
-    pub fn send(message: &impl Serialize) -> anyhow::Result<()> {
+    pub fn send_message(message: &impl Serialize) -> anyhow::Result<()> {
         Ok(writeln!(io::stdout(), "{}", serde_json::to_string(message)?)?)
     }
 
@@ -101,7 +101,7 @@ pub mod parent {
     }
 
     /// Exits this process as soon as the parent exits or closes the pipe.
-    pub fn end_with_it() {
+    pub fn exit_with_parent() {
         std::thread::spawn(|| {
             let _ = io::copy(&mut io::stdin(), &mut io::sink());
             std::process::exit(0);

@@ -17,10 +17,10 @@ pub struct DemoServerArgs {
 pub async fn run(args: DemoServerArgs) -> anyhow::Result<()> {
     let pods = Synthesizer::new(&recorded_pods(), args.pods)?;
     let server = Server::start(Answer::ok(Body::synthesize(pods)).always()).await?;
-    parent::send(&server.url())?;
-    parent::end_with_it();
+    parent::send_message(&server.url())?;
+    parent::exit_with_parent();
     loop {
-        parent::send(&server.bytes_sent())?;
+        parent::send_message(&server.bytes_sent())?;
         tokio::time::sleep(REPORT_INTERVAL).await;
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! - **A list ends complete or in an error.** Items are printed as they arrive, so rows on stdout prove nothing. Only
 //!   exit code 0 does, and the summary, which [`Output::end`] prints after the library has proved the end.
-//! - After an error or a signal, the rows so far are flushed, and then the command ends with one line on stderr.
+//! - After an error or a signal, the rows so far are flushed. The command then ends with one line on stderr.
 //! - No row stays in the buffer for longer than [`FLUSH_EVERY`], because a reader may wait for it.
 //! - Memory is constant: a table keeps its first rows only, and no format keeps an object.
 //! - Text of a server passes through `escape_controls`, except in JSON and YAML, which escape it themselves.

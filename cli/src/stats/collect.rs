@@ -9,7 +9,7 @@ use listwatch::{Encoding, ItemError, ItemRef, ListMeta, TypeMeta};
 
 use super::report::{FieldRow, ItemSizes, NamespaceRow, ObjectRow, SizeBin, StatsReport};
 use super::savings::DropSavings;
-use super::walk::{FieldNode, FieldSizes, MAX_NAMES, short};
+use super::walk::{FieldNode, FieldSizes, MAX_NAMES, truncate_name};
 use crate::failure::Failure;
 
 /// The largest size that the histogram distinguishes. No item can be that large.
@@ -60,10 +60,10 @@ impl ListStats {
         }
     }
 
-    pub fn add(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
+    pub fn add_item(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
         let meta = item.meta()?;
-        self.fields.add(item, kind_of(item.type_meta()))?;
-        self.savings.add(item)?;
+        self.fields.add_item(item, object_schema(item.type_meta()))?;
+        self.savings.add_item(item)?;
         self.encoding = Some(item.encoding());
 
         let bytes = item.bytes().len() as u64;
@@ -71,7 +71,7 @@ impl ListStats {
         self.sizes.saturating_record(bytes);
         self.smallest = self.smallest.min(bytes);
         let namespace = meta.namespace();
-        let namespace = short(&namespace);
+        let namespace = truncate_name(&namespace);
         if let Some(count) = self.namespaces.get_mut(&*namespace) {
             count.add(bytes);
         } else if self.namespaces.len() < MAX_NAMES {
@@ -80,7 +80,7 @@ impl ListStats {
             self.other_namespaces.add(bytes);
         }
         if self.largest.len() < self.top || self.largest.peek().is_some_and(|Reverse(least)| bytes > least.bytes) {
-            let name = short(&meta.name()).into_owned();
+            let name = truncate_name(&meta.name()).into_owned();
             self.largest.push(Reverse(ObjectRow { bytes, namespace: namespace.into_owned(), name }));
             if self.largest.len() > self.top {
                 self.largest.pop();
@@ -98,7 +98,7 @@ impl ListStats {
     pub fn report(self, type_meta: &TypeMeta, list_meta: &ListMeta, body_bytes: u64) -> StatsReport {
         let encoding = self.encoding;
         let mut fields = Vec::new();
-        let kind = kind_of(type_meta).filter(|_| encoding == Some(Encoding::Protobuf));
+        let kind = object_schema(type_meta).filter(|_| encoding == Some(Encoding::Protobuf));
         let object =
             FieldPlace { node: self.fields.root(), kind, is_map: false, name: String::new(), path: String::new() };
         add_fields(&mut fields, &object, 0, self.top);
@@ -184,7 +184,7 @@ impl ListStats {
 }
 
 /// Returns the schema of the objects in a list of this kind. For an unknown kind it has only the metadata.
-fn kind_of(list: &TypeMeta) -> Option<&'static Message> {
+fn object_schema(list: &TypeMeta) -> Option<&'static Message> {
     let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
     Message::of(&list.api_version, kind).or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"))
 }
@@ -200,7 +200,7 @@ struct FieldPlace<'a> {
 
 fn add_fields(fields: &mut Vec<FieldRow>, parent: &FieldPlace<'_>, depth: usize, top: usize) {
     let mut inside = Vec::new();
-    places(parent, parent.node, parent.kind, &mut inside);
+    collect_places(parent, parent.node, parent.kind, &mut inside);
     inside.sort_by(|a, b| b.node.bytes.cmp(&a.node.bytes).then_with(|| a.name.cmp(&b.name)));
     let (named, rest) = inside.split_at(top.min(inside.len()));
     for place in named {
@@ -217,7 +217,7 @@ fn add_fields(fields: &mut Vec<FieldRow>, parent: &FieldPlace<'_>, depth: usize,
 }
 
 /// Adds the fields of a node to `inside`. A message that JSON inlines is replaced by its fields.
-fn places<'a>(
+fn collect_places<'a>(
     parent: &FieldPlace<'_>,
     node: &'a FieldNode,
     kind: Option<&'static Message>,
@@ -234,7 +234,7 @@ fn places<'a>(
             continue;
         };
         match field.name() {
-            "" => places(parent, node, field.message(), inside),
+            "" => collect_places(parent, node, field.message(), inside),
             name => {
                 let place = place(node, name.to_owned());
                 inside.push(FieldPlace { kind: field.message(), is_map: field.is_map(), ..place });

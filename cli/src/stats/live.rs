@@ -64,7 +64,7 @@ pub async fn read_live(mut stats: ListStats, args: LiveArgs) -> Result<StatsRepo
     let query = QueryArgs { selection, version };
     let selection = query.selection.selection();
     let (client, namespace) = connection.client().await?;
-    let row = |item: listwatch::ItemRef<'_>| stats.add(&item).map(|()| Row::Nothing);
+    let row = |item: listwatch::ItemRef<'_>| stats.add_item(&item).map(|()| Row::Nothing);
     let list = query.list(&client, selection, page_size, namespace, row).await?;
     let progress = list.progress();
     let mut items = list;

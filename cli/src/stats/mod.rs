@@ -99,7 +99,7 @@ async fn read_saved(mut stats: ListStats, file: &Path, filter: &ItemFilter) -> R
     let SavedBody { source, reader } = SavedBody::open(Some(file)).await?;
     let mut items = ListStream::with(ReaderStream::with_capacity(reader, CHUNK), |item| {
         if filter.selects(&item)? {
-            stats.add(&item)?;
+            stats.add_item(&item)?;
         }
         Ok::<_, ItemError>(Row::Nothing)
     })
@@ -133,7 +133,7 @@ impl HtmlFile {
 
     fn write(self, report: &StatsReport) -> Result<(), Failure> {
         let Self { mut temporary, path } = self;
-        let written = temporary.write_all(html::page(report).as_bytes());
+        let written = temporary.write_all(html::render_page(report).as_bytes());
         written.and_then(|()| Ok(temporary.persist(&path)?)).map_err(|error| cannot_write(&path, &error))?;
         Ok(())
     }

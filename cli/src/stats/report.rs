@@ -157,27 +157,27 @@ impl StatsReport {
 
     pub fn print_tables(&self, out: &mut impl Write) -> io::Result<()> {
         let encoding = self.encoding.as_deref().map(|encoding| format!(" of {encoding}")).unwrap_or_default();
-        writeln!(out, "{}: {} items, {}{encoding}", self.title(), self.count(), size(self.bytes))?;
+        writeln!(out, "{}: {} items, {}{encoding}", self.title(), self.count(), format_size(self.bytes))?;
         let Some(sizes) = &self.sizes else { return Ok(()) };
-        let per_item = |bytes| size(bytes / self.items);
+        let per_item = |bytes| format_size(bytes / self.items);
 
         let mut table = table(["MEAN", "P50", "P90", "P99", "LARGEST"], 0);
         let ItemSizes { mean, p50, p90, p99, largest, .. } = sizes;
-        table.add_row([mean, p50, p90, p99, largest].map(|bytes| size(*bytes)));
+        table.add_row([mean, p50, p90, p99, largest].map(|bytes| format_size(*bytes)));
         writeln!(out, "\n{table}")?;
 
         let mut table = self::table(["FIELD", "BYTES", "SHARE", "PER ITEM", "ITEMS"], 1);
         for FieldRow { name, depth, bytes, items, .. } in &self.fields {
             let name = format!("{:indent$}{}", "", escape_controls(name), indent = depth * 2);
             let items = items.map(|items| HumanCount(items).to_string()).unwrap_or_default();
-            table.add_row([name, size(*bytes), self.share(*bytes), per_item(*bytes), items]);
+            table.add_row([name, format_size(*bytes), self.share(*bytes), per_item(*bytes), items]);
         }
         writeln!(out, "\n{table}")?;
 
         if !self.drop.is_empty() {
             let mut table = self::table(["WITHOUT", "SAVES", "SHARE", "PER ITEM", "ITEMS"], 1);
             for DropSaving { path, bytes, items } in &self.drop {
-                let saves = if *bytes == 0 { "0 B: no object has it".to_owned() } else { size(*bytes) };
+                let saves = if *bytes == 0 { "0 B: no object has it".to_owned() } else { format_size(*bytes) };
                 let items = HumanCount(*items).to_string();
                 table.add_row([path.clone(), saves, self.share(*bytes), per_item(*bytes), items]);
             }
@@ -188,16 +188,16 @@ impl StatsReport {
             let mut table = self::table(["NAMESPACE", "BYTES", "SHARE", "PER ITEM", "ITEMS"], 1);
             for namespace in &self.namespaces {
                 let &NamespaceRow { items, bytes, .. } = namespace;
-                let per_item = size(bytes / items.max(1));
+                let per_item = format_size(bytes / items.max(1));
                 let items = HumanCount(items).to_string();
-                table.add_row([namespace.label(), size(bytes), self.share(bytes), per_item, items]);
+                table.add_row([namespace.label(), format_size(bytes), self.share(bytes), per_item, items]);
             }
             writeln!(out, "\n{table}")?;
         }
 
         let mut table = self::table(["OBJECT", "BYTES"], 1);
         for object in &self.largest {
-            table.add_row([object.label(), size(object.bytes)]);
+            table.add_row([object.label(), format_size(object.bytes)]);
         }
         writeln!(out, "\n{table}")
     }
@@ -236,6 +236,6 @@ fn table<const N: usize>(header: [&str; N], text: usize) -> Table {
     table
 }
 
-pub fn size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     ByteSize(bytes).display().si().to_string()
 }

@@ -22,7 +22,7 @@ impl DropSavings {
         Self { saved, paths, projections: Vec::new(), unknown_path: None }
     }
 
-    pub fn add(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
+    pub fn add_item(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
         if self.paths.is_empty() {
             return Ok(());
         }

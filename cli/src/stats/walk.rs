@@ -15,7 +15,8 @@ const MAX_NAME: usize = 512;
 
 /// The sizes of all fields, down to a depth.
 ///
-/// A field in protobuf is its tag, its length and its value; in JSON its quoted name, the colon, its value and a comma.
+/// A field in protobuf is its tag, its length and its value. In JSON it is its quoted name, the colon, its value and a
+/// comma.
 pub struct FieldSizes {
     root: FieldNode,
     depth: usize,
@@ -49,7 +50,7 @@ impl FieldSizes {
         Self { root: FieldNode::default(), depth, tally: FieldTally { item: 0, room: MAX_NAMES } }
     }
 
-    pub fn add(&mut self, item: &ItemRef<'_>, kind: Option<&'static Message>) -> Result<(), ItemError> {
+    pub fn add_item(&mut self, item: &ItemRef<'_>, kind: Option<&'static Message>) -> Result<(), ItemError> {
         let Self { root, depth, tally } = self;
         tally.item += 1;
         match item.encoding() {
@@ -69,7 +70,7 @@ impl FieldSizes {
 }
 
 impl FieldNode {
-    fn number(&mut self, number: u32, bytes: usize, tally: &mut FieldTally) -> Option<&mut Self> {
+    fn child_by_number(&mut self, number: u32, bytes: usize, tally: &mut FieldTally) -> Option<&mut Self> {
         let at = self.numbers.partition_point(|(known, _)| *known < number);
         if self.numbers.get(at).is_none_or(|(known, _)| *known != number) {
             if tally.room == 0 {
@@ -79,11 +80,11 @@ impl FieldNode {
             tally.room -= 1;
             self.numbers.insert(at, (number, Self::default()));
         }
-        Some(self.numbers[at].1.add(bytes, tally))
+        Some(self.numbers[at].1.count_bytes(bytes, tally))
     }
 
-    fn name(&mut self, name: &str, bytes: usize, tally: &mut FieldTally) -> Option<&mut Self> {
-        let name = short(name);
+    fn child_by_name(&mut self, name: &str, bytes: usize, tally: &mut FieldTally) -> Option<&mut Self> {
+        let name = truncate_name(name);
         if !self.names.contains_key(&*name) {
             if tally.room == 0 {
                 self.others += bytes as u64;
@@ -92,10 +93,10 @@ impl FieldNode {
             tally.room -= 1;
             self.names.insert(name.as_ref().into(), Self::default());
         }
-        Some(self.names.get_mut(&*name)?.add(bytes, tally))
+        Some(self.names.get_mut(&*name)?.count_bytes(bytes, tally))
     }
 
-    fn add(&mut self, bytes: usize, tally: &FieldTally) -> &mut Self {
+    fn count_bytes(&mut self, bytes: usize, tally: &FieldTally) -> &mut Self {
         self.bytes += bytes as u64;
         self.items += u64::from(self.last_item != tally.item);
         self.last_item = tally.item;
@@ -104,7 +105,7 @@ impl FieldNode {
 }
 
 /// Truncates a name that is longer than Kubernetes allows.
-pub fn short(name: &str) -> Cow<'_, str> {
+pub fn truncate_name(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_NAME {
         return name.into();
     }
@@ -122,12 +123,12 @@ fn add_message(
 ) -> Result<(), DecodeError> {
     while !bytes.is_empty() {
         let ProtobufField { number, value, size } = ProtobufField::take(&mut bytes)?;
-        let Some(child) = node.number(number, size, tally) else { continue };
+        let Some(child) = node.child_by_number(number, size, tally) else { continue };
         let (Some(value), Some(message)) = (value, message) else { continue };
         let Some(field) = message.field(number) else { continue };
         if field.is_map() {
             if depth > 1 || (message.name() == "ObjectMeta" && field.name() == "annotations") {
-                child.name(&key_of(value)?, size, tally);
+                child.child_by_name(&entry_key(value)?, size, tally);
             }
         } else if let Some(inner) = field.message().filter(|message| message.is_object()) {
             match depth {
@@ -164,7 +165,7 @@ impl<'a> ProtobufField<'a> {
 }
 
 /// Returns the key of a map entry.
-fn key_of(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
+fn entry_key(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
     let mut key = &[][..];
     while !entry.is_empty() {
         if let ProtobufField { number: 1, value: Some(value), .. } = ProtobufField::take(&mut entry)? {
@@ -186,7 +187,7 @@ fn add_object(
     for (member, value) in members {
         let value = value.get();
         // The 4 bytes are two quotes, a colon and a comma.
-        let Some(child) = node.name(&member, member.len() + value.len() + 4, tally) else { continue };
+        let Some(child) = node.child_by_name(&member, member.len() + value.len() + 4, tally) else { continue };
         if depth <= 1 && !(name == "metadata" && member == "annotations") {
             continue;
         }

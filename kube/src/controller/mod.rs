@@ -68,7 +68,7 @@
 //!
 //! A reconciler writes with kube's [`Api`](kube::Api), and records events with kube's
 //! [`Recorder`](kube::runtime::events::Recorder). The cache gets such a write later, by its watch. So after a write, a
-//! reconciler should make one of two calls, and no later reconcile sees a state that is older than the write:
+//! reconciler should make one of two calls. No later reconcile then sees a state that is older than the write:
 //!
 //! - [`Cache::wait_for_resource_version`] waits until the watch has delivered the write. It has no time limit, so a
 //!   reconcile waits while the watch is down. A [`timeout`](tokio::time::timeout) with [`Action::backoff`] ends it
@@ -79,8 +79,8 @@
 //! [`finalizer()`](finalizer::finalizer) makes neither call for its own patch. It may be called again with the state
 //! before the patch. The server then refuses a second patch, and the error policy decides when to retry.
 //!
-//! controller-runtime has had a client since 2026 that waits for each write ([`EnableReadYourWritesConsistency`]):
-//! reads of a written object, and lists of its kind, block until the informer has the write. There a reconciler cannot
+//! controller-runtime has had a client since 2026 that waits for each write ([`EnableReadYourWritesConsistency`]).
+//! Reads of a written object, and lists of its kind, block until the informer has the write. There a reconciler cannot
 //! forget to wait. Here it chooses the writes to wait for, and `apply` makes it wait for none.
 //!
 //! [`EnableReadYourWritesConsistency`]: https://github.com/kubernetes-sigs/controller-runtime/pull/3472

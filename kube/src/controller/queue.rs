@@ -2,7 +2,7 @@
 //!
 //! # Advice
 //!
-//! This is client-go's workqueue (`util/workqueue`) without its locks and goroutines: deduplication, delays and the
+//! This is client-go's workqueue (`util/workqueue`) without its locks and goroutines. Deduplication, delays and the
 //! number of failures are one table, and the caller passes the time. The cells are the phase after an event:
 //!
 //! | phase | a request | due | started | finished |
@@ -14,9 +14,9 @@
 //!
 //! Invariants:
 //!
-//! - A key is in `ready` exactly if its phase is `Ready`, and in `delayed` exactly if it is `Delayed`, with that time.
-//! - A key without a request, a reconcile and failures is in no table, so memory follows the work and not the
-//!   collection.
+//! - A key is in `ready` exactly if its phase is `Ready`. It is in `delayed` exactly if it is `Delayed`, with that
+//!   time.
+//! - A key without a request, a reconcile and failures is in no table. So memory follows the work, not the collection.
 //! - Of two requests the earlier time stays, so no delay is ever prolonged.
 //!
 //! Odd parts: `remove_requests` leaves a `Ready` key in its place, because removing it from the middle of `ready` would

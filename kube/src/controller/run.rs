@@ -2,9 +2,8 @@
 //!
 //! # Advice
 //!
-//! One `poll` does all the work, in this order: triggers of a shutdown, the wait for caches, requests, starts of due
-//! reconciles, one finished reconcile, the timer. Everything is polled from the caller's stream, so a stream that is
-//! not polled starts nothing.
+//! One `poll` does all the work. Its order is: shutdown, the wait for caches, requests, due reconciles, one finished
+//! reconcile, the timer. Everything is polled from the caller's stream, so a stream that is not polled starts nothing.
 //!
 //! Invariants:
 //!

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::error::{Result, invalid};
 
-/// The fields of one part of a kubeconfig: of a document, a context, a cluster or a user, or of a mapping in them.
+/// The fields of one part of a kubeconfig: a document, a context, a cluster, a user, or a mapping in them.
 ///
 /// Null and the empty string mean unset. Errors name the field, and do not quote its value.
 #[derive(Clone, Default)]

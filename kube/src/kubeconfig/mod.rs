@@ -100,8 +100,10 @@ impl Kubeconfig {
     ///
     /// # Errors
     ///
-    /// [`KubeconfigError`] for a file that cannot be read or is no kubeconfig, for a context, a cluster or a chosen
-    /// [`user`](Self::user) that does not exist, and for a value that kubectl refuses too.
+    /// [`KubeconfigError`] for:
+    /// - a file that cannot be read or is no kubeconfig;
+    /// - a context, a cluster or a chosen [`user`](Self::user) that does not exist;
+    /// - a value that kubectl refuses too.
     pub fn load(&self) -> Result<Option<Config>> {
         let merged = MergedFiles::read(&self.file_paths(), self.file.is_some())?;
         let config = match self.select_config(&merged)? {

@@ -3,9 +3,9 @@
 //! It has kube's arguments, events and errors. kube reads a whole page of the list before it decodes it.
 //! [`metadata_watcher`] replaces kube's function of that name in the same way.
 //!
-//! [`Watcher::projection`] drops fields before objects are decoded. Drop `metadata.managedFields` unless you read them:
-//! in the Pods of a real API server they take more than half of the memory and of the time of decoding. Without a
-//! projection this watcher saves no memory of kube's store, and takes about as much CPU time as kube's: see the
+//! [`Watcher::projection`] drops fields before objects are decoded. Drop `metadata.managedFields` unless you read them.
+//! In the Pods of a real API server they take more than half of the memory and of the time of decoding. Without a
+//! projection this watcher saves no memory of kube's store, and takes about as much CPU time as kube's. See the
 //! [guide](crate::guide#kubes-store-without-managedfields).
 //!
 //! The names are kube's. Where you call kube's `watcher`, only the import changes, and the call to `projection` is
@@ -66,16 +66,16 @@ use crate::transport::KubeTransport;
 ///
 /// This function replaces kube's [`watcher`](fn@kube::runtime::watcher).
 ///
-/// Everything from [`Event::Init`] to [`Event::InitDone`] is the complete collection. An error is an item, after which
-/// the stream resumes when it is polled: after the last event, or with [`Event::Init`] if that is no longer possible.
-/// The stream never retries before it has delivered the error, so apply a backoff
+/// Everything from [`Event::Init`] to [`Event::InitDone`] is the complete collection. An error is an item, and the next
+/// poll resumes the stream. It resumes after the last event, or with [`Event::Init`] if that is no longer possible. The
+/// stream never retries before it has delivered the error, so apply a backoff
 /// ([`default_backoff`](kube::runtime::WatchStreamExt::default_backoff)).
 ///
 /// # Memory and time
 ///
 /// The watcher keeps one object and a chunk of the body in memory, whatever [`page_size`](Config::page_size) is.
-/// Without a page size the list is one request. Objects are delivered while the response arrives, so the consumer must
-/// read a page, or without pages the whole list, within the server's request timeout, 60 s by default.
+/// Without a page size the list is one request. Objects are delivered while the response arrives. So the consumer must
+/// read a page within the server's request timeout, 60 s by default, or without pages the whole list.
 ///
 /// kube enables no keepalive on its connections, so a dead connection is detected after the [idle timeout] of the
 /// watch.
@@ -95,7 +95,7 @@ use crate::transport::KubeTransport;
 /// - A selector or a path that the server would refuse is not sent. The error is
 ///   [`BuildRequest`](kube::Error::BuildRequest).
 /// - Every other error, except an API error, is a [`Service`](kube::Error::Service) that contains an
-///   [`Error`](listwatch::client::Error): for example that an object or a frame exceeds 16 MiB.
+///   [`Error`](listwatch::client::Error). An example is an object or a frame over 16 MiB.
 pub fn watcher<K>(api: Api<K>, config: Config) -> Watcher<K>
 where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -136,7 +136,7 @@ impl<K> Watcher<K> {
 
     /// Drops fields of each object before it is decoded, in lists, streaming lists and watches.
     ///
-    /// The fields are removed from the JSON of one object at a time, so they never reach serde and take no memory
+    /// The fields are removed from the JSON of one object at a time. They never reach serde, and take no memory
     /// afterwards. The projection changes neither the requests nor the sequence of events: the server still sends the
     /// fields.
     ///
@@ -166,7 +166,7 @@ impl<K> Watcher<K> {
     ///   projection that [keeps](Projection::keep) only some fields must also keep `FieldPath::new("metadata", &[1])`.
     /// - A path has no names for JSON.
     ///
-    /// A field that `K` requires must not be dropped, such as the `spec` of a type that derives `CustomResource`: each
+    /// A field that `K` requires must not be dropped, such as the `spec` of a type that derives `CustomResource`. Each
     /// object would be a [`SerdeError`](kube::Error::SerdeError). Columns in such errors count in the remaining JSON.
     pub fn projection(self, projection: Projection) -> Self {
         let collection = WatchedCollection { projection: Some(Arc::new(projection)), ..self.collection };

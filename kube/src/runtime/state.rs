@@ -11,7 +11,7 @@
 //! - `step` takes the state, and `Empty` takes its place. A return with `?` therefore starts over with [`Event::Init`].
 //!   A step that continues after an error must write the state back before it returns.
 //! - Everything between [`Event::Init`] and [`Event::InitDone`] is one complete collection. kube's stores replace their
-//!   objects at [`Event::InitDone`], so it is sent only after a complete list, or after the bookmark that ends the
+//!   objects at [`Event::InitDone`]. So it is sent only after a complete list, or after the bookmark that ends the
 //!   initial events.
 //! - The version in `InitListed` and `Watching` is one up to which every event was delivered.
 //! - The machine never retries before it has delivered the error. The caller's backoff counts errors.
@@ -24,9 +24,9 @@
 //! - Version `"0"` of a list counts as missing: a watch from 0 would deliver the collection a second time.
 //! - After a deletion the older of two versions is kept, because a deletion may carry the version of the last write.
 //!
-//! Different from kube's on purpose: the machine starts over when the server answers a watch request with 410, because
-//! kube requests the same version for ever. It also starts over after a deletion among the initial events, because
-//! delivered objects cannot be withdrawn.
+//! Different from kube's on purpose: the machine starts over when the server answers a watch request with 410. kube
+//! requests the same version for ever. It also starts over after a deletion among the initial events, because delivered
+//! objects cannot be withdrawn.
 //!
 //! Not done: a stream over listwatch's resumed watch. It retries by itself, and would hide the errors that kube
 //! reports.

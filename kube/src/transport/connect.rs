@@ -25,7 +25,7 @@ use super::credentials::SentCredentials;
 use super::error::{setup_error, transport_error};
 
 /// The idle time before the first keepalive probe, and between probes. The kernel closes a connection once probes or
-/// sent bytes are not acknowledged for `USER_TIMEOUT`: within 45 s in total, as in reqwest.
+/// sent bytes are not acknowledged for `USER_TIMEOUT`. This takes 45 s at most, as in reqwest.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 2;
 #[cfg(target_os = "linux")]

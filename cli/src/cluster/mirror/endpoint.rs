@@ -23,13 +23,13 @@ pub struct MirrorEndpoint {
 impl MirrorEndpoint {
     /// Prints where the mirror serves, and how to use it.
     pub fn announce(&self) {
-        notices::print("serving:", &self.url());
+        notices::print_labelled("serving:", &self.url());
         let server = format!("kubectl --server {}", self.url());
         let hint = match &self.certificate {
             None => format!("{server} get pods -A"),
             Some(_) => format!("{server} --certificate-authority FILE --token TOKEN get pods -A"),
         };
-        notices::print("try:", &hint);
+        notices::print_labelled("try:", &hint);
     }
 
     fn url(&self) -> String {

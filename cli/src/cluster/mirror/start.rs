@@ -90,7 +90,7 @@ async fn load_file(
     match reflector.load(file).await {
         Ok(()) => {
             let objects = HumanCount(cache.len() as u64);
-            notices::print(
+            notices::print_labelled(
                 "loaded:",
                 &format!("{resource}: {objects} objects at version {}", cache.resource_version()),
             );

@@ -11,8 +11,9 @@ use super::collection::MirroredCollection;
 use crate::failure::error_chain;
 use crate::notices;
 
-/// Shows a status line for each collection at the bottom of a terminal, and prints a line for each sync, error and
-/// skipped object.
+/// Shows a status line for each collection at the bottom of a terminal.
+///
+/// It also prints a line for each sync, error and skipped object.
 pub struct StatusDisplay<'a> {
     bar: ProgressBar,
     shown: Vec<CollectionStatus<'a>>,
@@ -65,7 +66,7 @@ impl<'a> StatusDisplay<'a> {
             let status = cache.status();
             let [objects, events] = [to_u64(cache.len()), status.events].map(HumanCount);
             let memory = DecimalBytes(to_u64(cache.memory().total()));
-            notices::line(format_args!(
+            notices::print_line(format_args!(
                 "{resource}: {objects} objects {}, {memory}, {events} events, {}",
                 version_text(&status),
                 errors_text(&status)
@@ -79,17 +80,17 @@ impl CollectionStatus<'_> {
         let MirroredCollection { resource, cache, .. } = self.collection;
         let status = cache.status();
         if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
-            notices::print("retrying:", &format!("{resource}: {}", error_chain(error)));
+            notices::print_labelled("retrying:", &format!("{resource}: {}", error_chain(error)));
         }
         if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
-            notices::print("skipped:", &format!("{resource}: {}", error_chain(skipped)));
+            notices::print_labelled("skipped:", &format!("{resource}: {}", error_chain(skipped)));
         }
         // A loaded cache is complete without a sync.
         let is_news = status.syncs > self.syncs || !self.is_synced;
         if let Some(version) = status.resource_version.as_ref().filter(|_| is_news) {
             self.is_synced = true;
             let objects = HumanCount(to_u64(cache.len()));
-            notices::print("synced:", &format!("{resource}: {objects} objects at version {version}"));
+            notices::print_labelled("synced:", &format!("{resource}: {objects} objects at version {version}"));
         }
         (self.syncs, self.errors, self.skipped) = (status.syncs, status.errors, status.skipped);
     }

@@ -128,8 +128,8 @@ async fn print_until_signal(
         printer.output.flush()?;
         match ended {
             None => {
-                notices::line(printer.counts.text());
-                notices::unknown_fields(printer.counts.unknown_fields);
+                notices::print_line(printer.counts.text());
+                notices::warn_of_unknown_fields(printer.counts.unknown_fields);
                 return Ok(());
             }
             Some(error) if error.is_expired() => {
@@ -137,7 +137,7 @@ async fn print_until_signal(
                 notices::warn(&format!("{error}: watching from the most recent version{gap}"));
             }
             Some(error) => {
-                notices::unknown_fields(printer.counts.unknown_fields);
+                notices::warn_of_unknown_fields(printer.counts.unknown_fields);
                 return Err(list_failure(&error, None));
             }
         }

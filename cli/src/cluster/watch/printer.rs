@@ -111,7 +111,7 @@ impl WatchPrinter {
             OwnedEvent::Synced { resource_version } => {
                 let added = HumanCount(counts.added);
                 self.output.flush()?;
-                notices::print("synced:", &format!("{added} objects at version {resource_version}"));
+                notices::print_labelled("synced:", &format!("{added} objects at version {resource_version}"));
                 Ok(())
             }
             OwnedEvent::Reset => {
@@ -207,7 +207,7 @@ fn print_disconnect(disconnect: &Disconnect) {
         None => "from the start".to_owned(),
     };
     let verb = if error.is_some() { "retrying" } else { "resuming" };
-    notices::print(&format!("{verb} in {:.1} s {from}:", wait.as_secs_f64()), &why);
+    notices::print_labelled(&format!("{verb} in {:.1} s {from}:", wait.as_secs_f64()), &why);
 }
 
 impl EventCounts {
