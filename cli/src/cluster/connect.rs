@@ -63,7 +63,7 @@ pub struct ConnectionArgs {
     /// Address of the API server [default: the cluster's].
     ///
     /// With an `http://` address, the kubeconfig is ignored, unless --kubeconfig, --context, --cluster or --user is
-    /// given. Such an address is http://localhost:8001 while `kubectl proxy` runs.
+    /// given. Such an address is `http://localhost:8001` while `kubectl proxy` runs.
     #[arg(short, long, value_name = "URL", value_parser = parse_url)]
     server: Option<String>,
 
