@@ -6,22 +6,22 @@ use clap_complete::{Shell, generate};
 
 use crate::failure::Failure;
 
-/// Prints the completion script for a shell.
+/// Print the completion script for a shell.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   source <(listwatch completions bash)                               in ~/.bashrc
   listwatch completions zsh >~/.zfunc/_listwatch                     a directory in $fpath
   listwatch completions fish >~/.config/fish/completions/listwatch.fish")]
-pub struct Args {
+pub struct CompletionsArgs {
     /// Shell to print the script for
     shell: Shell,
 }
 
-pub fn run(args: &Args) -> Result<(), Failure> {
+/// Prints the script that completes this command.
+pub fn run(args: &CompletionsArgs, mut command: clap::Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    // kubectl completes its plugins, so the script always completes `listwatch`.
-    generate(args.shell, &mut crate::command("listwatch"), "listwatch", &mut script);
+    generate(args.shell, &mut command, "listwatch", &mut script);
     let mut stdout = io::stdout().lock();
     stdout.write_all(&script)?;
     Ok(stdout.flush()?)

@@ -2,32 +2,24 @@
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::path::PathBuf;
 
-use async_compression::tokio::bufread::GzipDecoder;
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
-use listwatch::{
-    BodyFormat, DecodeErrorKind, ItemError, ItemRef, LabelSelector, Limit, Limits, ListDecoder, ListError, ListMeta,
-    ListStream,
-};
-use tokio::fs::File;
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use listwatch::{ItemError, ItemRef, LabelSelector, Limit, Limits, ListError, ListStream};
 use tokio_util::io::ReaderStream;
 
-use crate::failure::{Failure, chain};
-use crate::filter::Filter;
+use crate::failure::Failure;
+use crate::filter::ItemFilter;
 use crate::notices;
-use crate::number::number;
-use crate::output::{Format, Output, Row, Shown, Summary};
-use crate::rows::{self, Reached};
+use crate::number::number_in;
+use crate::output::{Output, OutputArgs, OutputFormat, Row, RowFormatter, SummaryObject, print_rows};
+use crate::saved_body::{CHUNK, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
 
-pub const CHUNK: usize = 256 << 10;
-
-/// Decodes the saved body of a list, in protobuf or JSON, while reading it.
+/// Decode the saved body of a list, in protobuf or JSON, while reading it.
 ///
-/// Gzip is decompressed. An error is one line on stderr: the fault, its position in the body, and the number of items delivered before it.
+/// Gzip is decompressed. An error is one line on stderr: the fault, its position in the body, and the number of items
+/// delivered before it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,11 +30,13 @@ Examples:
 
 From a live API server, while `kubectl proxy` runs:
   curl -sH 'Accept: application/vnd.kubernetes.protobuf' localhost:8001/api/v1/pods | listwatch decode -o table")]
-pub struct Args {
+pub struct DecodeArgs {
     /// File that contains the body; `-` for stdin [default: stdin]
     file: Option<PathBuf>,
 
-    /// Print only these objects: NAMESPACE/NAME, as -o name prints them; NAME with -n, or if the object has no namespace
+    /// Print only these objects, by NAMESPACE/NAME, as -o name prints them.
+    ///
+    /// NAME alone is enough with -n, or if the object has no namespace.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -56,13 +50,13 @@ pub struct Args {
     selector: Option<LabelSelector>,
 
     /// Stop after N items
-    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX))]
+    #[arg(long, value_name = "N", value_parser = number_in(1..=u64::MAX))]
     limit: Option<u64>,
 
     #[command(flatten)]
-    shown: Shown,
+    output: OutputArgs,
 
-    /// Skip items that exceed --max-item-size or cannot be read, and print their number, instead of failing
+    /// Skip items that exceed --max-item-size or cannot be read, and print their number
     #[arg(long)]
     skip_bad_items: bool,
 
@@ -71,7 +65,7 @@ pub struct Args {
     max_item_size: ByteSize,
 
     /// Maximum number of items [default: no limit]
-    #[arg(long, value_name = "N", value_parser = number(0..=u64::MAX), help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = number_in(0..=u64::MAX), help_heading = "Limits")]
     max_items: Option<u64>,
 
     /// Maximum size of the body, after decompression [default: no limit]
@@ -83,80 +77,36 @@ pub struct Args {
     max_metadata_size: ByteSize,
 }
 
-pub async fn run(mut args: Args) -> Result<(), Failure> {
-    if args.file.is_none() && io::stdin().is_terminal() {
-        let mut cli = crate::command(&crate::invoked_as());
-        cli.build();
-        let decode = cli.find_subcommand_mut("decode").expect("the subcommand exists");
-        decode.error(ErrorKind::MissingRequiredArgument, "no FILE is given, and stdin is a terminal").exit();
-    }
-    if args.shown.format == Format::Summary && args.limit.is_some() {
-        return Err(Failure::Usage(
-            "--limit cannot be used with -o summary, which describes the whole list".to_owned(),
-        ));
-    }
-    let filter = args.filter();
-    if args.shown.format == Format::Summary && !(args.names.is_empty() && filter.is_empty()) {
-        return Err(Failure::Usage(
-            "NAME, -n and -l cannot be used with -o summary, which describes the whole list".to_owned(),
-        ));
-    }
-    if let Some(namespace) = &args.namespace {
-        args.names.iter_mut().filter(|name| !name.contains('/')).for_each(|name| *name = format!("{namespace}/{name}"));
-    }
-    let mut rows = args.shown.rows()?;
-    let path = args.file.as_deref().filter(|file| *file != Path::new("-"));
-    let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
-    let body = open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
-
-    let mut missing: HashSet<&str> = args.names.iter().map(String::as_str).collect();
-    let mut limit = match (args.limit, missing.len() as u64) {
-        (limit, 0) => limit,
-        // No later item has one of the names.
-        (limit, names) => Some(limit.map_or(names, |limit| limit.min(names))),
-    };
-    let mut in_a_namespace = None;
+/// Runs the command. `command` returns the whole command line interface, for an error of clap.
+pub async fn run(mut args: DecodeArgs, command: impl FnOnce() -> clap::Command) -> Result<(), Failure> {
+    args.require_file(command);
+    args.check()?;
+    args.qualify_names();
+    let filter = args.item_filter();
+    let mut formatter = RowFormatter::new(&args.output)?;
+    let SavedBody { source, reader } = SavedBody::open(args.file.as_deref()).await?;
+    let mut names = NameFilter::new(&args.names);
+    // No item after those with the names is printed.
+    let mut limit = args.limit.into_iter().chain(names.limit()).min();
     let mut row = |item: ItemRef<'_>| {
-        if !filter.selects(&item)? {
+        if !filter.selects(&item)? || !names.selects(&item)? {
             return Ok(Row::Nothing);
         }
-        if !args.names.is_empty() {
-            let meta = item.meta()?;
-            let name = meta.name();
-            let key = match meta.namespace() {
-                namespace if namespace.is_empty() => name.clone(),
-                namespace => format!("{namespace}/{name}").into(),
-            };
-            if !missing.remove(&*key) {
-                if in_a_namespace.is_none() && missing.contains(&*name) {
-                    in_a_namespace = Some((name.into_owned(), key.into_owned()));
-                }
-                return Ok(Row::Nothing);
-            }
-        }
-        rows.row(&item)
+        formatter.format_row(&item)
     };
-    let mut items = ListStream::with(ReaderStream::with_capacity(body, CHUNK), &mut row)
+    let mut items = ListStream::with(ReaderStream::with_capacity(reader, CHUNK), &mut row)
         .accept_json()
         .limits(args.limits())
         .skip_item_errors(args.skip_bad_items);
-    let mut output = Output::new(&args.shown);
-    let done = rows::print(&mut items, &mut output, &mut limit, |items| reached(items.decoder())).await?;
-    let error = done.err().map(|error| (explain(&error, &source, items.decoder()), error));
+    let mut output = Output::new(&args.output);
+    let done = print_rows(&mut items, &mut output, &mut limit, |items| decoder_progress(items.decoder())).await?;
+    let error = done.err().map(|error| (explain_error(&error, &source, items.decoder()), error));
     let end = items.end().cloned();
     drop(items);
-    rows.check()?;
-    let mut missing: Vec<_> = missing.into_iter().collect();
-    missing.sort_unstable();
-    let mut faults = Vec::new();
-    if let Some((name, key)) = in_a_namespace.filter(|(name, _)| missing.contains(&&**name)) {
-        missing.retain(|missing| *missing != name);
-        let hint = format!("write NAMESPACE/NAME, for example {key}");
-        faults.push(format!("{source} has no object {name} without a namespace; {hint}"));
-    }
-    let missing = missing.join(", ");
+    formatter.check_paths()?;
+    let (mut faults, missing) = names.missing(&source);
     if let Some((text, error)) = error {
-        faults.insert(0, text + option(&error));
+        faults.insert(0, text + limit_hint(&error));
         if !missing.is_empty() && is_incomplete(&error) {
             faults.push(format!("{missing} may be in the missing part"));
         }
@@ -164,18 +114,13 @@ pub async fn run(mut args: Args) -> Result<(), Failure> {
     }
     // `None` if the list ended at --limit.
     let end = end.as_ref();
-    let summary = end.map(|end| Summary::new(&end.type_meta, &end.list_meta, end.items, end.bytes));
+    let summary = end.map(|end| SummaryObject::new(&end.type_meta, &end.list_meta, end.items, end.bytes));
     output.end(summary.as_ref())?;
     if let Some(end) = end {
-        warn_of_page(&end.list_meta);
+        warn_of_more_pages(&end.list_meta);
+        print_skipped(end.skipped);
     }
-    if let Some(end) = end
-        && end.skipped > 0
-    {
-        let items = if end.skipped == 1 { "item" } else { "items" };
-        notices::line(format_args!("skipped: {} bad {items}", end.skipped));
-    }
-    notices::unknown_fields(rows.unknown_fields);
+    notices::warn_of_unknown_fields(formatter.unknown_fields);
     if !missing.is_empty() {
         faults.push(format!("{source} has no {missing}"));
     }
@@ -185,9 +130,49 @@ pub async fn run(mut args: Args) -> Result<(), Failure> {
     }
 }
 
-impl Args {
-    fn filter(&self) -> Filter {
-        Filter {
+/// Prints the number of skipped items, if there are any.
+fn print_skipped(count: u64) {
+    if count > 0 {
+        let items = if count == 1 { "item" } else { "items" };
+        notices::print_line(format_args!("skipped: {count} bad {items}"));
+    }
+}
+
+impl DecodeArgs {
+    /// Exits with clap's error if no file is given, and stdin is a terminal.
+    fn require_file(&self, command: impl FnOnce() -> clap::Command) {
+        if self.file.is_none() && io::stdin().is_terminal() {
+            let mut command = command();
+            command.build();
+            let decode = command.find_subcommand_mut("decode").expect("the subcommand exists");
+            decode.error(ErrorKind::MissingRequiredArgument, "no FILE is given, and stdin is a terminal").exit();
+        }
+    }
+
+    /// Refuses options that select items of a list that is described as a whole.
+    fn check(&self) -> Result<(), Failure> {
+        if self.output.format != OutputFormat::Summary {
+            return Ok(());
+        }
+        let options = match (self.limit, self.names.is_empty() && self.item_filter().is_empty()) {
+            (Some(_), _) => "--limit",
+            (None, false) => "NAME, -n and -l",
+            (None, true) => return Ok(()),
+        };
+        Err(Failure::Usage(format!("{options} cannot be used with -o summary, which describes the whole list")))
+    }
+
+    /// Adds the namespace of `-n` to names without one.
+    fn qualify_names(&mut self) {
+        if let Some(namespace) = &self.namespace {
+            let unqualified = self.names.iter_mut().filter(|name| !name.contains('/'));
+            unqualified.for_each(|name| *name = format!("{namespace}/{name}"));
+        }
+    }
+
+    /// Returns the filter of `-n` and `-l`.
+    fn item_filter(&self) -> ItemFilter {
+        ItemFilter {
             namespace: self.namespace.clone(),
             #[cfg(feature = "cluster")]
             labels: self.selector.clone().unwrap_or_default(),
@@ -196,6 +181,7 @@ impl Args {
         }
     }
 
+    /// Returns the limits of the decoder.
     fn limits(&self) -> Limits {
         Limits::default()
             .item_size(self.max_item_size.as_u64())
@@ -205,45 +191,61 @@ impl Args {
     }
 }
 
-pub async fn open(path: Option<&Path>) -> io::Result<Pin<Box<dyn AsyncRead>>> {
-    let file: Pin<Box<dyn AsyncRead>> = match path {
-        Some(path) => Box::pin(File::open(path).await?),
-        None => Box::pin(tokio::io::stdin()),
-    };
-    let mut file = BufReader::with_capacity(CHUNK, file);
-    // The buffer may hold only the first byte of gzip's magic number. No list starts with that byte.
-    if file.fill_buf().await?.first() != Some(&0x1f) {
-        return Ok(Box::pin(file));
+/// The filter of the names in the command line.
+struct NameFilter<'a> {
+    /// True if names were given. Without names, all items are selected.
+    is_set: bool,
+    /// The names that no item has had so far.
+    missing: HashSet<&'a str>,
+    /// The first name that only an object with a namespace has, and its key.
+    in_a_namespace: Option<(String, String)>,
+}
+
+impl<'a> NameFilter<'a> {
+    fn new(names: &'a [String]) -> Self {
+        let missing = names.iter().map(String::as_str).collect();
+        Self { is_set: !names.is_empty(), missing, in_a_namespace: None }
     }
-    let mut body = GzipDecoder::new(file);
-    body.multiple_members(true);
-    Ok(Box::pin(body))
+
+    /// Returns the number of items that can be selected; `None` if any number can.
+    fn limit(&self) -> Option<u64> {
+        self.is_set.then_some(self.missing.len() as u64)
+    }
+
+    /// Returns true for an item with one of the names.
+    fn selects(&mut self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        if !self.is_set {
+            return Ok(true);
+        }
+        let meta = item.meta()?;
+        let name = meta.name();
+        let key = match meta.namespace() {
+            namespace if namespace.is_empty() => name.clone(),
+            namespace => format!("{namespace}/{name}").into(),
+        };
+        let is_selected = self.missing.remove(&*key);
+        if !is_selected && self.in_a_namespace.is_none() && self.missing.contains(&*name) {
+            self.in_a_namespace = Some((name.into_owned(), key.into_owned()));
+        }
+        Ok(is_selected)
+    }
+
+    /// Returns a fault with a hint for a name that lacks its namespace, and the other missing names.
+    fn missing(self, source: &str) -> (Vec<String>, String) {
+        let mut missing: Vec<_> = self.missing.into_iter().collect();
+        missing.sort_unstable();
+        let mut faults = Vec::new();
+        if let Some((name, key)) = self.in_a_namespace.filter(|(name, _)| missing.contains(&&**name)) {
+            missing.retain(|missing| *missing != name);
+            let hint = format!("write NAMESPACE/NAME, for example {key}");
+            faults.push(format!("{source} has no object {name} without a namespace; {hint}"));
+        }
+        (faults, missing.join(", "))
+    }
 }
 
-/// Returns the text of a saved body's error, and what to save instead.
-pub fn explain(error: &ListError<io::Error>, source: &str, decoder: &ListDecoder) -> String {
-    let error = match error {
-        ListError::Decode(error) if error.is_incomplete() && decoder.position() == 0 => {
-            return format!("{source} is empty: expected the body of a list");
-        }
-        ListError::Decode(error) => error,
-        error => return format!("{source}: {}, {}", chain(error), reached(decoder).text()),
-    };
-    let hint = match error.kind() {
-        DecodeErrorKind::UnexpectedKind { kind, .. } if kind == "Table" => "; request the list without as=Table",
-        // Also the lines of -o json.
-        DecodeErrorKind::UnexpectedKind { kind, .. } if !kind.ends_with("List") => {
-            "; the file has single objects: to save a list, use `record`"
-        }
-        DecodeErrorKind::UnexpectedEncoding(BodyFormat::Cbor) => "; request application/vnd.kubernetes.protobuf",
-        DecodeErrorKind::Item(ItemError::UnknownKind { .. }) => "; request JSON from the server",
-        _ => "",
-    };
-    format!("{source}: {}{hint}", chain(error))
-}
-
-/// Returns the option that raises the limit of the error.
-fn option(error: &ListError<io::Error>) -> &'static str {
+/// Returns a hint at the option that raises the limit of the error.
+fn limit_hint(error: &ListError<io::Error>) -> &'static str {
     let ListError::Decode(error) = error else { return "" };
     match error.limit() {
         Some(Limit::ItemSize) => "; --max-item-size raises the limit",
@@ -260,21 +262,5 @@ fn is_incomplete(error: &ListError<io::Error>) -> bool {
         ListError::Decode(error) => error.is_incomplete(),
         ListError::Transport(error) => error.kind() == io::ErrorKind::UnexpectedEof,
         _ => false,
-    }
-}
-
-/// Warns if the list has more pages.
-pub fn warn_of_page(list_meta: &ListMeta) {
-    if !list_meta.continue_token.is_empty() {
-        notices::warn("the body is one page of a longer list");
-    }
-}
-
-pub fn reached(decoder: &ListDecoder) -> Reached {
-    Reached {
-        bytes: decoder.position(),
-        items: decoder.items(),
-        expected_bytes: decoder.expected_bytes(),
-        expected_items: None,
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use crate::{notices, signals};
 
+/// Why a command ended early.
 pub enum Failure {
     /// The reader of stdout closed the pipe.
     Closed,
@@ -12,6 +13,7 @@ pub enum Failure {
     Interrupted(String),
     /// Wrong usage that clap does not detect.
     Usage(String),
+    /// Any other error.
     Error(String),
 }
 
@@ -21,7 +23,7 @@ impl Failure {
         let (message, code) = match self {
             Self::Closed => return 0,
             Self::Interrupted(message) => {
-                notices::interrupted(message);
+                notices::print_interrupted(message);
                 return signals::exit_code();
             }
             Self::Usage(message) => (message, 2),
@@ -30,14 +32,14 @@ impl Failure {
         // The words of rustls for a response in plain HTTP.
         let is_plain = message.contains("received corrupt message of type InvalidContentType");
         let hint = if is_plain { "; the server may not use TLS: try http://" } else { "" };
-        notices::error(&format!("{message}{hint}"));
+        notices::print_error(&format!("{message}{hint}"));
         code
     }
 }
 
 /// Returns the text of the error and its sources, on one line.
-pub fn chain(error: &dyn Error) -> String {
-    let source = error.source().map(|source| format!(": {}", chain(source))).unwrap_or_default();
+pub fn error_chain(error: &dyn Error) -> String {
+    let source = error.source().map(|source| format!(": {}", error_chain(source))).unwrap_or_default();
     format!("{error}{source}")
 }
 

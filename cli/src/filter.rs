@@ -2,17 +2,20 @@
 
 use listwatch::{ItemError, ItemRef, LabelSelector};
 
+/// The namespace and the labels of the selected items.
 #[derive(Default)]
-pub struct Filter {
+pub struct ItemFilter {
     pub namespace: Option<String>,
     pub labels: LabelSelector,
 }
 
-impl Filter {
+impl ItemFilter {
+    /// Returns true if all items are selected.
     pub fn is_empty(&self) -> bool {
         self.namespace.is_none() && self.labels.is_empty()
     }
 
+    /// Returns true if the item is selected.
     pub fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
         if self.is_empty() {
             return Ok(true);

@@ -1,4 +1,21 @@
 //! The `listwatch` command.
+//!
+//! Files import downwards only. The order, lowest first:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `escape`, `field_paths`, `filter`, `number` | text of servers and of options, without IO |
+//! | `notices` | lines on stderr |
+//! | `signals` | the signals that end a command |
+//! | `failure` | why a command ended early, and its exit code |
+//! | `partial_file` | files that are renamed once they are complete |
+//! | `output` | stdout: formats, rows, tables, progress |
+//! | `saved_body` | the saved body of a list |
+//! | `cluster` | commands that talk to an API server: `connect`, `resource`, `listing`, `query`, then one file or folder each |
+//! | `completions`, `decode`, `demo`, `stats` | the other commands |
+//!
+//! Within a folder, `mod.rs` is the highest file. `stats` uses `cluster` for live collections; no other command imports
+//! one.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the reader has left: see `notices`")]
 
@@ -7,16 +24,17 @@ mod cluster;
 mod completions;
 mod decode;
 mod demo;
+mod escape;
 mod failure;
+mod field_paths;
 mod filter;
 mod notices;
 mod number;
 mod output;
-mod paths;
-mod rows;
+mod partial_file;
+mod saved_body;
 mod signals;
 mod stats;
-mod yaml;
 
 use std::env;
 use std::path::Path;
@@ -31,11 +49,15 @@ use crate::failure::Failure;
 /// The longest time between the end of the reader of stdout and a signal that has ended both.
 const SIGNAL_AFTER_READER: Duration = Duration::from_millis(50);
 
-/// Streams huge Kubernetes collections over protobuf, in constant memory.
+/// Stream huge Kubernetes collections over protobuf, in constant memory.
 ///
-/// Results go to stdout, everything else to stderr. Exit codes: 0 on success or if the reader of stdout has closed it,
-/// 1 on an error, 2 on wrong usage, 130 on Ctrl-C, SIGTERM or SIGHUP. `watch` and `mirror` run until the first of these
-/// signals, and then exit with 0. A second signal ends each command at once, with 130.
+/// Results go to stdout, everything else to stderr.
+///
+/// The exit code is 0 on success, and if the reader of stdout has closed it. It is 1 on an error, and 2 on wrong usage.
+/// On Ctrl-C, SIGTERM or SIGHUP it is 130.
+///
+/// `watch` and `mirror` run until the first of these signals, and then exit with 0. A second signal ends any command at
+/// once, with 130.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
 #[cfg_attr(
@@ -58,36 +80,36 @@ struct Cli {
 enum Command {
     #[cfg(feature = "cluster")]
     #[command(flatten)]
-    Cluster(cluster::Command),
-    Stats(stats::Args),
-    Decode(decode::Args),
-    Demo(demo::Args),
-    Completions(completions::Args),
+    Cluster(cluster::ClusterCommand),
+    Stats(stats::StatsArgs),
+    Decode(decode::DecodeArgs),
+    Demo(demo::DemoArgs),
+    Completions(completions::CompletionsArgs),
     #[command(hide = true)]
-    DemoServer(demo::server::Args),
+    DemoServer(demo::server::DemoServerArgs),
     #[command(hide = true)]
-    DemoClient(demo::client::Args),
+    DemoClient(demo::client::DemoClientArgs),
 }
 
 fn main() {
-    let cli = parse();
+    let cli = parse_arguments();
     #[cfg(feature = "cluster")]
-    cluster::logs::show(cli.verbose);
+    cluster::logs::install_logs(cli.verbose);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let handled = cli.command.exit_code_of_signals().map_or(Ok(()), signals::handle);
+    let handled = cli.command.exit_code_of_signals().map_or(Ok(()), signals::start_handling);
     let done = match (&runtime, &handled) {
-        (Ok(runtime), Ok(())) => runtime.block_on(run(cli.command)),
+        (Ok(runtime), Ok(())) => runtime.block_on(run_until_signal(cli.command)),
         (Err(error), _) | (_, Err(error)) => Err(Failure::Error(format!("cannot start: {error}"))),
     };
     // Dropping the runtime would wait for a blocking read of stdin, which may never end.
     std::process::exit(done.map_or_else(|failure| failure.report(), |()| 0));
 }
 
-async fn run(command: Command) -> Result<(), Failure> {
+async fn run_until_signal(command: Command) -> Result<(), Failure> {
     let done = tokio::select! {
         // A command that handles the signal itself reports its progress.
         biased;
-        done = ended(command) => done,
+        done = run_command(command) => done,
         () = signals::interrupted_early() => Err(Failure::Interrupted("nothing was read yet".to_owned())),
     };
     match done {
@@ -99,13 +121,14 @@ async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-async fn ended(command: Command) -> Result<(), Failure> {
+async fn run_command(command: Command) -> Result<(), Failure> {
     match command {
         #[cfg(feature = "cluster")]
         Command::Cluster(command) => cluster::run(command).await,
         Command::Stats(args) => stats::run(args).await,
-        Command::Decode(args) => decode::run(args).await,
-        Command::Completions(args) => completions::run(&args),
+        Command::Decode(args) => decode::run(args, || named_command(&command_name())).await,
+        // kubectl completes its plugins, so the script always completes `listwatch`.
+        Command::Completions(args) => completions::run(&args, named_command("listwatch")),
         Command::Demo(args) => demo::run(args).await,
         Command::DemoServer(args) => demo::server::run(args).await.map_err(Failure::from),
         Command::DemoClient(args) => demo::client::run(args).await.map_err(Failure::from),
@@ -117,21 +140,22 @@ impl Command {
     fn exit_code_of_signals(&self) -> Option<i32> {
         match self {
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster::Command::Watch(_) | cluster::Command::Mirror(_)) => Some(0),
+            Self::Cluster(cluster::ClusterCommand::Watch(_) | cluster::ClusterCommand::Mirror(_)) => Some(0),
             // Their parent ends them.
             Self::DemoServer(_) | Self::DemoClient(_) => None,
-            _ => Some(signals::INTERRUPTED),
+            _ => Some(signals::EXIT_INTERRUPTED),
         }
     }
 }
 
-fn parse() -> Cli {
-    let matches = command(&invoked_as()).try_get_matches().unwrap_or_else(|error| hinted(error).exit());
+fn parse_arguments() -> Cli {
+    let matches =
+        named_command(&command_name()).try_get_matches().unwrap_or_else(|error| add_kubectl_hint(error).exit());
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 /// Adds the command that replaces an option or a command of kubectl.
-fn hinted(mut error: clap::Error) -> clap::Error {
+fn add_kubectl_hint(mut error: clap::Error) -> clap::Error {
     let typed = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
     let hint = typed.into_iter().flatten().find_map(|typed| match typed {
         ContextValue::String(typed) => match &**typed {
@@ -149,14 +173,14 @@ fn hinted(mut error: clap::Error) -> clap::Error {
 }
 
 /// Returns the name of the command. `kubectl listwatch` runs the plugin `kubectl-listwatch`.
-fn invoked_as() -> String {
+fn command_name() -> String {
     let path = env::args_os().next().unwrap_or_default();
     let name = Path::new(&path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     if name == "kubectl-listwatch" { "kubectl listwatch".to_owned() } else { "listwatch".to_owned() }
 }
 
 /// Returns the command, with this name in its help.
-fn command(name: &str) -> clap::Command {
+fn named_command(name: &str) -> clap::Command {
     Cli::command().bin_name(name).mut_subcommands(|subcommand| match subcommand.get_after_help() {
         Some(text) if name != "listwatch" => {
             let text = text.to_string().replace("listwatch ", &format!("{name} "));

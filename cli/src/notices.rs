@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use console::style;
 use indicatif::ProgressBar;
 
-use crate::output::printable;
+use crate::escape::escape_controls;
 
 /// The progress bar of this process, suspended while a line is printed.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -19,11 +19,11 @@ pub fn show_above(bar: &ProgressBar) {
 
 /// Prints a warning on one line.
 pub fn warn(text: &str) {
-    print("warning:", text);
+    print_labelled("warning:", text);
 }
 
 /// Warns of fields that were left out of JSON, if there are any.
-pub fn unknown_fields(count: u64) {
+pub fn warn_of_unknown_fields(count: u64) {
     if count > 0 {
         let fields = if count == 1 { "field" } else { "fields" };
         warn(&format!("left out {count} {fields} that this version does not know; JSON from the server has them"));
@@ -31,26 +31,26 @@ pub fn unknown_fields(count: u64) {
 }
 
 /// Prints one line that begins with this word.
-pub fn print(word: &str, text: &str) {
-    line(format_args!("{} {}", style(word).for_stderr().yellow().bold(), printable(text)));
+pub fn print_labelled(word: &str, text: &str) {
+    print_line(format_args!("{} {}", style(word).for_stderr().yellow().bold(), escape_controls(text)));
 }
 
 /// Prints why the command ends early.
-pub fn interrupted(text: &str) {
-    end("interrupted:", text);
+pub fn print_interrupted(text: &str) {
+    print_end("interrupted:", text);
 }
 
 /// Prints the error that ends the command.
-pub fn error(text: &str) {
-    end("error:", text);
+pub fn print_error(text: &str) {
+    print_end("error:", text);
 }
 
-fn end(word: &str, text: &str) {
-    line(format_args!("{} {}", style(word).for_stderr().red().bold(), printable(text)));
+fn print_end(word: &str, text: &str) {
+    print_line(format_args!("{} {}", style(word).for_stderr().red().bold(), escape_controls(text)));
 }
 
 /// Prints one line.
-pub fn line(text: impl Display) {
+pub fn print_line(text: impl Display) {
     // One write, so that lines of other processes do not mix with it.
     let text = format!("{text}\n");
     let print = || _ = io::stderr().write_all(text.as_bytes());

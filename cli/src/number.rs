@@ -3,8 +3,8 @@
 use std::num::IntErrorKind;
 use std::ops::RangeInclusive;
 
-/// Returns a parser of the numbers in a range.
-pub fn number<N>(range: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
+/// Returns a parser of numbers in this range.
+pub fn number_in<N>(range: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
 where
     N: Copy + TryFrom<u64>,
     u64: From<N>,

@@ -1,11 +1,12 @@
-//! Labels each ConfigMap with the number of its keys, in one of several replicas: `cargo run -p listwatch-kube --features controller
-//! --example controller` uses the kubeconfig that kubectl uses; run it in several terminals.
+//! Labels each ConfigMap with the number of its keys, in one of several replicas: `cargo run -p listwatch-kube
+//! --features controller --example controller` uses the kubeconfig that kubectl uses; run it in several terminals.
 //!
-//! Each replica keeps its cache synced. The replica that holds the Lease `listwatch-controller` reconciles; when it ends, another
-//! one starts with a synced cache. Two replicas may reconcile at once for a short time, because kube-lease-manager acquires an expired
-//! Lease unconditionally; the labels are the same then.
+//! Each replica keeps its cache synced. The replica that holds the Lease `listwatch-controller` reconciles; when it
+//! ends, another one starts with a synced cache. Two replicas may reconcile at once for a short time, because
+//! kube-lease-manager acquires an expired Lease unconditionally; the labels are the same then.
 //!
-//! It needs permission to list, watch and patch ConfigMaps, and to get, create and patch Leases in the namespace `default`.
+//! It needs permission to list, watch and patch ConfigMaps, and to get, create and patch Leases in the namespace
+//! `default`.
 
 use std::error::Error as StdError;
 use std::pin::pin;

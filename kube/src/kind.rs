@@ -1,18 +1,19 @@
-//! Types of k8s-openapi, and types that derive `kube::CustomResource`, as items of a list.
+//! Types of k8s-openapi, and types that derive `kube::CustomResource`, as items of lists and objects of caches.
 
 use std::marker::PhantomData;
 
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use listwatch::client::{Kind, Resource};
-use listwatch::{Encoding, InvalidInput, Item, ItemError, ItemRef, Json, LabelSelector};
+use listwatch::{Encoding, Item, ItemError, ItemRef, Json};
 #[cfg(feature = "cache")]
 use listwatch_cache::StoreType;
 use serde::de::DeserializeOwned;
 
-/// Decodes each item of a list as a `Box<K>`, for a type of k8s-openapi or a type that derives `kube::CustomResource`.
+/// The item type of a list whose items are decoded as `Box<K>`.
 ///
-/// The list requests JSON, because these types are decoded from JSON. The types of k8s-pb for built-in kinds are decoded from
-/// protobuf, which is smaller and faster.
+/// `K` is a type of k8s-openapi, or a type that derives `kube::CustomResource`. The list requests JSON, because these
+/// types are decoded from JSON. The types of k8s-pb for built-in kinds are decoded from protobuf, which is smaller and
+/// faster.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;
@@ -37,7 +38,7 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
     }
 }
 
-/// A type of a cache, whose readers share one decoded `K`.
+/// The object type of a cache whose readers share one decoded `K`.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;
@@ -71,36 +72,6 @@ impl<K: kube::Resource<DynamicType = (), Scope: Scope>> Kind for Kube<K> {
     }
 }
 
-/// Converts selectors of k8s-openapi.
-///
-/// ```
-/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-/// use listwatch_kube::ToLabelSelector as _;
-///
-/// let web = LabelSelector { match_labels: Some([("app".into(), "web".into())].into()), ..LabelSelector::default() };
-/// assert_eq!(web.to_label_selector()?.to_string(), "app=web");
-/// # Ok::<(), listwatch::InvalidInput>(())
-/// ```
-pub trait ToLabelSelector {
-    /// Converts the selector of a Deployment, a Service or another object.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidInput`] for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`, and for an expression
-    /// whose key or values an API server refuses.
-    fn to_label_selector(&self) -> Result<LabelSelector, InvalidInput>;
-}
-
-impl ToLabelSelector for k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector {
-    fn to_label_selector(&self) -> Result<LabelSelector, InvalidInput> {
-        let labels = self.match_labels.iter().flatten();
-        let equal = labels.fold(LabelSelector::new(), |all, (key, value)| all.equal(key, value));
-        self.match_expressions.iter().flatten().try_fold(equal, |all, expression| {
-            all.requirement(&expression.key, &expression.operator, expression.values.iter().flatten())
-        })
-    }
-}
-
 /// The scope of a collection: namespaces or the cluster. Subresources have neither.
 pub trait Scope {
     /// True if objects are in namespaces.
@@ -120,24 +91,6 @@ mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod};
 
     use super::*;
-
-    #[test]
-    fn converts_label_selectors_and_rejects_other_operators() {
-        use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
-
-        let of = |operator: &str, values: &[&str]| {
-            let requirement = meta::LabelSelectorRequirement {
-                key: "k".to_owned(),
-                operator: operator.to_owned(),
-                values: Some(values.iter().map(ToString::to_string).collect()),
-            };
-            let match_labels = Some([("app".to_owned(), "web".to_owned())].into());
-            meta::LabelSelector { match_labels, match_expressions: Some(vec![requirement]) }.to_label_selector()
-        };
-        assert_eq!(of("In", &["a", "b"]).unwrap().to_string(), "app=web,k in (a,b)");
-        assert_eq!(of("DoesNotExist", &[]).unwrap().to_string(), "app=web,!k");
-        assert!(of("Gt", &["1"]).is_err());
-    }
 
     #[test]
     fn kube_types_map_to_their_resources() {

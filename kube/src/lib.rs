@@ -1,20 +1,23 @@
 //! [listwatch](https://docs.rs/listwatch) for users of [kube-rs](https://docs.rs/kube).
 //!
 //! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client`: exec plugins, proxies and
-//!   impersonation work as in kubectl; OIDC needs kube's feature `oidc`. [`Kubeconfig`] reads kubeconfigs as kubectl
+//!   impersonation work as in kubectl. OIDC needs kube's feature `oidc`. [`Kubeconfig`] reads kubeconfigs as kubectl
 //!   does.
-//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches and, with the feature
-//!   `cache`, objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
-//! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's `Controller`.
-//! - `runtime::watcher` (feature `runtime`) takes the place of `kube::runtime::watcher`, for kube's reflectors, stores and controllers:
-//!   objects are decoded while they arrive, without the fields that a projection drops, such as `managedFields`.
+//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches. With the
+//!   feature `cache` it makes them objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
+//! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's
+//!   `Controller`.
+//! - `runtime::watcher` (feature `runtime`) replaces `kube::runtime::watcher`, for kube's reflectors, stores and
+//!   controllers. It decodes objects while they arrive, without the fields that a projection drops, such as
+//!   `managedFields`.
 //!
-//! This crate follows kube's major versions: this version is for kube 5. `listwatch` does not depend on kube. The types of
-//! k8s-openapi need a feature that selects a version of Kubernetes:
+//! This crate follows kube's major versions: this version is for kube 5. `listwatch` does not depend on kube. The types
+//! of k8s-openapi need a feature that selects a version of Kubernetes:
 //!
 //! ```toml
-//! listwatch = { version = "0.1", default-features = false, features = ["cache", "client", "k8s-pb"] } # add "zstd" for compressed stores
-//! # features, off by default: "cache" for Kube<K> in caches, "controller" for Controller, "runtime" for runtime::watcher
+//! # "zstd": compressed stores
+//! listwatch = { version = "0.1", default-features = false, features = ["cache", "client", "k8s-pb"] }
+//! # features, off by default: "cache", "controller", "runtime"
 //! listwatch-kube = "0.1"
 //! k8s-pb = "0.9"         # listwatch implements its traits for the types of this version
 //! kube = "5"
@@ -36,10 +39,20 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-mod connect;
+// Files import downwards only. The order, lowest first:
+//
+// | module | holds |
+// |---|---|
+// | `kind` | `Kube<K>`: types of kube as items and objects |
+// | `selectors` | label selectors of k8s-openapi |
+// | `kubeconfig` | kubeconfigs as kubectl reads them, as kube's `Config` |
+// | `transport` | the transport over `kube::Client`: connections, TLS, credentials |
+// | `runtime` | the replacement of kube's watcher, over `transport` |
+// | `controller` | the controller on caches: `action`, `queue`, `related`, `run` and `finalizer`, `mod` |
+//
+// Within a folder, `mod.rs` is the highest file, and names the order of the others.
 #[cfg(feature = "controller")]
 pub mod controller;
-mod exec;
 #[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
@@ -47,8 +60,10 @@ mod kind;
 mod kubeconfig;
 #[cfg(feature = "runtime")]
 pub mod runtime;
+mod selectors;
 mod transport;
 
-pub use kind::{Kube, ToLabelSelector};
+pub use kind::Kube;
 pub use kubeconfig::{Kubeconfig, KubeconfigError};
+pub use selectors::ToLabelSelector;
 pub use transport::KubeTransport;

@@ -1,5 +1,5 @@
-//! The memory of objects that wait in a controller, counted by the allocator. There is only one test, because the allocator counts for
-//! the whole process.
+//! The memory of objects that wait in a controller, counted by the allocator. There is only one test, because the
+//! allocator counts for the whole process.
 
 use std::alloc::System;
 use std::io;
@@ -44,8 +44,8 @@ impl Transport for Server {
     }
 }
 
-/// Returns the bytes per object that a controller has allocated after 10 seconds in which each reconcile takes `takes` and ends
-/// with a requeue after an hour, and the number of objects that were reconciled.
+/// Returns the bytes per object that a controller has allocated after 10 seconds in which each reconcile takes `takes`
+/// and ends with a requeue after an hour, and the number of objects that were reconciled.
 async fn measured(
     build: fn(Controller<Kube<ConfigMap>>) -> Controller<Kube<ConfigMap>>,
     takes: Duration,

@@ -1,4 +1,5 @@
-//! The example `shards` assigns each shard to one replica, moves no more shards than necessary, and then changes nothing.
+//! The example `shards` assigns each shard to one replica, moves no more shards than necessary, and then changes
+//! nothing.
 
 #[path = "../examples/shards/assignment.rs"]
 mod assignment;

@@ -1,5 +1,5 @@
-//! The watcher's memory, counted by the allocator. It includes the server's memory, which is the same for any list. There is
-//! only one test, because the allocator counts for the whole process.
+//! The watcher's memory, counted by the allocator. It includes the server's memory, which is the same for any list.
+//! There is only one test, because the allocator counts for the whole process.
 
 use std::alloc::System;
 use std::io::{self, Cursor, Read};

@@ -1,4 +1,32 @@
 //! The options that name an API server and its credentials, and the transport to it.
+//!
+//! # Advice
+//!
+//! The options have the names and the meaning of kubectl's (`kubectl options`). [`Kubeconfig`] of listwatch-kube reads
+//! the files. This file only chooses what to read, and overrides parts of the result:
+//!
+//! | options | effect |
+//! |---|---|
+//! | `--kubeconfig`, `--context`, `--cluster`, `--user`, `--server` | passed to the loader, which knows client-go's rules |
+//! | `--token`, `--token-file`, `--client-certificate` | replace all credentials of the user, but not its impersonation |
+//! | `--as`, `--as-group`, `--as-uid` | replace the impersonation of the user, with its extra fields |
+//! | `--certificate-authority`, `--insecure-skip-tls-verify`, `--tls-server-name` | override the cluster |
+//!
+//! Invariants:
+//!
+//! - No error quotes a token, a password or the URL of a proxy.
+//! - A token never goes over `http` to another machine. A warning says that it was left out.
+//! - Certificates and keys are opened before the first request, so that a wrong path is an error and not a retry.
+//! - An exec plugin runs before the first request, because it may ask the user to log in, and requests have timeouts.
+//!
+//! Odd part: `--server http://…` alone ignores the kubeconfig, which kubectl reads in this case too. Such a server is a
+//! proxy with credentials of its own, so nothing of the kubeconfig applies. A broken kubeconfig must not matter.
+//!
+//! `mirror` needs two clients with the same credentials. Its reflectors run on the caller's runtime, so that a change
+//! wakes no other thread. Forwarded requests have the thread of the transport.
+//!
+//! Not done: `--username` and `--password`, because no API server since 1.19 accepts basic authentication. The
+//! environment variables of kubectl other than `KUBECONFIG` and the proxies'.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +37,13 @@ use listwatch::client::{Client, Compression, Transport, environment_proxy, is_lo
 use listwatch_kube::{KubeTransport, Kubeconfig};
 use secrecy::ExposeSecret as _;
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, error_chain};
 use crate::notices;
 
-/// As in kubectl, each option overrides its part of the kubeconfig.
+/// The server and the credentials. As in kubectl, each option overrides its part of the kubeconfig.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Connection")]
-pub struct Connection {
+pub struct ConnectionArgs {
     /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of this Pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -32,12 +60,14 @@ pub struct Connection {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Address of the API server [default: the cluster's]. With an http:// address (`http://localhost:8001` while `kubectl proxy` runs),
-    /// the kubeconfig is ignored unless --kubeconfig, --context, --cluster or --user is given
-    #[arg(short, long, value_name = "URL", value_parser = url)]
+    /// Address of the API server [default: the cluster's].
+    ///
+    /// With an `http://` address, the kubeconfig is ignored, unless --kubeconfig, --context, --cluster or --user is
+    /// given. Such an address is `http://localhost:8001` while `kubectl proxy` runs.
+    #[arg(short, long, value_name = "URL", value_parser = parse_url)]
     server: Option<String>,
 
-    /// Bearer token. Other users of this machine can see it in the list of processes: prefer --token-file
+    /// Bearer token. Prefer --token-file: other users of this machine can see the token in the list of processes
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     token: Option<String>,
 
@@ -61,11 +91,13 @@ pub struct Connection {
     #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
 
-    /// Accept any certificate of the server. This makes the connection insecure
+    /// Accept any certificate of the server. The connection is then insecure
     #[arg(long)]
     insecure_skip_tls_verify: bool,
 
-    /// Request no gzip. By default, the command requests gzip unless the server is on this machine or in the same cluster
+    /// Request no gzip.
+    ///
+    /// By default, the command requests gzip unless the server is on this machine or in the same cluster.
     #[arg(long)]
     disable_compression: bool,
 
@@ -82,32 +114,34 @@ pub struct Connection {
     impersonate_uid: Option<String>,
 }
 
-impl Connection {
+impl ConnectionArgs {
     /// Returns a client of the server, and the default namespace.
     pub async fn client(self) -> Result<(Client, String), Failure> {
         let config = self.config()?;
         let (compression, namespace) = (self.compression(&config), config.default_namespace.clone());
-        Ok((Client::new(transport(config).await?).compression(compression), namespace))
+        Ok((Client::new(open_transport(config).await?).compression(compression), namespace))
     }
 
-    /// Returns a client of the server and its transport, and a client whose connections are read on the caller's runtime.
-    pub async fn shared(self) -> Result<(Client, Arc<dyn Transport>, Client), Failure> {
+    /// Returns a client of the server and its transport, and a client whose connections are read on the caller's
+    /// runtime.
+    pub async fn shared_transport(&self) -> Result<(Client, Arc<dyn Transport>, Client), Failure> {
         let config = self.config()?;
         let compression = self.compression(&config);
-        let transport = transport(config).await?;
-        let on_runtime = transport.with_own_connections().map_err(|error| Failure::Error(chain(&error)))?;
+        let transport = open_transport(config).await?;
+        let on_runtime = transport.with_own_connections().map_err(|error| Failure::Error(error_chain(&error)))?;
         let (transport, on_runtime) = (Arc::new(transport), on_runtime.on_caller_runtime());
         let client = Client::new(Arc::clone(&transport)).compression(compression);
         Ok((client, transport, Client::new(on_runtime).compression(compression)))
     }
 
     /// Returns the transport to the server, and the default namespace.
-    pub async fn open(self) -> Result<(KubeTransport, String), Failure> {
+    pub async fn transport(self) -> Result<(KubeTransport, String), Failure> {
         let config = self.config()?;
         let namespace = config.default_namespace.clone();
-        Ok((transport(config).await?, namespace))
+        Ok((open_transport(config).await?, namespace))
     }
 
+    /// Returns the compression of requests.
     fn compression(&self, config: &Config) -> Compression {
         let is_off = self.disable_compression || config.disable_compression;
         if is_off { Compression::Identity } else { Compression::default() }
@@ -128,7 +162,7 @@ impl Connection {
             // Without its text, which may contain a password.
             config.proxy_url =
                 proxy.map_err(|_| Failure::Error("the proxy of the environment is not a URL".to_owned()))?;
-            return self.overridden(config);
+            return self.override_config(config);
         }
         let (file, context, cluster) = (kubeconfig.clone(), context.clone(), cluster.clone());
         let loader = Kubeconfig { file, context, cluster, user: user.clone(), server: server.clone() };
@@ -136,10 +170,11 @@ impl Connection {
         let config = config.ok_or_else(|| {
             Failure::Error("no kubeconfig, and not in a cluster: use --kubeconfig or --server".to_owned())
         })?;
-        self.overridden(config)
+        self.override_config(config)
     }
 
-    fn overridden(&self, mut config: Config) -> Result<Config, Failure> {
+    /// Replaces the parts of a configuration that options override.
+    fn override_config(&self, mut config: Config) -> Result<Config, Failure> {
         if let Some(path) = &self.certificate_authority {
             check_readable(path)?;
             config.root_cert_file = Some(path.clone());
@@ -187,14 +222,14 @@ impl Connection {
 }
 
 /// Returns the transport, after an exec plugin has issued credentials: it may ask the user to log in.
-async fn transport(config: Config) -> Result<KubeTransport, Failure> {
-    let refused = |error| Failure::Error(chain(&error));
+async fn open_transport(config: Config) -> Result<KubeTransport, Failure> {
+    let refused = |error| Failure::Error(error_chain(&error));
     let transport = KubeTransport::from_config(config).map_err(refused)?;
     transport.authenticate().await.map_err(refused)?;
     Ok(transport)
 }
 
-fn url(text: &str) -> Result<String, &'static str> {
+fn parse_url(text: &str) -> Result<String, &'static str> {
     match text.split_once("://") {
         Some(("http" | "https", _)) => Ok(text.to_owned()),
         _ => Err("the URL must begin with http:// or https://"),

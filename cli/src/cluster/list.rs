@@ -1,18 +1,23 @@
 //! `listwatch list`: a collection of an API server.
 
-use crate::cluster::connect::Connection;
-use crate::cluster::query::{self, Pages, Query};
+use listwatch::client::{ListSummary, Resource, Selection};
+
+use crate::cluster::connect::ConnectionArgs;
+use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, list_resource, print_warnings};
+use crate::cluster::query::{PageArgs, QueryArgs, name_selector, split_names};
 use crate::failure::Failure;
 use crate::notices;
-use crate::number::number;
-use crate::output::{Format, Output, Shown, Summary};
-use crate::rows;
+use crate::number::number_in;
+use crate::output::{Output, OutputArgs, OutputFormat, RowFormatter, SummaryObject, print_rows};
 
-/// Lists a collection of an API server.
+/// List a collection of an API server.
 ///
-/// Items are printed as they arrive, and none is kept in memory. -o json and yaml request JSON from the server, which is larger than protobuf: for a whole
-/// collection, `record` it and `decode` the file. If the connection breaks after the first item, the list is not
-/// retried, because items were printed already: the command ends with an error that says how many.
+/// Items are printed as they arrive, and none is kept in memory. If the connection breaks after the first item, the
+/// command ends with an error that says how many items were printed. It does not retry such a list, because items would
+/// be printed twice.
+///
+/// -o json and yaml request JSON from the server, which is larger than protobuf. For a whole collection, `record` it
+/// and `decode` the file.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,85 +33,89 @@ Examples:
   listwatch list secrets -A --metadata-only       without their data
   listwatch list pods -A --chunk-size 5000        in pages, if a whole list exceeds the server's request timeout
   listwatch list pods -A --server http://localhost:8001    through `kubectl proxy`")]
-pub struct Args {
+pub struct ListArgs {
     #[command(flatten)]
-    query: Query,
+    query: QueryArgs,
 
-    /// Names of objects [default: all objects]. RESOURCE/NAME is accepted too
+    /// Names of objects, also as RESOURCE/NAME [default: all objects]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
     #[command(flatten)]
-    pages: Pages,
+    pages: PageArgs,
 
     /// Stop after N items
-    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX))]
+    #[arg(long, value_name = "N", value_parser = number_in(1..=u64::MAX))]
     limit: Option<u64>,
 
     #[command(flatten)]
-    shown: Shown,
+    output: OutputArgs,
 
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectionArgs,
 }
 
-pub async fn run(args: Args) -> Result<(), Failure> {
-    let Args { mut query, names, pages, mut limit, shown, connection } = args;
-    let names = query::names(&mut query.selection, names)?;
-    if shown.format == Format::Summary && (limit.is_some() || names.len() > 1) {
+pub async fn run(args: ListArgs) -> Result<(), Failure> {
+    let ListArgs { mut query, names, pages, mut limit, output: output_args, connection } = args;
+    let names = split_names(&mut query.selection, names)?;
+    let format = output_args.format;
+    if format == OutputFormat::Summary && (limit.is_some() || names.len() > 1) {
         return Err(Failure::Usage("-o summary is about one whole list: no --limit, and one name at most".to_owned()));
     }
-    let mut rows = shown.rows()?;
-    let mut selected = query.selection.selected();
-    if shown.format.prints_fields() {
-        selected = selected.json();
+    let mut formatter = RowFormatter::new(&output_args)?;
+    let mut selection = query.selection.selection();
+    if format.prints_fields() {
+        selection = selection.json();
     }
     // The server should not send many more items than are printed. At version 0 it ignores page sizes.
     let limit_page = limit.filter(|_| !query.version.is_any()).and_then(|limit| u32::try_from(limit).ok());
-    let page_size = pages.size(&query.version).into_iter().chain(limit_page).min();
+    let page_size = pages.page_size(&query.version).into_iter().chain(limit_page).min();
     let (client, namespace) = connection.client().await?;
-    let Query { selection, version } = query;
-    let found = selection.find(&client, namespace).await?;
-    let lists = if names.is_empty() {
-        vec![(None, selected)]
-    } else {
-        names.iter().map(|name| (Some(name), selected.clone().fields(query::of_name(name)))).collect()
-    };
-    let mut output = Output::new(&shown);
+    let QueryArgs { selection: selection_args, version } = query;
+    let found = selection_args.find_resource(&client, namespace).await?;
+    let mut output = Output::new(&output_args);
     let mut missing = Vec::new();
-    for (name, selected) in lists {
-        let list = query::list_of(&client, &found, &version.params(selected, page_size), |item| rows.row(&item));
+    for (name, selection) in selections(&names, selection) {
+        let params = version.list_params(selection, page_size);
+        let list = list_resource(&client, &found, &params, |item| formatter.format_row(&item));
         let progress = list.progress();
         let mut items = list;
-        let ended = rows::print(&mut items, &mut output, &mut limit, |_| query::reached(&progress)).await?;
+        let done = print_rows(&mut items, &mut output, &mut limit, |_| list_progress(&progress)).await?;
         let summary = items.summary().cloned();
         drop(items);
-        rows.check()?;
-        ended.map_err(|error| query::failure(&error, query::SMALLER_PAGES))?;
+        formatter.check_paths()?;
+        done.map_err(|error| list_failure(&error, SMALLER_PAGES))?;
         // The list ended at --limit.
         let Some(summary) = summary else { break };
-        query::warn(&summary);
+        print_warnings(&summary);
         match name {
             Some(name) if summary.items == 0 => missing.push(name),
-            _ if shown.format == Format::Summary => {
-                output.end(Some(&Summary::new(
-                    &summary.type_meta,
-                    &summary.list_meta,
-                    summary.items,
-                    summary.bytes,
-                )))?;
-            }
-            None if summary.items == 0 && !shown.format.prints_fields() => notices::line("No items found."),
+            _ if format == OutputFormat::Summary => output.end(Some(&summary_object(&summary)))?,
+            None if summary.items == 0 && !format.prints_fields() => notices::print_line("No items found."),
             _ => {}
         }
     }
-    if shown.format != Format::Summary {
+    if format != OutputFormat::Summary {
         output.end(None)?;
     }
-    notices::unknown_fields(rows.unknown_fields);
-    if missing.is_empty() {
-        return Ok(());
+    notices::warn_of_unknown_fields(formatter.unknown_fields);
+    if missing.is_empty() { Ok(()) } else { Err(not_found(&found.0, &missing)) }
+}
+
+/// Returns the selections to list, with their names: one of each name, or the whole selection.
+fn selections(names: &[String], selection: Selection) -> Vec<(Option<&String>, Selection)> {
+    if names.is_empty() {
+        return vec![(None, selection)];
     }
-    let (plural, missing) = (found.0.plural(), missing.into_iter().map(|name| format!("{name:?}")).collect::<Vec<_>>());
-    Err(Failure::Error(format!("{plural} {} not found", missing.join(", "))))
+    names.iter().map(|name| (Some(name), selection.clone().fields(name_selector(name)))).collect()
+}
+
+fn summary_object(summary: &ListSummary) -> SummaryObject<'_> {
+    SummaryObject::new(&summary.type_meta, &summary.list_meta, summary.items, summary.bytes)
+}
+
+/// Returns the failure of names that the server does not have.
+fn not_found(resource: &Resource, names: &[&String]) -> Failure {
+    let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+    Failure::Error(format!("{} {} not found", resource.plural(), names.join(", ")))
 }

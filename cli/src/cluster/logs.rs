@@ -10,42 +10,43 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-use crate::notices::{print, warn};
+use crate::notices::{print_labelled, warn};
 
 /// Shows the library's warnings from now on, and its debug logs with `-v`, its traces with `-vv`.
-pub fn show(verbose: u8) {
-    let warnings = Warnings::default().with_filter(of_library(Level::WARN));
+pub fn install_logs(verbose: u8) {
+    let warnings = WarningLayer::default().with_filter(library_targets(Level::WARN));
     let level = if verbose > 1 { Level::TRACE } else { Level::DEBUG };
     let logs = (verbose > 0).then(|| {
         let format = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false);
         // A closed stderr must not end the command: the message of an internal error would panic.
-        format.log_internal_errors(false).with_filter(of_library(level))
+        format.log_internal_errors(false).with_filter(library_targets(level))
     });
     // A second call fails and changes nothing.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(warnings).with(logs));
 }
 
-/// Other crates may log credentials.
-fn of_library(level: Level) -> Targets {
+/// Returns the filter of logs: only the library's, because other crates may log credentials.
+fn library_targets(level: Level) -> Targets {
     Targets::new().with_target("listwatch", level)
 }
 
 /// The maximum number of distinct server warnings that are printed. A list keeps as many.
 const MAX_WARNINGS: usize = 100;
 
+/// A layer that prints warnings as notices.
 #[derive(Default)]
-struct Warnings {
+struct WarningLayer {
     /// The warnings that were printed. The server repeats them for each request of a watch.
     warned: Mutex<HashSet<String>>,
 }
 
-impl<S: Subscriber> Layer<S> for Warnings {
+impl<S: Subscriber> Layer<S> for WarningLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = EventFields::default();
         event.record(&mut fields);
-        let Fields { message, error, seconds, path, warning } = fields;
+        let EventFields { message, error, seconds, path, warning } = fields;
         match event.metadata().name() {
-            "listwatch.retry" => print(&format!("retrying in {seconds:.1} s:"), &error),
+            "listwatch.retry" => print_labelled(&format!("retrying in {seconds:.1} s:"), &error),
             "listwatch.discovery" if error.is_empty() => warn(&format!("{path}: {message}")),
             "listwatch.discovery" => warn(&format!("{path}: {message}: {error}")),
             "listwatch.plain_http" => warn(&message),
@@ -55,7 +56,7 @@ impl<S: Subscriber> Layer<S> for Warnings {
     }
 }
 
-impl Warnings {
+impl WarningLayer {
     fn warn_once(&self, warning: &str) {
         let is_new = {
             let mut warned = self.warned.lock().expect("nothing panics while it is locked");
@@ -69,7 +70,7 @@ impl Warnings {
 
 /// The fields of an event, as documented in `listwatch::client`.
 #[derive(Default)]
-struct Fields {
+struct EventFields {
     message: String,
     error: String,
     seconds: f64,
@@ -77,7 +78,7 @@ struct Fields {
     warning: String,
 }
 
-impl Visit for Fields {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
             "message" => self.message = format!("{value:?}"),

@@ -2,6 +2,7 @@
 
 pub mod connect;
 mod list;
+pub mod listing;
 pub mod logs;
 mod mirror;
 pub mod query;
@@ -14,18 +15,18 @@ use clap::Subcommand;
 use crate::failure::Failure;
 
 #[derive(Subcommand)]
-pub enum Command {
-    List(list::Args),
-    Watch(watch::Args),
-    Mirror(Box<mirror::Args>),
-    Record(record::Args),
+pub enum ClusterCommand {
+    List(list::ListArgs),
+    Watch(watch::WatchArgs),
+    Mirror(Box<mirror::MirrorArgs>),
+    Record(record::RecordArgs),
 }
 
-pub async fn run(command: Command) -> Result<(), Failure> {
+pub async fn run(command: ClusterCommand) -> Result<(), Failure> {
     match command {
-        Command::List(args) => list::run(args).await,
-        Command::Watch(args) => watch::run(args).await,
-        Command::Mirror(args) => mirror::run(*args).await,
-        Command::Record(args) => record::run(args).await,
+        ClusterCommand::List(args) => list::run(args).await,
+        ClusterCommand::Watch(args) => watch::run(args).await,
+        ClusterCommand::Mirror(args) => mirror::run(*args).await,
+        ClusterCommand::Record(args) => record::run(args).await,
     }
 }

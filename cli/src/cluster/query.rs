@@ -5,31 +5,31 @@ use std::path::Path;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
-use listwatch::client::{
-    Client, Error, ErrorKind, List, ListParams, ListSummary, Progress, Resource, ResourceVersion, Selection as Selected,
-};
+use listwatch::client::{Client, List, ListParams, Resource, ResourceVersion, Selection};
 use listwatch::{FieldSelector, LabelSelector, Shard};
 use listwatch::{ItemError, ItemRef};
 
-use crate::cluster::resource;
-use crate::failure::{Failure, chain};
-use crate::filter::Filter;
+use crate::cluster::listing::list_resource;
+use crate::cluster::resource::{self, find_resource};
+use crate::failure::Failure;
+use crate::filter::ItemFilter;
 use crate::notices;
-use crate::number::number;
-use crate::rows::Reached;
+use crate::number::number_in;
 
 #[derive(clap::Args)]
-pub struct Query {
+pub struct QueryArgs {
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 
     #[command(flatten)]
-    pub version: Version,
+    pub version: VersionArgs,
 }
 
 #[derive(clap::Args)]
-pub struct Version {
-    /// Resource version: 0 for the server's cache as it is, else the version that the list must at least have [default: the most recent]
+pub struct VersionArgs {
+    /// Resource version that the list must at least have [default: the most recent].
+    ///
+    /// 0 stands for the server's cache as it is.
     #[arg(long, value_name = "VERSION")]
     resource_version: Option<String>,
 
@@ -39,9 +39,9 @@ pub struct Version {
 }
 
 #[derive(clap::Args)]
-pub struct Selection {
+pub struct SelectionArgs {
     /// Resource type, as for `kubectl get`: pods, deploy, widgets.example.com
-    #[arg(value_parser = ResourceParser, hide_possible_values = true)]
+    #[arg(value_parser = ResourceValueParser, hide_possible_values = true)]
     resource: String,
 
     /// Namespace [default: the context's, else `default`]
@@ -64,7 +64,9 @@ pub struct Selection {
     #[arg(long)]
     pub metadata_only: bool,
 
-    /// Shard I of N equal shards, from 0 (KEP-5866). Objects of other shards that an older server sends are filtered out here
+    /// Shard I of N equal shards, from 0 (KEP-5866).
+    ///
+    /// Older servers send the objects of all shards. The command then filters out those of other shards.
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 }
@@ -79,12 +81,12 @@ enum VersionMatch {
     Exact,
 }
 
-impl Query {
+impl QueryArgs {
     /// Finds the resource, and returns its list, which sends nothing yet.
     pub async fn list<F, O, E>(
         self,
         client: &Client,
-        selected: Selected,
+        selection: Selection,
         page_size: Option<u32>,
         default_namespace: String,
         decode: F,
@@ -93,50 +95,14 @@ impl Query {
         F: FnMut(ItemRef<'_>) -> Result<O, E>,
         E: Into<ItemError>,
     {
-        let params = self.version.params(selected, page_size);
-        let found = self.selection.find(client, default_namespace).await?;
-        Ok(list_of(client, &found, &params, decode))
-    }
-}
-
-/// Returns the list of a resource.
-pub fn list_of<F, O, E>(
-    client: &Client,
-    (resource, namespace): &(Resource, Option<String>),
-    params: &ListParams,
-    decode: F,
-) -> List<F>
-where
-    F: FnMut(ItemRef<'_>) -> Result<O, E>,
-    E: Into<ItemError>,
-{
-    let list = client.list_with(resource, params, decode);
-    match namespace {
-        Some(namespace) => list.namespace(namespace),
-        None => list,
-    }
-}
-
-/// Converts the error of a list. Parameters that were refused before a request was sent are a usage error.
-///
-/// `remedy` is for a list that takes longer than the server's request timeout.
-pub fn failure(error: &Error, remedy: Option<&str>) -> Failure {
-    match error.kind() {
-        ErrorKind::Params(error) => Failure::Usage(chain(error)),
-        ErrorKind::Incomplete { request_timeout: Some(_), .. } => {
-            let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
-            Failure::Error(chain(error) + &remedy)
-        }
-        _ if remedy.is_some() && error.is_expired() => {
-            let remedy = "in a list in pages, use a larger --chunk-size, --metadata-only, or one namespace at a time";
-            Failure::Error(format!("{}; {remedy}", chain(error)))
-        }
-        _ => Failure::Error(chain(error)),
+        let params = self.version.list_params(selection, page_size);
+        let found = self.selection.find_resource(client, default_namespace).await?;
+        Ok(list_resource(client, &found, &params, decode))
     }
 }
 
 /// Splits TYPE/NAME, as kubectl does, and returns the type and all names.
-pub fn names(selection: &mut Selection, mut names: Vec<String>) -> Result<Vec<String>, Failure> {
+pub fn split_names(selection: &mut SelectionArgs, mut names: Vec<String>) -> Result<Vec<String>, Failure> {
     if let Some((resource, name)) = selection.resource.split_once('/') {
         names.insert(0, name.to_owned());
         selection.resource = resource.to_owned();
@@ -153,24 +119,23 @@ pub fn names(selection: &mut Selection, mut names: Vec<String>) -> Result<Vec<St
 }
 
 /// Returns the selector of the objects of this name, which works in all namespaces too.
-pub fn of_name(name: &str) -> FieldSelector {
+pub fn name_selector(name: &str) -> FieldSelector {
     FieldSelector::new().equal("metadata.name", name)
 }
 
 /// The page size.
 #[derive(clap::Args)]
-pub struct Pages {
-    /// Number of items in one response, for collections that take longer than the server's request timeout of 60 s [default: all]
-    #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX))]
+pub struct PageArgs {
+    /// Number of items in one response [default: all].
+    ///
+    /// For collections that take longer than the server's request timeout of 60 s.
+    #[arg(long, value_name = "N", value_parser = number_in(1..=u32::MAX))]
     chunk_size: Option<u32>,
 }
 
-/// The remedy of commands with [`Pages`].
-pub const SMALLER_PAGES: Option<&str> = Some("use --chunk-size to request pages, or smaller pages");
-
-impl Pages {
+impl PageArgs {
     /// Returns the page size, and warns if the server ignores it at this version.
-    pub fn size(&self, version: &Version) -> Option<u32> {
+    pub fn page_size(&self, version: &VersionArgs) -> Option<u32> {
         let items = self.chunk_size?;
         if version.is_any() {
             notices::warn(&format!(
@@ -183,9 +148,9 @@ impl Pages {
 
 /// Takes any text; the names of built-in resources are for shell completion.
 #[derive(Clone)]
-pub struct ResourceParser;
+pub struct ResourceValueParser;
 
-impl TypedValueParser for ResourceParser {
+impl TypedValueParser for ResourceValueParser {
     type Value = String;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
@@ -193,27 +158,27 @@ impl TypedValueParser for ResourceParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(resource::names().map(PossibleValue::new)))
+        Some(Box::new(resource::common_names().map(PossibleValue::new)))
     }
 }
 
-impl Version {
+impl VersionArgs {
     /// Returns true if the server may answer from its cache, however old that is.
     pub fn is_any(&self) -> bool {
-        let version = self.asked();
+        let version = self.resource_version();
         version == ResourceVersion::Any || version == ResourceVersion::AtLeast("0".to_owned())
     }
 
     /// Returns the parameters of a list.
-    pub fn params(&self, selected: Selected, page_size: Option<u32>) -> ListParams {
-        let params = ListParams::new(selected).resource_version(self.asked());
+    pub fn list_params(&self, selection: Selection, page_size: Option<u32>) -> ListParams {
+        let params = ListParams::new(selection).resource_version(self.resource_version());
         match page_size {
             Some(items) => params.page_size(items),
             None => params,
         }
     }
 
-    fn asked(&self) -> ResourceVersion {
+    fn resource_version(&self) -> ResourceVersion {
         match (&self.resource_version, self.resource_version_match) {
             (None, _) => ResourceVersion::MostRecent,
             (Some(version), None) if version == "0" => ResourceVersion::Any,
@@ -223,7 +188,7 @@ impl Version {
     }
 }
 
-impl Selection {
+impl SelectionArgs {
     /// Returns the resource as the user typed it.
     pub fn resource(&self) -> &str {
         &self.resource
@@ -238,56 +203,37 @@ impl Selection {
     }
 
     /// Returns the filter of a saved body.
-    pub fn filter(&self) -> Filter {
-        Filter { namespace: self.namespace.clone(), labels: self.selector.clone().unwrap_or_default() }
+    pub fn item_filter(&self) -> ItemFilter {
+        ItemFilter { namespace: self.namespace.clone(), labels: self.selector.clone().unwrap_or_default() }
     }
 
     /// Returns the selection of these options.
-    pub fn selected(&self) -> Selected {
-        let mut selected = Selected::all();
+    pub fn selection(&self) -> Selection {
+        let mut selection = Selection::all();
         if let Some(selector) = &self.selector {
-            selected = selected.labels(selector.clone());
+            selection = selection.labels(selector.clone());
         }
         if let Some(selector) = &self.field_selector {
-            selected = selected.fields(selector.clone());
+            selection = selection.fields(selector.clone());
         }
         if self.metadata_only {
-            selected = selected.metadata_only();
+            selection = selection.metadata_only();
         }
         if let Some(shard) = self.shard {
-            selected = selected.shard(shard);
+            selection = selection.shard(shard);
         }
-        selected
+        selection
     }
 
-    /// Finds the resource, and returns it with the namespace; `None` selects all namespaces. Like kubectl, it ignores a namespace
-    /// if the resource has none.
-    pub async fn find(self, client: &Client, default_namespace: String) -> Result<(Resource, Option<String>), Failure> {
-        let resource = resource::find(client, &self.resource).await?;
+    /// Finds the resource, and returns it with the namespace; `None` selects all namespaces. Like kubectl, it ignores a
+    /// namespace if the resource has none.
+    pub async fn find_resource(
+        self,
+        client: &Client,
+        default_namespace: String,
+    ) -> Result<(Resource, Option<String>), Failure> {
+        let resource = find_resource(client, &self.resource).await?;
         let is_one = !self.all_namespaces && resource.is_namespaced();
         Ok((resource, is_one.then(|| self.namespace.unwrap_or(default_namespace))))
-    }
-}
-
-/// Returns the progress of a list.
-pub fn reached(progress: &Progress) -> Reached {
-    Reached {
-        bytes: progress.bytes(),
-        items: progress.items(),
-        expected_bytes: progress.expected_bytes(),
-        expected_items: progress.expected_items(),
-    }
-}
-
-/// Prints the warnings of a complete list.
-pub fn warn(summary: &ListSummary) {
-    if summary.other_shards > 0 {
-        notices::warn(&format!(
-            "the server does not support shards: {} items of other shards were filtered out here",
-            summary.other_shards
-        ));
-    }
-    for warning in &summary.warnings {
-        notices::warn(warning);
     }
 }

@@ -10,70 +10,75 @@ use futures::StreamExt;
 use indicatif::HumanCount;
 use listwatch::ItemRef;
 use listwatch::client::{Client, Compression, Request, ResponseFuture, Transport, TransportError, TransportErrorKind};
+use listwatch_kube::KubeTransport;
 use tempfile::NamedTempFile;
 
-use listwatch_kube::KubeTransport;
-
-use crate::cluster::connect::Connection;
-use crate::cluster::query::{self, Query};
+use crate::cluster::connect::ConnectionArgs;
+use crate::cluster::listing::{list_failure, list_progress, print_warnings};
+use crate::cluster::query::QueryArgs;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Output, Row, temporary_beside};
-use crate::rows;
+use crate::output::{Output, Row, print_rows};
+use crate::partial_file::create_beside;
 
-/// Saves the body of a list, byte for byte.
+/// Save the body of a list, byte for byte.
 ///
-/// The request disables compression, so FILE has the bytes that the server sent: Kubernetes protobuf, or JSON for custom resources.
-/// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be recorded whole: record each
-/// namespace with -n into a file of its own, which `decode` and `stats` read one at a time, or use `stats --chunk-size`. If the server does not support --shard, FILE has the items of all shards. The body is written to a temporary file next to FILE,
-/// which only its owner can read; the temporary file replaces FILE once the list is complete.
+/// FILE has the bytes that the server sent, uncompressed: Kubernetes protobuf, or JSON for custom resources. The body
+/// is written to a temporary file next to FILE, which only its owner can read. The temporary file replaces FILE once
+/// the list is complete.
+///
+/// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be
+/// recorded whole. Record each namespace with -n into a file of its own, or use `stats --chunk-size`. `decode` and
+/// `stats` read one file at a time.
+///
+/// If the server does not support --shard, FILE has the items of all shards.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   listwatch record pods -A pods.pb                 then: listwatch decode pods.pb
   listwatch record secrets -A --metadata-only secrets.pb")]
-pub struct Args {
+pub struct RecordArgs {
     #[command(flatten)]
-    query: Query,
+    query: QueryArgs,
 
     /// File to write the body to
     file: PathBuf,
 
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectionArgs,
 }
 
 const REMEDY: Option<&str> = Some("record each namespace with -n, or use `stats --chunk-size`");
 
-pub async fn run(args: Args) -> Result<(), Failure> {
-    let Args { query, file, connection } = args;
+pub async fn run(args: RecordArgs) -> Result<(), Failure> {
+    let RecordArgs { query, file, connection } = args;
     if file.as_os_str() == "-" {
         return Err(Failure::Usage("FILE must be a file: `record` does not write to stdout".to_owned()));
     }
     if file.extension().is_some_and(|extension| extension == "gz") {
         notices::warn(&format!("{}: the body is saved as it arrived, uncompressed", file.to_string_lossy()));
     }
-    let selected = query.selection.selected();
+    let selection = query.selection.selection();
     let cannot_write = |error| Failure::Error(format!("cannot write {}: {error}", file.to_string_lossy()));
-    let (server, namespace) = connection.open().await?;
+    let (server, namespace) = connection.transport().await?;
     let recording = Recording::default();
-    let recorder = Recorder { server, recording: recording.clone() };
-    let client = Client::new(recorder).compression(Compression::Identity);
+    let transport = RecordingTransport { server, recording: recording.clone() };
+    let client = Client::new(transport).compression(Compression::Identity);
     let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(Row::Nothing);
-    let list = query.list(&client, selected, None, namespace, nothing).await?;
+    let list = query.list(&client, selection, None, namespace, nothing).await?;
 
-    let temporary = temporary_beside(&file).map_err(cannot_write)?;
-    *recording.lock() = State::On(temporary);
+    let temporary = create_beside(&file).map_err(cannot_write)?;
+    *recording.lock() = RecordingState::On(temporary);
     let progress = list.progress();
     // FILE has one body, so the client must not request another page.
     let mut items = list.single_page(None);
-    let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
+    let done = print_rows(&mut items, &mut Output::without_items(), &mut None, |_| list_progress(&progress)).await?;
     let temporary = match mem::take(&mut *recording.lock()) {
-        State::On(temporary) => temporary,
-        State::Failed(error) => return Err(cannot_write(error)),
-        State::Off => unreachable!("the recording was on"),
+        RecordingState::On(temporary) => temporary,
+        RecordingState::Failed(error) => return Err(cannot_write(error)),
+        RecordingState::Off => unreachable!("the recording was on"),
     };
-    done.map_err(|error| query::failure(&error, REMEDY))?;
+    done.map_err(|error| list_failure(&error, REMEDY))?;
     let summary = items.summary().expect("without an error the page is complete");
     if !summary.list_meta.continue_token.is_empty() {
         let items = summary.items;
@@ -83,19 +88,20 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     temporary.as_file().sync_all().map_err(cannot_write)?;
     temporary.persist(&file).map_err(|error| cannot_write(error.error))?;
-    query::warn(summary);
+    print_warnings(summary);
     let (items, bytes) = (HumanCount(summary.items), HumanCount(summary.bytes));
     let version = &summary.list_meta.resource_version;
-    notices::line(format_args!("recorded: {items} items, {bytes} bytes, version {version}"));
+    notices::print_line(format_args!("recorded: {items} items, {bytes} bytes, version {version}"));
     Ok(())
 }
 
 /// The destination of the body.
 #[derive(Clone, Default)]
-struct Recording(Arc<Mutex<State>>);
+struct Recording(Arc<Mutex<RecordingState>>);
 
+/// Where responses go.
 #[derive(Default)]
-enum State {
+enum RecordingState {
     /// The client is not reading the list: responses are not recorded.
     #[default]
     Off,
@@ -104,40 +110,43 @@ enum State {
 }
 
 impl Recording {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecordingState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies `what` to the file, if the recording is on.
-    fn file(&self, what: impl FnOnce(&mut NamedTempFile) -> std::io::Result<()>) -> Result<(), TransportError> {
+    /// Applies a change to the file, if the recording is on.
+    fn change_file(
+        &self,
+        change: impl FnOnce(&mut NamedTempFile) -> std::io::Result<()>,
+    ) -> Result<(), TransportError> {
         let mut state = self.lock();
-        let State::On(file) = &mut *state else { return Ok(()) };
-        what(file).map_err(|error| {
-            *state = State::Failed(error);
+        let RecordingState::On(file) = &mut *state else { return Ok(()) };
+        change(file).map_err(|error| {
+            *state = RecordingState::Failed(error);
             TransportError::new(TransportErrorKind::Other, "the file cannot be written")
         })
     }
 
     /// Empties the file before a request, which may be a retry.
     fn begin(&self) -> Result<(), TransportError> {
-        self.file(|file| {
+        self.change_file(|file| {
             file.as_file().set_len(0)?;
             std::io::Seek::rewind(file)
         })
     }
 
     fn write(&self, chunk: &[u8]) -> Result<(), TransportError> {
-        self.file(|file| file.write_all(chunk))
+        self.change_file(|file| file.write_all(chunk))
     }
 }
 
 /// A transport that records each body before the client decodes it.
-struct Recorder {
+struct RecordingTransport {
     server: KubeTransport,
     recording: Recording,
 }
 
-impl Transport for Recorder {
+impl Transport for RecordingTransport {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
         Box::pin(async move {
             self.recording.begin()?;

@@ -2,10 +2,10 @@
 
 use listwatch::client::{Client, ErrorKind, Resource};
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, error_chain};
 
 /// The resources of every API server since 1.23, in the order of its groups, with their short names.
-const EVERYWHERE: &[(Resource, &[&str])] = &[
+const COMMON_RESOURCES: &[(Resource, &[&str])] = &[
     (Resource::CONFIG_MAPS, &["cm"]),
     (Resource::ENDPOINTS, &["ep"]),
     (Resource::EVENTS, &["ev"]),
@@ -42,29 +42,30 @@ const EVERYWHERE: &[(Resource, &[&str])] = &[
 ];
 
 /// Returns the names of the resources that every API server has, to complete what is typed.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub fn common_names() -> impl Iterator<Item = &'static str> {
     // The core group's events come first, and have the same plural.
     let is_first = |resource: &&Resource| **resource != Resource::EVENTS_K8S_IO;
-    EVERYWHERE.iter().map(|(resource, _)| resource).filter(is_first).map(Resource::plural)
+    COMMON_RESOURCES.iter().map(|(resource, _)| resource).filter(is_first).map(Resource::plural)
 }
 
 /// Returns the resource of a name. Sends requests to the server only if the name is not one of every API server.
-pub async fn find(client: &Client, typed: &str) -> Result<Resource, Failure> {
-    match everywhere(typed) {
+pub async fn find_resource(client: &Client, typed: &str) -> Result<Resource, Failure> {
+    match find_common(typed) {
         Some(resource) => Ok(resource.clone()),
         None => client.resolve(typed).await.map_err(|error| {
-            let text = chain(&error);
+            let text = error_chain(&error);
             let is_explained = matches!(error.kind(), ErrorKind::Unresolved(_));
             Failure::Error(if is_explained { text } else { format!("cannot find {typed:?} on this server: {text}") })
         }),
     }
 }
 
-/// Finds a name without a group, or with a whole group: the beginning of a group may be the beginning of another group
-/// too.
-fn everywhere(typed: &str) -> Option<&'static Resource> {
+/// Finds a name without a group, or with a whole group.
+///
+/// The beginning of a group does not count, because another group may begin with it too.
+fn find_common(typed: &str) -> Option<&'static Resource> {
     let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
-    let found = EVERYWHERE.iter().find(|(resource, short_names)| {
+    let found = COMMON_RESOURCES.iter().find(|(resource, short_names)| {
         let [kind, plural] = [resource.kind(), resource.plural()].map(|text| text.eq_ignore_ascii_case(name));
         let short_name = || short_names.iter().any(|short| short.eq_ignore_ascii_case(name));
         let versioned = format!("{}.{}", resource.version(), resource.group());
@@ -98,13 +99,13 @@ mod tests {
             ("componentstatuses", None),
             ("", None),
         ] {
-            assert_eq!(everywhere(typed), expected.as_ref(), "{typed}");
+            assert_eq!(find_common(typed), expected.as_ref(), "{typed}");
         }
     }
 
     #[test]
     fn each_resource_is_built_in_and_watched() {
-        for (resource, _) in EVERYWHERE {
+        for (resource, _) in COMMON_RESOURCES {
             assert!(resource.is_watchable() && Resource::BUILT_IN.contains(resource), "{resource}");
         }
     }

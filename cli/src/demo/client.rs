@@ -11,68 +11,60 @@ use k8s_pb::apimachinery::pkg::runtime::Unknown;
 use listwatch::{Item, ListStream};
 use prost::Message;
 use reqwest::Response;
-use serde::{Deserialize, Serialize};
 
-use super::Way;
+use super::measurement::{ListMethod, ListingTimes};
 use super::process::parent;
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct DemoClientArgs {
     #[arg(value_enum)]
-    way: Way,
+    way: ListMethod,
     url: String,
     pods: u64,
 }
 
-/// The message that the client sends when the list is complete, while it still holds the items that it keeps.
-#[derive(Serialize, Deserialize)]
-pub struct Done {
-    pub wall: Duration,
-    pub first_item: Duration,
-}
-
-struct Listed {
+struct ListingResult {
     items: u64,
     first_item: Duration,
     kept: Box<dyn Any>,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub async fn run(args: DemoClientArgs) -> anyhow::Result<()> {
     let http = reqwest::Client::builder().no_proxy().build()?;
-    parent::send(&())?;
+    parent::send_message(&())?;
     parent::wait_for_go()?;
-    parent::end_with_it();
+    parent::exit_with_parent();
 
     let start = Instant::now();
     let request = http.get(format!("{}/api/v1/pods", args.url)).header("accept", "application/vnd.kubernetes.protobuf");
     let response = request.send().await?.error_for_status()?;
     let listed = match args.way {
-        Way::FullBuffer => full_buffer(response, start).await?,
-        Way::Drop => stream::<Pod, ()>(response, start, |pod| drop(black_box(pod))).await?,
-        Way::KeepPods => stream::<Pod, _>(response, start, |pod| pod).await?,
-        Way::KeepBytes => stream::<[u8], _>(response, start, |bytes| bytes).await?,
+        ListMethod::FullBuffer => full_buffer(response, start).await?,
+        ListMethod::Drop => stream::<Pod, ()>(response, start, |pod| drop(black_box(pod))).await?,
+        ListMethod::KeepPods => stream::<Pod, _>(response, start, |pod| pod).await?,
+        ListMethod::KeepBytes => stream::<[u8], _>(response, start, |bytes| bytes).await?,
     };
     let wall = start.elapsed();
     ensure!(listed.items == args.pods, "received {} Pods, expected {}", listed.items, args.pods);
-    parent::send(&Done { wall, first_item: listed.first_item })?;
+    parent::send_message(&ListingTimes { wall, first_item: listed.first_item })?;
     black_box(listed.kept);
     std::future::pending().await
 }
 
 /// Reads the whole body before it decodes the list, as clients without this crate do.
-async fn full_buffer(response: Response, start: Instant) -> anyhow::Result<Listed> {
+async fn full_buffer(response: Response, start: Instant) -> anyhow::Result<ListingResult> {
     let body = response.bytes().await?;
     let envelope = Unknown::decode(body.strip_prefix(b"k8s\0").context("the body is not protobuf")?)?;
     drop(body);
     let list = PodList::decode(envelope.raw.context("the envelope has no list")?.as_slice())?;
-    Ok(Listed { items: list.items.len() as u64, first_item: start.elapsed(), kept: Box::new(list) })
+    Ok(ListingResult { items: list.items.len() as u64, first_item: start.elapsed(), kept: Box::new(list) })
 }
 
 async fn stream<T: Item + ?Sized, K: 'static>(
     response: Response,
     start: Instant,
     keep: impl Fn(T::Owned) -> K,
-) -> anyhow::Result<Listed> {
+) -> anyhow::Result<ListingResult> {
     let mut items = ListStream::new::<T>(response.bytes_stream());
     let mut first_item = None;
     let mut kept = Vec::new();
@@ -82,5 +74,5 @@ async fn stream<T: Item + ?Sized, K: 'static>(
         kept.push(keep(item));
     }
     let end = items.end().context("the list is not complete")?;
-    Ok(Listed { items: end.items, first_item: first_item.context("no items")?, kept: Box::new(kept) })
+    Ok(ListingResult { items: end.items, first_item: first_item.context("no items")?, kept: Box::new(kept) })
 }

@@ -6,23 +6,23 @@ use anyhow::anyhow;
 use indicatif::HumanCount;
 use plotters::prelude::*;
 
-use super::report::{seconds, size};
-use super::{List, Run, Way};
+use super::measurement::{ListMethod, ListedPods, Measurement};
+use super::report::{format_seconds, format_size};
 
 const SIZE: (u32, u32) = (960, 540);
 
-pub fn write(path: &Path, list: &List, runs: &[Run]) -> anyhow::Result<()> {
+pub fn write(path: &Path, list: &ListedPods, runs: &[Measurement]) -> anyhow::Result<()> {
     draw(path, list, runs).map_err(|error| anyhow!("{error}"))
 }
 
-fn draw(path: &Path, list: &List, runs: &[Run]) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
+fn draw(path: &Path, list: &ListedPods, runs: &[Measurement]) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let samples = || runs.iter().flat_map(|run| &run.memory);
     let longest = samples().map(|sample| sample.at.as_secs_f64()).fold(0.0, f64::max);
     let most = runs.iter().map(|run| run.peak).max().unwrap_or(1);
     let least = samples().map(|sample| sample.resident).min().unwrap_or(1);
-    let caption = format!("Memory while listing {} Pods ({})", HumanCount(list.pods.into()), size(list.bytes));
+    let caption = format!("Memory while listing {} Pods ({})", HumanCount(list.pods.into()), format_size(list.bytes));
 
     let mut chart = ChartBuilder::on(&root)
         .caption(caption, ("sans-serif", 22))
@@ -35,20 +35,20 @@ fn draw(path: &Path, list: &List, runs: &[Run]) -> Result<(), DrawingAreaErrorKi
         .x_desc("seconds since the request")
         .y_desc("resident memory, logarithmic")
         .x_label_formatter(&|seconds| format!("{}", (seconds * 1000.0).round() / 1000.0))
-        .y_label_formatter(&|bytes| size(*bytes).replace(".00", "").replace(".0", ""))
+        .y_label_formatter(&|bytes| format_size(*bytes).replace(".00", "").replace(".0", ""))
         .label_style(("sans-serif", 14))
         .axis_desc_style(("sans-serif", 15))
         .light_line_style(BLACK.mix(0.05))
         .bold_line_style(BLACK.mix(0.15))
         .draw()?;
     for run in runs {
-        let line = run.way.color().stroke_width(2);
+        let line = run.method.color().stroke_width(2);
         let points = run.memory.iter().map(|sample| (sample.at.as_secs_f64(), sample.resident));
-        let end = points.clone().next_back().map(|end| Circle::new(end, 4, run.way.color().filled()));
+        let end = points.clone().next_back().map(|end| Circle::new(end, 4, run.method.color().filled()));
         chart.draw_series(end)?;
         chart
             .draw_series(LineSeries::new(points, line))?
-            .label(format!("{}: {}, peak {}", run.way.name(), seconds(run.done.wall), size(run.peak)))
+            .label(format!("{}: {}, peak {}", run.method.name(), format_seconds(run.done.wall), format_size(run.peak)))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], line));
     }
     chart
@@ -61,7 +61,7 @@ fn draw(path: &Path, list: &List, runs: &[Run]) -> Result<(), DrawingAreaErrorKi
     root.present()
 }
 
-impl Way {
+impl ListMethod {
     /// Returns a colour that is distinguishable with any colour vision (Okabe and Ito).
     fn color(self) -> RGBColor {
         match self {

@@ -10,14 +10,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// A child process. Dropping it kills the process.
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
     id: u32,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
 }
 
-impl Process {
+impl ChildProcess {
     pub fn start(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -35,12 +35,12 @@ impl Process {
         self.id
     }
 
-    pub async fn go(&mut self) -> anyhow::Result<()> {
+    pub async fn send_go(&mut self) -> anyhow::Result<()> {
         Ok(self.stdin.write_all(b"\n").await?)
     }
 
     /// Returns the next message. Cancel safe.
-    pub async fn message<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+    pub async fn next_message<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         match self.stdout.next_line().await? {
             Some(line) => Ok(serde_json::from_str(&line)?),
             None => Err(self.failure().await?),
@@ -67,12 +67,12 @@ impl Process {
 }
 
 /// Samples the memory of a process.
-pub struct Sampler {
+pub struct MemorySampler {
     system: System,
     id: Pid,
 }
 
-impl Sampler {
+impl MemorySampler {
     pub fn new(id: u32) -> Self {
         Self { system: System::new(), id: Pid::from_u32(id) }
     }
@@ -91,7 +91,7 @@ pub mod parent {
 
     use serde::Serialize;
 
-    pub fn send(message: &impl Serialize) -> anyhow::Result<()> {
+    pub fn send_message(message: &impl Serialize) -> anyhow::Result<()> {
         Ok(writeln!(io::stdout(), "{}", serde_json::to_string(message)?)?)
     }
 
@@ -101,7 +101,7 @@ pub mod parent {
     }
 
     /// Exits this process as soon as the parent exits or closes the pipe.
-    pub fn end_with_it() {
+    pub fn exit_with_parent() {
         std::thread::spawn(|| {
             let _ = io::copy(&mut io::stdin(), &mut io::sink());
             std::process::exit(0);

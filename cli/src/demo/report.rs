@@ -7,17 +7,17 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use indicatif::HumanCount;
 
-use super::{List, Run, Skipped, Way};
+use super::measurement::{ListMethod, ListedPods, Measurement, SkippedMethod};
 
 const HEADER: [&str; 8] =
     ["", "wall\ntime", "user\ntime", "system\ntime", "first\nitem", "peak\nmemory", "held\nper item", "memory\nratio"];
 
-pub fn print(list: &List, runs: &[Run], skipped: &[Skipped], svg: &Path) -> io::Result<()> {
+pub fn print_report(list: &ListedPods, runs: &[Measurement], skipped: &[SkippedMethod], svg: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}\n", table(list, runs, skipped))?;
-    for Skipped { way, needed, available } in skipped {
-        let (needed, available) = (size(*needed), size(*available));
-        writeln!(out, "Skipped {}: it needs about {needed} of memory, and {available} is available.", way.name())?;
+    for SkippedMethod { method, needed, available } in skipped {
+        let (needed, available) = (format_size(*needed), format_size(*available));
+        writeln!(out, "Skipped {}: it needs about {needed} of memory, and {available} is available.", method.name())?;
     }
     if !skipped.is_empty() {
         writeln!(out)?;
@@ -39,36 +39,37 @@ Each way ran in a separate process, with the system's allocator. User time,
 system time (in steps of 10 ms) and memory were measured for that process.
 The server ran on the same {cores} cores.",
         pods = HumanCount(list.pods.into()),
-        bytes = size(list.bytes),
+        bytes = format_size(list.bytes),
         recorded = list.recorded,
     )?;
-    if runs.iter().any(|run| run.way == Way::FullBuffer) {
+    if runs.iter().any(|run| run.method == ListMethod::FullBuffer) {
         writeln!(out, "The full buffer ran last: memory that was in use before is faster to allocate.")?;
     }
     writeln!(out, "\nMemory over time: {}", svg.display())
 }
 
-fn table(list: &List, runs: &[Run], skipped: &[Skipped]) -> Table {
-    let full = runs.iter().find(|run| run.way == Way::FullBuffer);
+fn table(list: &ListedPods, runs: &[Measurement], skipped: &[SkippedMethod]) -> Table {
+    let full = runs.iter().find(|run| run.method == ListMethod::FullBuffer);
     let mut table = Table::new();
     table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─'))).set_header(HEADER);
     for run in runs {
-        let held = if run.way == Way::Drop { "-".into() } else { size(run.growth / u64::from(list.pods)) };
-        let cpu = |kind: usize| run.cpu.map_or("-".into(), |times| seconds(times[kind]));
-        let to_full = |of: fn(&Run) -> f64| full.map_or("-".into(), |full| ratio(of(run) / of(full)));
+        let held =
+            if run.method == ListMethod::Drop { "-".into() } else { format_size(run.growth / u64::from(list.pods)) };
+        let cpu = |kind: usize| run.cpu.map_or("-".into(), |times| format_seconds(times[kind]));
+        let to_full = |of: fn(&Measurement) -> f64| full.map_or("-".into(), |full| format_ratio(of(run) / of(full)));
         table.add_row([
-            run.way.name().to_owned(),
-            seconds(run.done.wall),
+            run.method.name().to_owned(),
+            format_seconds(run.done.wall),
             cpu(0),
             cpu(1),
-            seconds(run.done.first_item),
-            size(run.peak),
+            format_seconds(run.done.first_item),
+            format_size(run.peak),
             held,
             to_full(|run| float(run.peak)),
         ]);
     }
-    for Skipped { way, .. } in skipped {
-        table.add_row([way.name(), "skipped", "", "", "", "", "", ""]);
+    for SkippedMethod { method, .. } in skipped {
+        table.add_row([method.name(), "skipped", "", "", "", "", "", ""]);
     }
     // Narrow enough for 80 columns.
     for (index, column) in table.column_iter_mut().enumerate() {
@@ -80,18 +81,18 @@ fn table(list: &List, runs: &[Run], skipped: &[Skipped]) -> Table {
     table
 }
 
-pub fn size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     let (unit, scale) =
         [("GB", 1e9), ("MB", 1e6)].into_iter().find(|(_, scale)| float(bytes) >= *scale).unwrap_or(("kB", 1e3));
     format!("{} {unit}", three_digits(float(bytes) / scale))
 }
 
-pub fn seconds(time: Duration) -> String {
+pub fn format_seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 1.0 { format!("{} ms", three_digits(seconds * 1e3)) } else { format!("{} s", three_digits(seconds)) }
 }
 
-fn ratio(ratio: f64) -> String {
+fn format_ratio(ratio: f64) -> String {
     if ratio < 0.1 { format!("1/{:.0}", 1.0 / ratio) } else { format!("{ratio:.2}") }
 }
 

@@ -7,42 +7,43 @@ use hdrhistogram::Histogram;
 use listwatch::schema::Message;
 use listwatch::{Encoding, ItemError, ItemRef, ListMeta, TypeMeta};
 
-use super::report::{Bin, Field, Namespace, Object, Report, Sizes};
-use super::savings::Savings;
-use super::walk::{Fields, MAX_NAMES, Node, short};
+use super::report::{FieldRow, ItemSizes, NamespaceRow, ObjectRow, SizeBin, StatsReport};
+use super::savings::DropSavings;
+use super::walk::{FieldNode, FieldSizes, MAX_NAMES, truncate_name};
+use crate::failure::Failure;
 
 /// The largest size that the histogram distinguishes. No item can be that large.
 const MAX_SIZE: u64 = 1 << 32;
 const BINS: u32 = 24;
 
-pub struct Stats {
+pub struct ListStats {
     top: usize,
     encoding: Option<Encoding>,
     bytes: u64,
     sizes: Histogram<u64>,
     smallest: u64,
-    largest: BinaryHeap<Reverse<Object>>,
-    namespaces: HashMap<Box<str>, Count>,
+    largest: BinaryHeap<Reverse<ObjectRow>>,
+    namespaces: HashMap<Box<str>, ObjectCount>,
     /// The sum of the namespaces over [`MAX_NAMES`].
-    other_namespaces: Count,
-    fields: Fields,
-    savings: Savings,
+    other_namespaces: ObjectCount,
+    fields: FieldSizes,
+    savings: DropSavings,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Count {
+struct ObjectCount {
     items: u64,
     bytes: u64,
 }
 
-impl Count {
+impl ObjectCount {
     fn add(&mut self, bytes: u64) {
         self.items += 1;
         self.bytes += bytes;
     }
 }
 
-impl Stats {
+impl ListStats {
     /// `top` is the number of objects, of namespaces and of fields per field that the report names.
     pub fn new(top: usize, depth: usize, drop: Vec<String>) -> Self {
         Self {
@@ -53,16 +54,16 @@ impl Stats {
             smallest: u64::MAX,
             largest: BinaryHeap::with_capacity(top + 1),
             namespaces: HashMap::new(),
-            other_namespaces: Count::default(),
-            fields: Fields::new(depth),
-            savings: Savings::new(drop),
+            other_namespaces: ObjectCount::default(),
+            fields: FieldSizes::new(depth),
+            savings: DropSavings::new(drop),
         }
     }
 
-    pub fn add(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
+    pub fn add_item(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
         let meta = item.meta()?;
-        self.fields.add(item, kind_of(item.type_meta()))?;
-        self.savings.add(item)?;
+        self.fields.add_item(item, object_schema(item.type_meta()))?;
+        self.savings.add_item(item)?;
         self.encoding = Some(item.encoding());
 
         let bytes = item.bytes().len() as u64;
@@ -70,17 +71,17 @@ impl Stats {
         self.sizes.saturating_record(bytes);
         self.smallest = self.smallest.min(bytes);
         let namespace = meta.namespace();
-        let namespace = short(&namespace);
+        let namespace = truncate_name(&namespace);
         if let Some(count) = self.namespaces.get_mut(&*namespace) {
             count.add(bytes);
         } else if self.namespaces.len() < MAX_NAMES {
-            self.namespaces.insert(namespace.as_ref().into(), Count { items: 1, bytes });
+            self.namespaces.insert(namespace.as_ref().into(), ObjectCount { items: 1, bytes });
         } else {
             self.other_namespaces.add(bytes);
         }
         if self.largest.len() < self.top || self.largest.peek().is_some_and(|Reverse(least)| bytes > least.bytes) {
-            let name = short(&meta.name()).into_owned();
-            self.largest.push(Reverse(Object { bytes, namespace: namespace.into_owned(), name }));
+            let name = truncate_name(&meta.name()).into_owned();
+            self.largest.push(Reverse(ObjectRow { bytes, namespace: namespace.into_owned(), name }));
             if self.largest.len() > self.top {
                 self.largest.pop();
             }
@@ -88,19 +89,20 @@ impl Stats {
         Ok(())
     }
 
-    /// Returns the error of a path in `--drop` that the kind of the objects does not have.
-    pub fn unknown_path(&self) -> Option<&str> {
-        self.savings.unknown()
+    /// Returns the failure of a list. A path in `--drop` that the objects do not have is a usage error.
+    pub fn failure(&self, error: String) -> Failure {
+        self.savings.unknown_path().map_or(Failure::Error(error), |unknown| Failure::Usage(unknown.to_owned()))
     }
 
     /// Returns the report of a complete list.
-    pub fn report(self, type_meta: &TypeMeta, list_meta: &ListMeta, body_bytes: u64) -> Report {
+    pub fn report(self, type_meta: &TypeMeta, list_meta: &ListMeta, body_bytes: u64) -> StatsReport {
         let encoding = self.encoding;
         let mut fields = Vec::new();
-        let kind = kind_of(type_meta).filter(|_| encoding == Some(Encoding::Protobuf));
-        let object = Place { node: self.fields.root(), kind, is_map: false, name: String::new(), path: String::new() };
+        let kind = object_schema(type_meta).filter(|_| encoding == Some(Encoding::Protobuf));
+        let object =
+            FieldPlace { node: self.fields.root(), kind, is_map: false, name: String::new(), path: String::new() };
         add_fields(&mut fields, &object, 0, self.top);
-        Report {
+        StatsReport {
             api_version: type_meta.api_version.clone(),
             kind: type_meta.kind.clone(),
             resource_version: list_meta.resource_version.clone(),
@@ -118,9 +120,9 @@ impl Stats {
         }
     }
 
-    fn sizes(&self) -> Sizes {
+    fn sizes(&self) -> ItemSizes {
         let quantile = |quantile| self.sizes.value_at_quantile(quantile).min(self.max());
-        Sizes {
+        ItemSizes {
             mean: self.bytes / self.sizes.len(),
             smallest: self.smallest,
             p50: quantile(0.5),
@@ -137,7 +139,7 @@ impl Stats {
     }
 
     /// Returns bins from the smallest to the largest size, on a logarithmic scale.
-    fn histogram(&self) -> Vec<Bin> {
+    fn histogram(&self) -> Vec<SizeBin> {
         let (smallest, end) = (self.smallest.max(1), self.max().max(1) + 1);
         #[expect(clippy::cast_precision_loss, reason = "the edge of a bin is arbitrary")]
         let ratio = end as f64 / smallest as f64;
@@ -150,7 +152,8 @@ impl Stats {
         let edge = |bin: u32| (smallest as f64 * ratio.powf(f64::from(bin) / f64::from(BINS))).round() as u64;
         let mut edges: Vec<u64> = (0..BINS).map(edge).chain([end]).collect();
         edges.dedup();
-        let mut bins: Vec<_> = edges.windows(2).map(|edge| Bin { from: edge[0], to: edge[1] - 1, items: 0 }).collect();
+        let mut bins: Vec<_> =
+            edges.windows(2).map(|edge| SizeBin { from: edge[0], to: edge[1] - 1, items: 0 }).collect();
         for step in self.sizes.iter_recorded() {
             let size = step.value_iterated_to().min(self.max());
             let at = bins.partition_point(|bin| bin.to < size);
@@ -159,8 +162,8 @@ impl Stats {
         bins
     }
 
-    fn namespaces(&self) -> Vec<Namespace> {
-        let of = |name: &str, count: Count| Namespace {
+    fn namespaces(&self) -> Vec<NamespaceRow> {
+        let of = |name: &str, count: ObjectCount| NamespaceRow {
             namespace: name.to_owned(),
             others: false,
             items: count.items,
@@ -168,7 +171,7 @@ impl Stats {
         };
         let mut all: Vec<_> = self.namespaces.iter().map(|(name, count)| of(name, *count)).collect();
         all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.namespace.cmp(&b.namespace)));
-        let mut others = Namespace { others: true, ..of("", self.other_namespaces) };
+        let mut others = NamespaceRow { others: true, ..of("", self.other_namespaces) };
         for namespace in all.drain(self.top.min(all.len())..) {
             others.items += namespace.items;
             others.bytes += namespace.bytes;
@@ -181,44 +184,49 @@ impl Stats {
 }
 
 /// Returns the schema of the objects in a list of this kind. For an unknown kind it has only the metadata.
-fn kind_of(list: &TypeMeta) -> Option<&'static Message> {
+fn object_schema(list: &TypeMeta) -> Option<&'static Message> {
     let kind = list.kind.strip_suffix("List").unwrap_or(&list.kind);
     Message::of(&list.api_version, kind).or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"))
 }
 
 /// A field, and its place in the objects.
-struct Place<'a> {
-    node: &'a Node,
+struct FieldPlace<'a> {
+    node: &'a FieldNode,
     kind: Option<&'static Message>,
     is_map: bool,
     name: String,
     path: String,
 }
 
-fn add_fields(fields: &mut Vec<Field>, parent: &Place<'_>, depth: usize, top: usize) {
+fn add_fields(fields: &mut Vec<FieldRow>, parent: &FieldPlace<'_>, depth: usize, top: usize) {
     let mut inside = Vec::new();
-    places(parent, parent.node, parent.kind, &mut inside);
+    collect_places(parent, parent.node, parent.kind, &mut inside);
     inside.sort_by(|a, b| b.node.bytes.cmp(&a.node.bytes).then_with(|| a.name.cmp(&b.name)));
     let (named, rest) = inside.split_at(top.min(inside.len()));
     for place in named {
-        let Place { node, name, path, .. } = place;
+        let FieldPlace { node, name, path, .. } = place;
         let (bytes, items) = (node.bytes, Some(node.items));
-        fields.push(Field { path: path.clone(), name: name.clone(), others: false, depth, bytes, items });
+        fields.push(FieldRow { path: path.clone(), name: name.clone(), others: false, depth, bytes, items });
         add_fields(fields, place, depth + 1, top);
     }
     let bytes = parent.node.others + rest.iter().map(|place| place.node.bytes).sum::<u64>();
     if bytes > 0 {
         let (path, name) = (parent.path.clone(), "others".to_owned());
-        fields.push(Field { path, name, others: true, depth, bytes, items: None });
+        fields.push(FieldRow { path, name, others: true, depth, bytes, items: None });
     }
 }
 
 /// Adds the fields of a node to `inside`. A message that JSON inlines is replaced by its fields.
-fn places<'a>(parent: &Place<'_>, node: &'a Node, kind: Option<&'static Message>, inside: &mut Vec<Place<'a>>) {
+fn collect_places<'a>(
+    parent: &FieldPlace<'_>,
+    node: &'a FieldNode,
+    kind: Option<&'static Message>,
+    inside: &mut Vec<FieldPlace<'a>>,
+) {
     let place = |node, name: String| {
         let dot = if parent.path.is_empty() || name.starts_with('[') { "" } else { "." };
         let path = format!("{}{dot}{name}", parent.path);
-        Place { node, kind: None, is_map: false, name, path }
+        FieldPlace { node, kind: None, is_map: false, name, path }
     };
     for (number, node) in &node.numbers {
         let Some(field) = kind.and_then(|kind| kind.field(*number)) else {
@@ -226,10 +234,10 @@ fn places<'a>(parent: &Place<'_>, node: &'a Node, kind: Option<&'static Message>
             continue;
         };
         match field.name() {
-            "" => places(parent, node, field.message(), inside),
+            "" => collect_places(parent, node, field.message(), inside),
             name => {
                 let place = place(node, name.to_owned());
-                inside.push(Place { kind: field.message(), is_map: field.is_map(), ..place });
+                inside.push(FieldPlace { kind: field.message(), is_map: field.is_map(), ..place });
             }
         }
     }

@@ -3,11 +3,11 @@
 use indicatif::HumanCount;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::report::{Bin, Field, Report, Sizes, size};
-use crate::output::printable;
+use super::report::{FieldRow, ItemSizes, SizeBin, StatsReport, format_size};
+use crate::escape::escape_controls;
 
 /// Returns the page. Text of the server stays text: maud escapes it, and the page's policy allows no script.
-pub fn page(report: &Report) -> String {
+pub fn render_page(report: &StatsReport) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -21,8 +21,8 @@ pub fn page(report: &Report) -> String {
             }
             body {
                 h1 { (report.title()) }
-                (facts(report))
-                @if let Some(sizes) = &report.sizes { (body(report, sizes)) }
+                (render_facts(report))
+                @if let Some(sizes) = &report.sizes { (render_sections(report, sizes)) }
                 footer { "listwatch stats " (env!("CARGO_PKG_VERSION")) }
             }
         }
@@ -30,11 +30,11 @@ pub fn page(report: &Report) -> String {
     .into_string()
 }
 
-fn facts(report: &Report) -> Markup {
-    let mut facts = vec![("items", report.count()), ("all items", size(report.bytes))];
-    if let Some(Sizes { mean, p50, p90, p99, largest, .. }) = &report.sizes {
+fn render_facts(report: &StatsReport) -> Markup {
+    let mut facts = vec![("items", report.count()), ("all items", format_size(report.bytes))];
+    if let Some(ItemSizes { mean, p50, p90, p99, largest, .. }) = &report.sizes {
         let of_items = [("mean", mean), ("p50", p50), ("p90", p90), ("p99", p99), ("largest", largest)];
-        facts.extend(of_items.map(|(name, bytes)| (name, size(*bytes))));
+        facts.extend(of_items.map(|(name, bytes)| (name, format_size(*bytes))));
     }
     facts.extend(report.encoding.clone().map(|encoding| ("encoding", encoding)));
     html! {
@@ -42,15 +42,15 @@ fn facts(report: &Report) -> Markup {
     }
 }
 
-fn body(report: &Report, sizes: &Sizes) -> Markup {
+fn render_sections(report: &StatsReport, sizes: &ItemSizes) -> Markup {
     let largest = sizes.largest;
     html! {
         section {
             h2 { "Fields" }
             p { "Share of each field, including the fields in it, in the bytes of all items; in parentheses the items that have it." }
-            @for Field { path, name, depth, bytes, items, .. } in &report.fields {
-                @let label = items.map_or_else(|| name.clone(), |items| with_items(name, items));
-                (bar(report, &printable(&label), path, *depth, *bytes, report.bytes))
+            @for FieldRow { path, name, depth, bytes, items, .. } in &report.fields {
+                @let label = items.map_or_else(|| name.clone(), |items| label_with_items(name, items));
+                (render_bar(report, &escape_controls(&label), path, *depth, *bytes, report.bytes))
             }
         }
         @if !report.drop.is_empty() {
@@ -58,74 +58,74 @@ fn body(report: &Report, sizes: &Sizes) -> Markup {
                 h2 { "Without" }
                 p { "Bytes saved by dropping fields." }
                 @for saving in &report.drop {
-                    (bar(report, &with_items(&saving.path, saving.items), "", 0, saving.bytes, report.bytes))
+                    (render_bar(report, &label_with_items(&saving.path, saving.items), "", 0, saving.bytes, report.bytes))
                 }
             }
         }
         section {
             h2 { "Sizes of items" }
             p { "Number of items by size, on a logarithmic scale." }
-            (histogram(&sizes.histogram))
+            (render_histogram(&sizes.histogram))
         }
         @if report.is_namespaced() {
             section {
                 h2 { "Namespaces" }
                 p { "Share of each namespace in the bytes of all items." }
                 @for namespace in &report.namespaces {
-                    (bar(report, &with_items(&namespace.label(), namespace.items), "", 0, namespace.bytes, report.bytes))
+                    (render_bar(report, &label_with_items(&namespace.label(), namespace.items), "", 0, namespace.bytes, report.bytes))
                 }
             }
         }
         section {
             h2 { "Largest objects" }
             p { "Bars are relative to the largest object." }
-            @for object in &report.largest { (bar(report, &object.label(), "", 0, object.bytes, largest)) }
+            @for object in &report.largest { (render_bar(report, &object.label(), "", 0, object.bytes, largest)) }
         }
     }
 }
 
 /// Returns a bar. `whole` is the size at full width.
-fn bar(report: &Report, label: &str, title: &str, depth: usize, bytes: u64, whole: u64) -> Markup {
+fn render_bar(report: &StatsReport, label: &str, title: &str, depth: usize, bytes: u64, whole: u64) -> Markup {
     #[expect(clippy::cast_precision_loss, reason = "a rounded bar looks the same")]
     let width = bytes as f64 * 100.0 / whole.max(1) as f64;
     html! {
-        div.bar title=(printable(title)) style={ "--depth:" (depth) } {
+        div.bar title=(escape_controls(title)) style={ "--depth:" (depth) } {
             span.label { (label) }
             span.track { span style={ "width:" (format!("{width:.2}")) "%" } {} }
-            span.number { (size(bytes)) }
+            span.number { (format_size(bytes)) }
             span.number { (report.share(bytes)) }
         }
     }
 }
 
-fn histogram(bins: &[Bin]) -> Markup {
+fn render_histogram(bins: &[SizeBin]) -> Markup {
     let most = bins.iter().map(|bin| bin.items).max().unwrap_or(1).max(1);
     #[expect(clippy::cast_precision_loss, reason = "a rounded bar looks the same")]
-    let height = |bin: &Bin| format!("{:.2}", bin.items as f64 * 100.0 / most as f64);
+    let height = |bin: &SizeBin| format!("{:.2}", bin.items as f64 * 100.0 / most as f64);
     let middle = &bins[bins.len() / 2];
     html! {
         div.histogram {
-            span.most { (items(most)) }
+            span.most { (items_text(most)) }
             @for bin in bins {
-                span.bin title={ (size(bin.from)) " to " (size(bin.to)) ": " (items(bin.items)) } {
+                span.bin title={ (format_size(bin.from)) " to " (format_size(bin.to)) ": " (items_text(bin.items)) } {
                     @if bin.items > 0 { span style={ "height:" (height(bin)) "%" } {} }
                 }
             }
         }
         div.axis {
             @if let (Some(first), Some(last)) = (bins.first(), bins.last()) {
-                span { (size(first.from)) }
-                @if bins.len() > 4 { span { (size(middle.from)) } }
-                span { (size(last.to)) }
+                span { (format_size(first.from)) }
+                @if bins.len() > 4 { span { (format_size(middle.from)) } }
+                span { (format_size(last.to)) }
             }
         }
     }
 }
 
-fn with_items(label: &str, count: u64) -> String {
-    format!("{label} ({})", items(count))
+fn label_with_items(label: &str, count: u64) -> String {
+    format!("{label} ({})", items_text(count))
 }
 
-fn items(count: u64) -> String {
+fn items_text(count: u64) -> String {
     format!("{} item{}", HumanCount(count), if count == 1 { "" } else { "s" })
 }

@@ -1,14 +1,13 @@
 //! `listwatch stats RESOURCE`: reads a collection from an API server.
 
-use super::collect::Stats;
-use super::failure;
-use super::report::Report;
-use crate::cluster::connect::Connection;
-use crate::cluster::query::{self, Pages, Query, Selection, Version};
+use super::collect::ListStats;
+use super::report::StatsReport;
+use crate::cluster::connect::ConnectionArgs;
+use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, print_warnings};
+use crate::cluster::query::{PageArgs, QueryArgs, SelectionArgs, VersionArgs};
 use crate::failure::Failure;
-use crate::filter::Filter;
-use crate::output::{Output, Row};
-use crate::rows;
+use crate::filter::ItemFilter;
+use crate::output::{Output, Row, print_rows};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -21,9 +20,9 @@ Examples:
 
 pub const USAGE: &str = "listwatch stats [OPTIONS] <RESOURCE>\n       listwatch stats [OPTIONS] --file <FILE>";
 
-/// The arguments of [`Live`] that conflict with `--file`. With their group, clap's error would name all of them.
-pub fn arguments() -> Vec<clap::Id> {
-    let command = <Live as clap::Args>::augment_args(clap::Command::new(""));
+/// The arguments of [`LiveArgs`] that conflict with `--file`. With their group, clap's error would name all of them.
+pub fn live_argument_ids() -> Vec<clap::Id> {
+    let command = <LiveArgs as clap::Args>::augment_args(clap::Command::new(""));
     let ids = command.get_arguments().map(|argument| argument.get_id().clone());
     ids.filter(|id| id != "namespace" && id != "selector").collect()
 }
@@ -34,49 +33,49 @@ pub fn arguments() -> Vec<clap::Id> {
     arg.required(false).required_unless_present("file").default_value("-").hide_default_value(true)
 }))]
 #[command(mut_arg("namespace", |arg| arg.help("Namespace [default: the context's, else `default`; with --file all]")))]
-pub struct Live {
+pub struct LiveArgs {
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionArgs,
 
     #[command(flatten)]
-    version: Version,
+    version: VersionArgs,
 
     #[command(flatten)]
-    pages: Pages,
+    pages: PageArgs,
 
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectionArgs,
 }
 
-impl Live {
+impl LiveArgs {
     /// Returns the filter of a saved body.
-    pub fn filter(&self) -> Filter {
-        self.selection.filter()
+    pub fn item_filter(&self) -> ItemFilter {
+        self.selection.item_filter()
     }
 }
 
-pub async fn report(mut stats: Stats, args: Live) -> Result<Report, Failure> {
-    let Live { selection, version, pages, connection } = args;
+pub async fn read_live(mut stats: ListStats, args: LiveArgs) -> Result<StatsReport, Failure> {
+    let LiveArgs { selection, version, pages, connection } = args;
     if selection.is_file() {
         let hint = format!("{} is a file: to read it, use --file {0}", selection.resource());
         return Err(Failure::Usage(hint));
     }
-    let page_size = pages.size(&version);
-    let query = Query { selection, version };
-    let selected = query.selection.selected();
+    let page_size = pages.page_size(&version);
+    let query = QueryArgs { selection, version };
+    let selection = query.selection.selection();
     let (client, namespace) = connection.client().await?;
-    let row = |item: listwatch::ItemRef<'_>| stats.add(&item).map(|()| Row::Nothing);
-    let list = query.list(&client, selected, page_size, namespace, row).await?;
+    let row = |item: listwatch::ItemRef<'_>| stats.add_item(&item).map(|()| Row::Nothing);
+    let list = query.list(&client, selection, page_size, namespace, row).await?;
     let progress = list.progress();
     let mut items = list;
-    let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |_| query::reached(&progress)).await?;
+    let done = print_rows(&mut items, &mut Output::without_items(), &mut None, |_| list_progress(&progress)).await?;
     let summary = items.summary().cloned();
     drop(items);
-    done.map_err(|error| match query::failure(&error, query::SMALLER_PAGES) {
-        Failure::Error(error) => failure(&stats, error),
+    done.map_err(|error| match list_failure(&error, SMALLER_PAGES) {
+        Failure::Error(error) => stats.failure(error),
         usage => usage,
     })?;
     let summary = summary.expect("without an error the list is complete");
-    query::warn(&summary);
+    print_warnings(&summary);
     Ok(stats.report(&summary.type_meta, &summary.list_meta, summary.bytes))
 }

@@ -15,47 +15,53 @@ use listwatch::{ItemError, ListStream};
 use tempfile::NamedTempFile;
 use tokio_util::io::ReaderStream;
 
-use self::collect::Stats;
-use self::report::Report;
-use crate::decode;
+use self::collect::ListStats;
+use self::report::StatsReport;
 use crate::failure::Failure;
-use crate::filter::Filter;
-use crate::number::number;
-use crate::output::{Output, Row, temporary_beside};
-use crate::rows;
+use crate::filter::ItemFilter;
+use crate::number::number_in;
+use crate::output::{Output, Row, print_rows};
+use crate::partial_file::create_beside;
+use crate::saved_body::{CHUNK, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
 
-/// Shows where the bytes of a collection are: per field, per namespace, per object.
+/// Show where the bytes of a collection are: per field, per namespace, per object.
 ///
-/// The collection comes from an API server, or from a saved body with --file. No object is kept in memory. After 10,000 fields and keys, or
-/// 10,000 namespaces, further ones are summed as `others`. Sizes are in the list's encoding: a field in protobuf is its tag, its length
-/// and its value; in JSON its name, its value and the comma. Shares are of the bytes of all objects. PER ITEM divides by all objects; for a
-/// field, ITEMS is the number of objects that have it.
+/// The collection comes from an API server, or from a saved body with --file. No object is kept in memory. After 10,000
+/// fields and keys, or 10,000 namespaces, further ones are summed as `others`.
+///
+/// Sizes are in the list's encoding. A field in protobuf is its tag, its length and its value. A field in JSON is its
+/// name, its value and the comma.
+///
+/// SHARE is relative to the bytes of all objects. PER ITEM divides by all objects. For a field, ITEMS is the number of
+/// objects that have it.
 #[derive(clap::Args)]
 #[command(after_help = live::EXAMPLES, override_usage = live::USAGE)]
-pub struct Args {
+pub struct StatsArgs {
     #[command(flatten)]
-    live: live::Live,
+    live: live::LiveArgs,
 
     /// Saved body to read in place of a resource, gzipped or not; `-` for stdin
-    #[arg(short, long, value_name = "FILE", required = live::arguments().is_empty(), conflicts_with_all = live::arguments())]
+    #[arg(short, long, value_name = "FILE", required = live::live_argument_ids().is_empty(), conflicts_with_all = live::live_argument_ids())]
     file: Option<PathBuf>,
 
-    /// Depth of fields to show; from depth 2, annotations are shown one by one
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number(1..=32_u8))]
+    /// Depth of fields to show. From depth 2, annotations are shown one by one
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number_in(1..=32_u8))]
     depth: u8,
 
-    /// Number of rows for each table, and for the fields of each field; the rest are summed as `others`
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number(1..=u16::MAX))]
+    /// Number of rows for each table, and for the fields of each field. The rest are summed as `others`
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number_in(1..=u16::MAX))]
     top: u16,
 
-    /// Show how many bytes dropping this field saves where objects are kept or printed (the server sends it anyway), such as `status` or
-    /// `'metadata.annotations["KEY"]'`, quoted for the shell; repeat for several fields
+    /// Show how many bytes dropping this field saves; repeat for several fields.
+    ///
+    /// The bytes are saved where objects are kept or printed: the server sends the field anyway. Examples: `status`,
+    /// and `'metadata.annotations["KEY"]'`, quoted for the shell.
     #[arg(long, value_name = "PATH")]
     drop: Vec<String>,
 
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Form::Table, value_name = "FORMAT")]
-    output: Form,
+    #[arg(short, long, value_enum, default_value_t = ReportFormat::Table, value_name = "FORMAT")]
+    output: ReportFormat,
 
     /// Also write an HTML page with plots to this file
     #[arg(long, value_name = "FILE")]
@@ -63,77 +69,71 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Form {
+enum ReportFormat {
     /// Tables for people
     Table,
     /// One JSON object, with sizes in bytes
     Json,
 }
 
-pub async fn run(args: Args) -> Result<(), Failure> {
-    let stats = Stats::new(args.top.into(), args.depth.into(), args.drop);
-    let page = args.html.map(Page::create).transpose()?;
+pub async fn run(args: StatsArgs) -> Result<(), Failure> {
+    let stats = ListStats::new(args.top.into(), args.depth.into(), args.drop);
+    let page = args.html.map(HtmlFile::create).transpose()?;
     let report = match args.file {
-        Some(file) => of_saved(stats, &file, &args.live.filter()).await?,
-        None => live::report(stats, args.live).await?,
+        Some(file) => read_saved(stats, &file, &args.live.item_filter()).await?,
+        None => live::read_live(stats, args.live).await?,
     };
     if let Some(page) = page {
         page.write(&report)?;
     }
     let mut out = BufWriter::new(io::stdout().lock());
     match args.output {
-        Form::Table => report.print_tables(&mut out)?,
-        Form::Json => report.print_json(&mut out)?,
+        ReportFormat::Table => report.print_tables(&mut out)?,
+        ReportFormat::Json => report.print_json(&mut out)?,
     }
     Ok(out.flush()?)
 }
 
-async fn of_saved(mut stats: Stats, file: &Path, filter: &Filter) -> Result<Report, Failure> {
-    let path = Some(file).filter(|file| *file != Path::new("-"));
-    let source = path.map_or_else(|| "stdin".into(), Path::to_string_lossy);
-    let body = decode::open(path).await.map_err(|error| Failure::Error(format!("cannot read {source}: {error}")))?;
-    let mut items = ListStream::with(ReaderStream::with_capacity(body, decode::CHUNK), |item| {
+/// Reads a saved body.
+async fn read_saved(mut stats: ListStats, file: &Path, filter: &ItemFilter) -> Result<StatsReport, Failure> {
+    let SavedBody { source, reader } = SavedBody::open(Some(file)).await?;
+    let mut items = ListStream::with(ReaderStream::with_capacity(reader, CHUNK), |item| {
         if filter.selects(&item)? {
-            stats.add(&item)?;
+            stats.add_item(&item)?;
         }
         Ok::<_, ItemError>(Row::Nothing)
     })
     .accept_json();
-    let done = rows::print(&mut items, &mut Output::of_no_items(), &mut None, |items| decode::reached(items.decoder()))
-        .await?;
-    let error = done.err().map(|error| decode::explain(&error, &source, items.decoder()));
+    let mut output = Output::without_items();
+    let done = print_rows(&mut items, &mut output, &mut None, |items| decoder_progress(items.decoder())).await?;
+    let error = done.err().map(|error| explain_error(&error, &source, items.decoder()));
     let end = items.end().cloned();
     drop(items);
     if let Some(error) = error {
-        return Err(failure(&stats, error));
+        return Err(stats.failure(error));
     }
     let end = end.expect("without an error the list is complete");
-    decode::warn_of_page(&end.list_meta);
+    warn_of_more_pages(&end.list_meta);
     let report = stats.report(&end.type_meta, &end.list_meta, end.bytes);
-    Ok(Report { of_items: (!filter.is_empty()).then_some(end.items), ..report })
-}
-
-/// Returns the failure of a list. A path in `--drop` that the objects do not have is a usage error.
-fn failure(stats: &Stats, error: String) -> Failure {
-    stats.unknown_path().map_or(Failure::Error(error), |unknown| Failure::Usage(unknown.to_owned()))
+    Ok(StatsReport { of_items: (!filter.is_empty()).then_some(end.items), ..report })
 }
 
 /// The page of `--html`: a temporary file, renamed to `path` once it is complete.
-struct Page {
+struct HtmlFile {
     temporary: NamedTempFile,
     path: PathBuf,
 }
 
-impl Page {
+impl HtmlFile {
     /// Creates the temporary file. Called before the list is read, so that an unwritable path fails early.
     fn create(path: PathBuf) -> Result<Self, Failure> {
-        let temporary = temporary_beside(&path).map_err(|error| cannot_write(&path, &error))?;
+        let temporary = create_beside(&path).map_err(|error| cannot_write(&path, &error))?;
         Ok(Self { temporary, path })
     }
 
-    fn write(self, report: &Report) -> Result<(), Failure> {
+    fn write(self, report: &StatsReport) -> Result<(), Failure> {
         let Self { mut temporary, path } = self;
-        let written = temporary.write_all(html::page(report).as_bytes());
+        let written = temporary.write_all(html::render_page(report).as_bytes());
         written.and_then(|()| Ok(temporary.persist(&path)?)).map_err(|error| cannot_write(&path, &error))?;
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Replaces `live` in a build without the feature `cluster`: `stats` reads only saved bodies.
 
-use super::collect::Stats;
-use super::report::Report;
+use super::collect::ListStats;
+use super::report::StatsReport;
 use crate::failure::Failure;
-use crate::filter::Filter;
+use crate::filter::ItemFilter;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -17,25 +17,25 @@ This build has no `stats` of a live collection: that needs the feature `cluster`
 pub const USAGE: &str = "listwatch stats [OPTIONS] --file <FILE>";
 
 /// Empty, so that clap requires `--file`.
-pub fn arguments() -> Vec<clap::Id> {
+pub fn live_argument_ids() -> Vec<clap::Id> {
     Vec::new()
 }
 
 #[derive(clap::Args)]
-pub struct Live {
+pub struct LiveArgs {
     /// Namespace of the objects to count [default: all]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
 }
 
-impl Live {
+impl LiveArgs {
     /// Returns the filter of a saved body.
-    pub fn filter(&self) -> Filter {
-        Filter { namespace: self.namespace.clone(), ..Filter::default() }
+    pub fn item_filter(&self) -> ItemFilter {
+        ItemFilter { namespace: self.namespace.clone(), ..ItemFilter::default() }
     }
 }
 
 #[expect(clippy::unused_async, reason = "as in the module that this one replaces")]
-pub async fn report(_: Stats, _: Live) -> Result<Report, Failure> {
+pub async fn read_live(_: ListStats, _: LiveArgs) -> Result<StatsReport, Failure> {
     unreachable!("clap requires --file")
 }

@@ -8,12 +8,12 @@ use comfy_table::{CellAlignment, Table, TableStyle};
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use crate::output::printable;
+use crate::escape::escape_controls;
 
 /// Where the bytes of a collection are. Sizes are in bytes of the list's encoding.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct StatsReport {
     pub api_version: String,
     pub kind: String,
     pub resource_version: String,
@@ -29,38 +29,38 @@ pub struct Report {
     /// The size of the decompressed body, or of the bodies of all pages.
     pub body_bytes: u64,
     /// `None` without items.
-    pub sizes: Option<Sizes>,
+    pub sizes: Option<ItemSizes>,
     /// The largest first; each field is followed by the fields in it.
-    pub fields: Vec<Field>,
-    pub drop: Vec<Saving>,
+    pub fields: Vec<FieldRow>,
+    pub drop: Vec<DropSaving>,
     /// The largest first; the sum of the others last.
-    pub namespaces: Vec<Namespace>,
+    pub namespaces: Vec<NamespaceRow>,
     /// The largest first.
-    pub largest: Vec<Object>,
+    pub largest: Vec<ObjectRow>,
 }
 
 /// The sizes of single items. Quantiles are exact to a thousandth.
 #[derive(Serialize)]
-pub struct Sizes {
+pub struct ItemSizes {
     pub mean: u64,
     pub smallest: u64,
     pub p50: u64,
     pub p90: u64,
     pub p99: u64,
     pub largest: u64,
-    pub histogram: Vec<Bin>,
+    pub histogram: Vec<SizeBin>,
 }
 
 /// The number of items with a size from `from` to `to`, both included.
 #[derive(Serialize)]
-pub struct Bin {
+pub struct SizeBin {
     pub from: u64,
     pub to: u64,
     pub items: u64,
 }
 
 #[derive(Serialize)]
-pub struct Field {
+pub struct FieldRow {
     pub path: String,
     /// The last segment of the path.
     #[serde(skip)]
@@ -78,7 +78,7 @@ pub struct Field {
 
 /// The bytes that dropping a field saves.
 #[derive(Serialize)]
-pub struct Saving {
+pub struct DropSaving {
     pub path: String,
     pub bytes: u64,
     /// The number of items that have the field, or any of the fields.
@@ -86,7 +86,7 @@ pub struct Saving {
 }
 
 #[derive(Serialize)]
-pub struct Namespace {
+pub struct NamespaceRow {
     pub namespace: String,
     /// True for the sum of all namespaces that are not named.
     #[serde(skip_serializing_if = "is_false")]
@@ -96,21 +96,21 @@ pub struct Namespace {
 }
 
 #[derive(Serialize, PartialEq, Eq)]
-pub struct Object {
+pub struct ObjectRow {
     pub namespace: String,
     pub name: String,
     pub bytes: u64,
 }
 
 /// Orders by size. Among objects of equal size, the first by name is the greatest, so that it is listed first.
-impl Ord for Object {
+impl Ord for ObjectRow {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_name = || (&other.namespace, &other.name).cmp(&(&self.namespace, &self.name));
         self.bytes.cmp(&other.bytes).then_with(by_name)
     }
 }
 
-impl PartialOrd for Object {
+impl PartialOrd for ObjectRow {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -121,12 +121,12 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-impl Report {
+impl StatsReport {
     pub fn title(&self) -> String {
-        let kind = printable(if self.kind.is_empty() { "List" } else { &self.kind });
+        let kind = escape_controls(if self.kind.is_empty() { "List" } else { &self.kind });
         match &*self.resource_version {
             "" => kind.into_owned(),
-            version => format!("{kind} at version {}", printable(version)),
+            version => format!("{kind} at version {}", escape_controls(version)),
         }
     }
 
@@ -157,27 +157,27 @@ impl Report {
 
     pub fn print_tables(&self, out: &mut impl Write) -> io::Result<()> {
         let encoding = self.encoding.as_deref().map(|encoding| format!(" of {encoding}")).unwrap_or_default();
-        writeln!(out, "{}: {} items, {}{encoding}", self.title(), self.count(), size(self.bytes))?;
+        writeln!(out, "{}: {} items, {}{encoding}", self.title(), self.count(), format_size(self.bytes))?;
         let Some(sizes) = &self.sizes else { return Ok(()) };
-        let per_item = |bytes| size(bytes / self.items);
+        let per_item = |bytes| format_size(bytes / self.items);
 
         let mut table = table(["MEAN", "P50", "P90", "P99", "LARGEST"], 0);
-        let Sizes { mean, p50, p90, p99, largest, .. } = sizes;
-        table.add_row([mean, p50, p90, p99, largest].map(|bytes| size(*bytes)));
+        let ItemSizes { mean, p50, p90, p99, largest, .. } = sizes;
+        table.add_row([mean, p50, p90, p99, largest].map(|bytes| format_size(*bytes)));
         writeln!(out, "\n{table}")?;
 
         let mut table = self::table(["FIELD", "BYTES", "SHARE", "PER ITEM", "ITEMS"], 1);
-        for Field { name, depth, bytes, items, .. } in &self.fields {
-            let name = format!("{:indent$}{}", "", printable(name), indent = depth * 2);
+        for FieldRow { name, depth, bytes, items, .. } in &self.fields {
+            let name = format!("{:indent$}{}", "", escape_controls(name), indent = depth * 2);
             let items = items.map(|items| HumanCount(items).to_string()).unwrap_or_default();
-            table.add_row([name, size(*bytes), self.share(*bytes), per_item(*bytes), items]);
+            table.add_row([name, format_size(*bytes), self.share(*bytes), per_item(*bytes), items]);
         }
         writeln!(out, "\n{table}")?;
 
         if !self.drop.is_empty() {
             let mut table = self::table(["WITHOUT", "SAVES", "SHARE", "PER ITEM", "ITEMS"], 1);
-            for Saving { path, bytes, items } in &self.drop {
-                let saves = if *bytes == 0 { "0 B: no object has it".to_owned() } else { size(*bytes) };
+            for DropSaving { path, bytes, items } in &self.drop {
+                let saves = if *bytes == 0 { "0 B: no object has it".to_owned() } else { format_size(*bytes) };
                 let items = HumanCount(*items).to_string();
                 table.add_row([path.clone(), saves, self.share(*bytes), per_item(*bytes), items]);
             }
@@ -187,39 +187,39 @@ impl Report {
         if self.is_namespaced() {
             let mut table = self::table(["NAMESPACE", "BYTES", "SHARE", "PER ITEM", "ITEMS"], 1);
             for namespace in &self.namespaces {
-                let &Namespace { items, bytes, .. } = namespace;
-                let per_item = size(bytes / items.max(1));
+                let &NamespaceRow { items, bytes, .. } = namespace;
+                let per_item = format_size(bytes / items.max(1));
                 let items = HumanCount(items).to_string();
-                table.add_row([namespace.label(), size(bytes), self.share(bytes), per_item, items]);
+                table.add_row([namespace.label(), format_size(bytes), self.share(bytes), per_item, items]);
             }
             writeln!(out, "\n{table}")?;
         }
 
         let mut table = self::table(["OBJECT", "BYTES"], 1);
         for object in &self.largest {
-            table.add_row([object.label(), size(object.bytes)]);
+            table.add_row([object.label(), format_size(object.bytes)]);
         }
         writeln!(out, "\n{table}")
     }
 }
 
-impl Namespace {
+impl NamespaceRow {
     pub fn label(&self) -> String {
         match &*self.namespace {
             _ if self.others => "others".to_owned(),
             "" => "(none)".to_owned(),
-            name => printable(name).into_owned(),
+            name => escape_controls(name).into_owned(),
         }
     }
 }
 
-impl Object {
+impl ObjectRow {
     pub fn label(&self) -> String {
         let Self { namespace, name, .. } = self;
         if namespace.is_empty() {
-            return printable(name).into_owned();
+            return escape_controls(name).into_owned();
         }
-        format!("{}/{}", printable(namespace), printable(name))
+        format!("{}/{}", escape_controls(namespace), escape_controls(name))
     }
 }
 
@@ -236,6 +236,6 @@ fn table<const N: usize>(header: [&str; N], text: usize) -> Table {
     table
 }
 
-pub fn size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     ByteSize(bytes).display().si().to_string()
 }

@@ -15,41 +15,42 @@ const MAX_NAME: usize = 512;
 
 /// The sizes of all fields, down to a depth.
 ///
-/// A field in protobuf is its tag, its length and its value; in JSON its quoted name, the colon, its value and a comma.
-pub struct Fields {
-    root: Node,
+/// A field in protobuf is its tag, its length and its value. In JSON it is its quoted name, the colon, its value and a
+/// comma.
+pub struct FieldSizes {
+    root: FieldNode,
     depth: usize,
-    tally: Tally,
+    tally: FieldTally,
 }
 
 /// The number of the current item, from 1, and of the names that are left until [`MAX_NAMES`].
-struct Tally {
+struct FieldTally {
     item: u64,
     room: usize,
 }
 
 #[derive(Default)]
-pub struct Node {
+pub struct FieldNode {
     pub bytes: u64,
     /// The number of items that have the field.
     pub items: u64,
     /// The last item that has the field, so that an item counts once.
     last_item: u64,
     /// Sorted by number.
-    pub numbers: Vec<(u32, Node)>,
+    pub numbers: Vec<(u32, FieldNode)>,
     /// Members of JSON, and keys of maps.
-    pub names: HashMap<Box<str>, Node>,
+    pub names: HashMap<Box<str>, FieldNode>,
     /// The size of the fields and keys over [`MAX_NAMES`].
     pub others: u64,
 }
 
-impl Fields {
+impl FieldSizes {
     /// Keys of annotations count as if they were one level higher.
     pub fn new(depth: usize) -> Self {
-        Self { root: Node::default(), depth, tally: Tally { item: 0, room: MAX_NAMES } }
+        Self { root: FieldNode::default(), depth, tally: FieldTally { item: 0, room: MAX_NAMES } }
     }
 
-    pub fn add(&mut self, item: &ItemRef<'_>, kind: Option<&'static Message>) -> Result<(), ItemError> {
+    pub fn add_item(&mut self, item: &ItemRef<'_>, kind: Option<&'static Message>) -> Result<(), ItemError> {
         let Self { root, depth, tally } = self;
         tally.item += 1;
         match item.encoding() {
@@ -63,13 +64,13 @@ impl Fields {
         Ok(())
     }
 
-    pub fn root(&self) -> &Node {
+    pub fn root(&self) -> &FieldNode {
         &self.root
     }
 }
 
-impl Node {
-    fn number(&mut self, number: u32, bytes: usize, tally: &mut Tally) -> Option<&mut Self> {
+impl FieldNode {
+    fn child_by_number(&mut self, number: u32, bytes: usize, tally: &mut FieldTally) -> Option<&mut Self> {
         let at = self.numbers.partition_point(|(known, _)| *known < number);
         if self.numbers.get(at).is_none_or(|(known, _)| *known != number) {
             if tally.room == 0 {
@@ -79,11 +80,11 @@ impl Node {
             tally.room -= 1;
             self.numbers.insert(at, (number, Self::default()));
         }
-        Some(self.numbers[at].1.add(bytes, tally))
+        Some(self.numbers[at].1.count_bytes(bytes, tally))
     }
 
-    fn name(&mut self, name: &str, bytes: usize, tally: &mut Tally) -> Option<&mut Self> {
-        let name = short(name);
+    fn child_by_name(&mut self, name: &str, bytes: usize, tally: &mut FieldTally) -> Option<&mut Self> {
+        let name = truncate_name(name);
         if !self.names.contains_key(&*name) {
             if tally.room == 0 {
                 self.others += bytes as u64;
@@ -92,10 +93,10 @@ impl Node {
             tally.room -= 1;
             self.names.insert(name.as_ref().into(), Self::default());
         }
-        Some(self.names.get_mut(&*name)?.add(bytes, tally))
+        Some(self.names.get_mut(&*name)?.count_bytes(bytes, tally))
     }
 
-    fn add(&mut self, bytes: usize, tally: &Tally) -> &mut Self {
+    fn count_bytes(&mut self, bytes: usize, tally: &FieldTally) -> &mut Self {
         self.bytes += bytes as u64;
         self.items += u64::from(self.last_item != tally.item);
         self.last_item = tally.item;
@@ -104,7 +105,7 @@ impl Node {
 }
 
 /// Truncates a name that is longer than Kubernetes allows.
-pub fn short(name: &str) -> Cow<'_, str> {
+pub fn truncate_name(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_NAME {
         return name.into();
     }
@@ -114,20 +115,20 @@ pub fn short(name: &str) -> Cow<'_, str> {
 
 /// Adds the fields of a message, recursively up to `depth`. A message that JSON inlines does not count as a level.
 fn add_message(
-    node: &mut Node,
+    node: &mut FieldNode,
     mut bytes: &[u8],
     message: Option<&'static Message>,
     depth: usize,
-    tally: &mut Tally,
+    tally: &mut FieldTally,
 ) -> Result<(), DecodeError> {
     while !bytes.is_empty() {
-        let Field { number, value, size } = Field::take(&mut bytes)?;
-        let Some(child) = node.number(number, size, tally) else { continue };
+        let ProtobufField { number, value, size } = ProtobufField::take(&mut bytes)?;
+        let Some(child) = node.child_by_number(number, size, tally) else { continue };
         let (Some(value), Some(message)) = (value, message) else { continue };
         let Some(field) = message.field(number) else { continue };
         if field.is_map() {
             if depth > 1 || (message.name() == "ObjectMeta" && field.name() == "annotations") {
-                child.name(&key_of(value)?, size, tally);
+                child.child_by_name(&entry_key(value)?, size, tally);
             }
         } else if let Some(inner) = field.message().filter(|message| message.is_object()) {
             match depth {
@@ -141,14 +142,14 @@ fn add_message(
 }
 
 /// A protobuf field.
-struct Field<'a> {
+struct ProtobufField<'a> {
     number: u32,
     /// The value, if the field is length-delimited.
     value: Option<&'a [u8]>,
     size: usize,
 }
 
-impl<'a> Field<'a> {
+impl<'a> ProtobufField<'a> {
     fn take(bytes: &mut &'a [u8]) -> Result<Self, DecodeError> {
         let before = bytes.len();
         let (number, wire_type) = decode_key(bytes)?;
@@ -164,10 +165,10 @@ impl<'a> Field<'a> {
 }
 
 /// Returns the key of a map entry.
-fn key_of(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
+fn entry_key(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
     let mut key = &[][..];
     while !entry.is_empty() {
-        if let Field { number: 1, value: Some(value), .. } = Field::take(&mut entry)? {
+        if let ProtobufField { number: 1, value: Some(value), .. } = ProtobufField::take(&mut entry)? {
             key = value;
         }
     }
@@ -176,17 +177,17 @@ fn key_of(mut entry: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
 
 /// Adds the members of a JSON object, recursively up to `depth`. `name` is the object's own name in its parent.
 fn add_object(
-    node: &mut Node,
+    node: &mut FieldNode,
     object: &str,
     name: &str,
     depth: usize,
-    tally: &mut Tally,
+    tally: &mut FieldTally,
 ) -> Result<(), serde_json::Error> {
     let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object)?;
     for (member, value) in members {
         let value = value.get();
         // The 4 bytes are two quotes, a colon and a comma.
-        let Some(child) = node.name(&member, member.len() + value.len() + 4, tally) else { continue };
+        let Some(child) = node.child_by_name(&member, member.len() + value.len() + 4, tally) else { continue };
         if depth <= 1 && !(name == "metadata" && member == "annotations") {
             continue;
         }

@@ -1,9 +1,10 @@
-//! Assigns shards to replicas. All replicas compute the same assignment; while they see different Leases, the Leases prevent conflicts.
+//! Assigns shards to replicas. All replicas compute the same assignment; while they see different Leases, the Leases
+//! prevent conflicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the shards of each replica, given the holder of each shard. A free shard goes to a replica with the fewest shards. A
-/// replica keeps its shards, unless it has at least two more than another replica.
+/// Returns the shards of each replica, given the holder of each shard. A free shard goes to a replica with the fewest
+/// shards. A replica keeps its shards, unless it has at least two more than another replica.
 pub fn assign<'n>(replicas: &BTreeSet<&'n str>, holders: &[Option<&str>]) -> BTreeMap<&'n str, BTreeSet<u32>> {
     let mut assigned: BTreeMap<_, BTreeSet<_>> = replicas.iter().map(|&replica| (replica, BTreeSet::new())).collect();
     let mut free = Vec::new();

@@ -1,5 +1,6 @@
-//! Replicas that share the Pods of a cluster: `cargo run -p listwatch-kube --example shards -- --replica a`, then the same with
-//! `b` and `c` in other terminals. Each Pod is in the cache of one replica; when one ends, the others take over its Pods.
+//! Replicas that share the Pods of a cluster: `cargo run -p listwatch-kube --example shards -- --replica a`, then the
+//! same with `b` and `c` in other terminals. Each Pod is in the cache of one replica; when one ends, the others take
+//! over its Pods.
 
 mod assignment;
 mod replica;

@@ -1,13 +1,14 @@
 //! A replica that serves its shards of a collection.
 //!
-//! Each replica has a Lease that shows that it runs, and each shard has a Lease that names the replica that may serve it. A replica
-//! lists all Leases, tries to acquire the free shards that are [assigned](assign) to it, and releases the others.
+//! Each replica has a Lease that shows that it runs, and each shard has a Lease that names the replica that may serve
+//! it. A replica lists all Leases, tries to acquire the free shards that are [assigned](assign) to it, and releases the
+//! others.
 //!
-//! No two replicas serve a shard at once. A replica stops serving a shard before it releases the Lease, and when a renewal fails.
-//! It detects a failed renewal long before the Lease expires: all requests of a renewal take less than the time that is left. This
-//! holds while the clocks of replicas differ by less than a quarter of the Lease's duration, and no process is suspended for longer.
-//! As with any lease, another system that replicas write to must do its own check. After a replica dies, others serve its shards
-//! after about 1.5 times the Lease's duration.
+//! No two replicas serve a shard at once. A replica stops serving a shard before it releases the Lease, and when a
+//! renewal fails. It detects a failed renewal long before the Lease expires: all requests of a renewal take less than
+//! the time that is left. This holds while the clocks of replicas differ by less than a quarter of the Lease's
+//! duration, and no process is suspended for longer. As with any lease, another system that replicas write to must do
+//! its own check. After a replica dies, others serve its shards after about 1.5 times the Lease's duration.
 //!
 //! A replica needs permission to get, list, create and patch Leases, and to list and watch the collection.
 
@@ -160,8 +161,8 @@ impl<F: Fn(Change)> Member<F> {
         }
         // Returns when the Lease is lost, and when it could not be renewed.
         let mut lost = Box::pin(manager.changed());
-        // kube-lease-manager acquires an expired Lease unconditionally, so several replicas may do so at the same time. The
-        // replica that holds the Lease after all their requests have ended keeps it; the others leave it unchanged.
+        // kube-lease-manager acquires an expired Lease unconditionally, so several replicas may do so at the same time.
+        // The replica that holds the Lease after all their requests have ended keeps it; the others leave it unchanged.
         let seen = select! {
             lost = &mut lost => return Ok(lost.map(drop)?),
             seen = async { sleep(replica.longest_renewal()).await; self.see().await } => seen?,

@@ -11,10 +11,11 @@ use listwatch_cache::{ObjectKey, SyncError};
 /// It has the constructors of kube's `Action`, whose fields are private.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Action(pub(super) Next);
+pub struct Action(pub(super) NextReconcile);
 
+/// When an object is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextReconcile {
     Requeue(Duration),
     AwaitChange,
     Backoff,
@@ -23,20 +24,21 @@ pub(super) enum Next {
 impl Action {
     /// Reconciles the object again after this time.
     pub const fn requeue(after: Duration) -> Self {
-        Self(Next::Requeue(after))
+        Self(NextReconcile::Requeue(after))
     }
 
     /// Reconciles the object again only after a change.
     pub const fn await_change() -> Self {
-        Self(Next::AwaitChange)
+        Self(NextReconcile::AwaitChange)
     }
 
-    /// Reconciles the object again after a time that doubles with each failure in a row of this object, from 0.1 s to 5 minutes, with
-    /// jitter of up to a half.
+    /// Reconciles the object again after a time that doubles with each failure in a row of this object.
+    ///
+    /// The time grows from 0.1 s to 5 minutes, and jitter adds up to a half.
     ///
     /// A reconciler that returns it without an error, for example to wait for another system, counts as failed here.
     pub const fn backoff() -> Self {
-        Self(Next::Backoff)
+        Self(NextReconcile::Backoff)
     }
 }
 
@@ -50,7 +52,8 @@ pub enum Error<E> {
     Cache(SyncError),
 }
 
-/// It includes the reconciler's error, which may be a `Box<dyn Error>`. The cause of [`Cache`](Error::Cache) is its source.
+/// The text includes the reconciler's error, which may be a `Box<dyn Error>`. The cause of [`Cache`](Error::Cache) is
+/// its source.
 impl<E: fmt::Display> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

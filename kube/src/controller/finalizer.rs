@@ -9,17 +9,17 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::api::{Api, ObjectMeta, PartialObjectMeta};
 use kube::runtime::controller::Action as KubeAction;
-use kube::runtime::finalizer as kubes;
+use kube::runtime::finalizer as kube_finalizer;
 pub use kube::runtime::finalizer::{Error, Event};
 use listwatch::ItemError;
 use listwatch_cache::{Object, StoreType};
 
-use super::Action;
+use super::action::Action;
 
-/// Reconciles an object with kube's [`finalizer()`](fn@kubes::finalizer), which guarantees that a cleanup succeeds before the object is
-/// deleted. See there.
+/// Reconciles an object with kube's [`finalizer()`](fn@kube_finalizer::finalizer).
 ///
-/// It reads only the metadata, so the `Api` is one of [`PartialObjectMeta`], for any type of the cache:
+/// kube's function guarantees that a cleanup succeeds before the object is deleted: see there. This one
+/// reads only the metadata, so the `Api` is one of [`PartialObjectMeta`], for any type of the cache:
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -31,8 +31,12 @@ use super::Action;
 /// use listwatch_kube::controller::Action;
 /// use listwatch_kube::controller::finalizer::{Error, Event, finalizer};
 ///
-/// async fn reconcile(config_map: Object<ConfigMap>, client: Arc<kube::Client>) -> Result<Action, Error<std::io::Error>> {
-///     let api = Api::<PartialObjectMeta<api::ConfigMap>>::namespaced(kube::Client::clone(&client), config_map.namespace());
+/// async fn reconcile(
+///     config_map: Object<ConfigMap>,
+///     client: Arc<kube::Client>,
+/// ) -> Result<Action, Error<std::io::Error>> {
+///     type Metadata = PartialObjectMeta<api::ConfigMap>;
+///     let api = Api::<Metadata>::namespaced(kube::Client::clone(&client), config_map.namespace());
 ///     finalizer(&api, "example.com/cleanup", config_map, async |event| {
 ///         match event {
 ///             Event::Apply(config_map) => println!("apply {}", config_map.name()),
@@ -63,7 +67,7 @@ where
     let partial = PartialObjectMeta { types: None, metadata, _phantom: std::marker::PhantomData };
     // kube's `Action` cannot be read.
     let action = OnceLock::new();
-    kubes::finalizer(api, finalizer_name, Arc::new(partial), |event| {
+    kube_finalizer::finalizer(api, finalizer_name, Arc::new(partial), |event| {
         let reconcile = reconcile(match event {
             Event::Apply(_) => Event::Apply(Arc::new(object)),
             Event::Cleanup(_) => Event::Cleanup(Arc::new(object)),

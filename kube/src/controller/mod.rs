@@ -1,7 +1,9 @@
-//! [`Controller`] runs a reconciler for each object of a cache, with the shape and the words of `kube::runtime::Controller`.
+//! [`Controller`] runs a reconciler for each object of a cache, with the shape and the words of
+//! `kube::runtime::Controller`.
 //!
-//! It keeps no objects of its own: the reconciler gets an [`Object`] of the cache, and reads, views or decodes it. A process
-//! with a compressed cache of 50,000 Pods and a controller took 69 MB; kube's controller keeps all Pods decoded.
+//! It keeps no objects of its own: the reconciler gets an [`Object`] of the cache, and reads, views or decodes it. A
+//! process with a compressed cache of 50,000 Pods and a controller took 69 MB. kube's controller keeps all Pods
+//! decoded.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -29,7 +31,8 @@
 //!     if context.config_maps.get((pod.namespace(), pod.name())).is_some() {
 //!         return Ok(Action::await_change());
 //!     }
-//!     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod.name(), "uid": pod.uid(), "controller": true});
+//!     let (name, uid) = (pod.name(), pod.uid());
+//!     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true});
 //!     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"ownerReferences": [owner]}});
 //!     let api = Api::<api::ConfigMap>::namespaced(context.client.clone(), pod.namespace());
 //!     let written = api.patch(pod.name(), &PatchParams::apply("example"), &Patch::Apply(config_map)).await?;
@@ -63,23 +66,26 @@
 //!
 //! # Own writes
 //!
-//! A reconciler writes with kube's [`Api`](kube::Api), and records events with kube's [`Recorder`](kube::runtime::events::Recorder).
-//! The cache gets such a write later, by its watch. So after a write, a reconciler should make one of two calls:
+//! A reconciler writes with kube's [`Api`](kube::Api), and records events with kube's
+//! [`Recorder`](kube::runtime::events::Recorder). The cache gets such a write later, by its watch. So after a write, a
+//! reconciler should make one of two calls. No later reconcile then sees a state that is older than the write:
 //!
-//! - [`Cache::wait_for_resource_version`] waits until the watch has delivered the write. It has no time limit, so a reconcile waits while
-//!   the watch is down; a [`timeout`](tokio::time::timeout) with [`Action::backoff`] ends it earlier.
-//! - [`Cache::apply_decoded`] and [`Cache::apply`] write the server's answer into the cache, and wait for nothing. The answer has the type or
-//!   the encoding of the cache, so kube's answers fit caches of [`Kube<K>`](crate::Kube).
+//! - [`Cache::wait_for_resource_version`] waits until the watch has delivered the write. It has no time limit, so a
+//!   reconcile waits while the watch is down. A [`timeout`](tokio::time::timeout) with [`Action::backoff`] ends it
+//!   earlier.
+//! - [`Cache::apply_decoded`] and [`Cache::apply`] write the server's answer into the cache, and wait for nothing. The
+//!   answer has the type or the encoding of the cache, so kube's answers fit caches of [`Kube<K>`](crate::Kube).
 //!
-//! [`finalizer()`](finalizer::finalizer) makes neither call for its own patch: it may be called again with the state before it, and then
-//! the server refuses a second patch, which is an error that the error policy repeats.
+//! [`finalizer()`](finalizer::finalizer) makes neither call for its own patch. It may be called again with the state
+//! before the patch. The server then refuses a second patch, and the error policy decides when to retry.
 //!
-//! No later reconcile sees a state that is older than such a write. controller-runtime has had a client since 2026 that does the first
-//! for each write ([`EnableReadYourWritesConsistency`]): reads of a written object, and lists of its kind, block until the informer
-//! has the write. There a reconciler cannot forget it; here it chooses which writes to wait for, and `apply` makes it wait for none.
+//! controller-runtime has had a client since 2026 that waits for each write ([`EnableReadYourWritesConsistency`]).
+//! Reads of a written object, and lists of its kind, block until the informer has the write. There a reconciler cannot
+//! forget to wait. Here it chooses the writes to wait for, and `apply` makes it wait for none.
 //!
 //! [`EnableReadYourWritesConsistency`]: https://github.com/kubernetes-sigs/controller-runtime/pull/3472
 
+// The order of the files, lowest first: action, queue, related, run; this file and finalizer.
 mod action;
 pub mod finalizer;
 mod queue;
@@ -98,36 +104,41 @@ use listwatch_cache::{Cache, Object, ObjectKey, StoreType, SyncError};
 use tokio::task::JoinSet;
 
 pub use self::action::{Action, Error};
-use self::queue::Queue;
-use self::related::{Subscribe, owners, subscribe, synced};
-use self::run::{Phase, Running};
+use self::queue::RequestQueue;
+use self::related::{StartSubscription, owner_keys, subscribe_keys, wait_synced};
+use self::run::{ControllerRun, RunPhase};
 
 /// Runs a reconciler for each object of a [`Cache`], and again for each change.
 ///
-/// It reconciles all objects once when all its caches are [synced](Cache::synced). Later it reconciles an object after a change of it,
-/// of an object that it [owns](Self::owns) or that is mapped to it ([`watches`](Self::watches)), when a
-/// [stream](Self::reconcile_on) requests it, and when the reconciler or the error policy requested it by an [`Action`].
+/// It reconciles all objects once when all its caches are [synced](Cache::synced). Later it reconciles an object:
 ///
-/// No object is reconciled twice at once, and requests are deduplicated: a request for an object that waits changes nothing, and one
-/// for an object whose reconcile runs leads to one more reconcile afterwards. Each reconcile gets the latest state in the cache. An
-/// object that is not in the cache is skipped, so the reconciler is not called for a deleted object: use owner references or a
-/// [finalizer] to clean up.
+/// - after a change of the object;
+/// - after a change of an object that it [owns](Self::owns), or that is mapped to it ([`watches`](Self::watches));
+/// - when a [stream](Self::reconcile_on) requests it;
+/// - when the reconciler or the error policy requested it by an [`Action`].
 ///
-/// A relist requests reconciles only of objects that have changed; kube's controller then reconciles all.
+/// No object is reconciled twice at once, and requests are deduplicated. A request for an object that waits changes
+/// nothing. A request for an object whose reconcile runs leads to one more reconcile afterwards. Each reconcile gets
+/// the latest state in the cache.
+///
+/// An object that is not in the cache is skipped, so the reconciler is not called for a deleted object. Use owner
+/// references or a [finalizer] to clean up. A relist requests reconciles only of objects that have changed; kube's
+/// controller then reconciles all.
 ///
 /// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`.
 ///
 /// # Memory
 ///
 /// An object that waits takes about 220 bytes: one that was requested, and one whose [`Action`] has a time. When more
-/// than 256 objects are due, further changes wait in the [`Subscriber`](listwatch_cache::Subscriber) of the cache, which coalesces them and reads the
-/// initial state step by step. A [debounce](Self::debounce) makes all changed objects wait here.
+/// than 256 objects are due, further changes wait in the [`Subscriber`](listwatch_cache::Subscriber) of the cache. It
+/// coalesces them and reads the initial state step by step. A [debounce](Self::debounce) makes all changed objects wait
+/// here.
 #[must_use = "nothing is reconciled until the stream of run is polled"]
 pub struct Controller<T: StoreType + ?Sized> {
     cache: Cache<T>,
     resource: Resource,
     synced: Vec<BoxFuture<'static, Result<(), SyncError>>>,
-    related: Vec<Subscribe>,
+    related: Vec<StartSubscription>,
     requested: SelectAll<BoxStream<'static, ObjectKey>>,
     graceful: Vec<BoxFuture<'static, ()>>,
     forceful: Vec<BoxFuture<'static, ()>>,
@@ -143,14 +154,15 @@ impl<T: StoreType + Kind + ?Sized> Controller<T> {
 }
 
 impl<T: StoreType + ?Sized> Controller<T> {
-    /// The number of reconciles at once, unless [`concurrency`](Self::concurrency) sets it. kube has no limit by default; here
-    /// each reconcile may keep a decompressed or decoded object.
+    /// The number of reconciles at once, unless [`concurrency`](Self::concurrency) sets it.
+    ///
+    /// kube has no limit by default. Here each reconcile may keep a decompressed or decoded object.
     pub const DEFAULT_CONCURRENCY: u16 = 64;
 
     /// Creates a controller of a cache whose type does not name its resource, such as a `Cache<[u8]>`.
     pub fn new_with(cache: Cache<T>, resource: Resource) -> Self {
         Self {
-            synced: vec![synced(cache.clone())],
+            synced: vec![wait_synced(cache.clone())],
             cache,
             resource,
             related: Vec::new(),
@@ -164,47 +176,55 @@ impl<T: StoreType + ?Sized> Controller<T> {
 
     /// Reconciles the owners of each object that changes in another cache.
     ///
-    /// The owners are all owner references of the controller's group and kind, of the old and the new state, as in kube; the version of the group
-    /// does not matter. Each write of the other cache reads the metadata of both states, which decompresses them in a compressed cache.
+    /// The owners are all owner references of the controller's group and kind, of the old and the new state, as in
+    /// kube. The version of the group does not matter.
+    ///
+    /// Each write of the other cache reads the metadata of both states, which decompresses them in a compressed cache.
     pub fn owns<O: StoreType + ?Sized>(self, cache: Cache<O>) -> Self {
         let resource = self.resource.clone();
-        self.related(cache, move |object| owners(object, &resource))
+        self.add_related(cache, move |object| owner_keys(object, &resource))
     }
 
-    /// Reconciles the objects that `mapper` returns for each object that changes in another cache. It is called for the
-    /// old and for the new state, also of a deleted object. kube calls the mapper for the new state only.
+    /// Reconciles the objects that `mapper` returns for each object that changes in another cache.
     ///
-    /// `mapper` is called for each write of the other cache, while other writers of it wait, and has the limits of
-    /// [`Subscribe::inspect`](listwatch_cache::Subscribe::inspect). So no state is left out, however long the reconciles take.
+    /// `mapper` is called for the old and for the new state, also of a deleted object. kube calls the mapper for the
+    /// new state only.
+    ///
+    /// The calls happen during each write of the other cache, while other writers of it wait. `mapper` has the limits
+    /// of [`Subscribe::inspect`](listwatch_cache::Subscribe::inspect). So no state is left out, however long the
+    /// reconciles take.
     pub fn watches<O: StoreType + ?Sized, I: IntoIterator<Item = ObjectKey>>(
         self,
         cache: Cache<O>,
         mapper: impl Fn(&Object<O>) -> I + Send + Sync + 'static,
     ) -> Self {
-        self.related(cache, move |object| mapper(object).into_iter().collect())
+        self.add_related(cache, move |object| mapper(object).into_iter().collect())
     }
 
-    fn related<O: StoreType + ?Sized>(
+    fn add_related<O: StoreType + ?Sized>(
         mut self,
         cache: Cache<O>,
         keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
-        self.synced.push(synced(cache.clone()));
-        self.related.push(subscribe(cache, keys));
+        self.synced.push(wait_synced(cache.clone()));
+        self.related.push(subscribe_keys(cache, keys));
         self
     }
 
-    /// Reconciles the objects whose keys the stream yields. The end of the stream does not end the controller. While more than 256
-    /// objects are due, the stream is not polled.
+    /// Reconciles the objects whose keys the stream yields.
+    ///
+    /// The end of the stream does not end the controller. While more than 256 objects are due, the stream is not
+    /// polled.
     pub fn reconcile_on(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
         self.requested.push(keys.boxed());
         self
     }
 
-    /// Waits this long after the first change of an object, so that further changes until then lead to no other reconcile.
+    /// Waits this long after the first change of an object, so that further changes until then lead to no other
+    /// reconcile.
     ///
-    /// Zero unless set. kube's debounce starts again at each change, so an object that changes all the time is never reconciled.
-    /// Requests by an [`Action`] are not delayed.
+    /// Zero unless set. kube's debounce starts again at each change, so an object that changes all the time is never
+    /// reconciled. Requests by an [`Action`] are not delayed.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         // An `Instant` cannot hold the end of much longer times.
         self.debounce = debounce.min(Duration::from_secs(100 * 365 * 24 * 3600));
@@ -217,29 +237,37 @@ impl<T: StoreType + ?Sized> Controller<T> {
         self
     }
 
-    /// Ends the controller when the future is ready: it starts no more reconciles, and its stream ends after those that run.
+    /// Ends the controller when the future is ready.
+    ///
+    /// The controller then starts no more reconciles, and its stream ends after those that run.
     pub fn graceful_shutdown_on(mut self, trigger: impl Future<Output = ()> + Send + 'static) -> Self {
         self.graceful.push(trigger.boxed());
         self
     }
 
-    /// Ends the controller on Ctrl+C and on SIGTERM, as [`graceful_shutdown_on`](Self::graceful_shutdown_on); a second signal aborts
-    /// the reconciles that run. The stream of [`run`](Self::run) must be polled in a tokio runtime with IO enabled.
+    /// Ends the controller on Ctrl+C and on SIGTERM, as [`graceful_shutdown_on`](Self::graceful_shutdown_on).
+    ///
+    /// A second signal aborts the reconciles that run. The stream of [`run`](Self::run) must be polled in a tokio
+    /// runtime with IO enabled.
     pub fn shutdown_on_signal(mut self) -> Self {
         let (first, is_first) = futures::channel::oneshot::channel();
         self.graceful.push(is_first.map(|_| ()).boxed());
         let both = async {
-            signal().await;
-            tracing::info!(name: "listwatch.shutdown", "shutting down after the reconciles that run; a second signal aborts them");
+            shutdown_signal().await;
+            tracing::info!(
+                name: "listwatch.shutdown",
+                "shutting down after the reconciles that run; a second signal aborts them"
+            );
             // The controller may drain already.
             let _ = first.send(());
-            signal().await;
+            shutdown_signal().await;
         };
         self.forceful.push(both.boxed());
         self
     }
 
-    /// Runs the controller while the stream is polled. Each reconcile is a task of tokio, and an item of the stream when it ends.
+    /// Runs the controller while the stream is polled. Each reconcile is a task of tokio, and an item of the stream
+    /// when it ends.
     ///
     /// `error_policy` decides what follows an error: [`Action::backoff`] unless there is a better answer.
     ///
@@ -247,12 +275,14 @@ impl<T: StoreType + ?Sized> Controller<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::ReconcilerFailed`] for each reconcile that failed; the controller continues. [`Error::Cache`] when a cache lacks objects that it
-    /// could not hold at the start, or its reflector has ended: the stream ends after the reconciles that run.
+    /// - [`Error::ReconcilerFailed`] for each reconcile that failed; the controller continues.
+    /// - [`Error::Cache`] when a cache lacks objects that it could not hold at the start, or its reflector has ended.
+    ///   The stream ends after the reconciles that run.
     ///
     /// # Panics
     ///
-    /// The stream panics when the reconciler, the error policy or a mapper panics, and outside of a tokio runtime with time enabled.
+    /// The stream panics when the reconciler, the error policy or a mapper panics, and outside of a tokio runtime with
+    /// time enabled.
     pub fn run<Reconcile, E, Ctx>(
         self,
         mut reconciler: impl FnMut(Object<T>, Arc<Ctx>) -> Reconcile,
@@ -265,17 +295,17 @@ impl<T: StoreType + ?Sized> Controller<T> {
     {
         let Self { cache, synced, related, requested, graceful, forceful, debounce, concurrency, .. } = self;
         let synced = try_join_all(synced).map(|synced| synced.map(drop)).boxed();
-        let mut running = Running {
+        let mut running = ControllerRun {
             cache,
             debounce,
             concurrency: concurrency.into(),
-            phase: Phase::Syncing(synced, related),
+            phase: RunPhase::Syncing(synced, related),
             changes: None,
             related: SelectAll::new(),
             requested,
             graceful,
             forceful,
-            queue: Queue::default(),
+            queue: RequestQueue::default(),
             is_paused: false,
             tasks: JoinSet::new(),
             timer: None,
@@ -287,7 +317,8 @@ impl<T: StoreType + ?Sized> Controller<T> {
     }
 }
 
-async fn signal() {
+/// Waits for Ctrl+C or SIGTERM.
+async fn shutdown_signal() {
     let interrupt = tokio::signal::ctrl_c().boxed();
     #[cfg(unix)]
     if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {

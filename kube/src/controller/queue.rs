@@ -1,11 +1,30 @@
 //! The keys of the objects that are to be reconciled, each at most once.
 //!
+//! # Advice
+//!
+//! This is client-go's workqueue (`util/workqueue`) without its locks and goroutines. Deduplication, delays and the
+//! number of failures are one table, and the caller passes the time. The cells are the phase after an event:
+//!
 //! | phase | a request | due | started | finished |
 //! |---|---|---|---|---|
 //! | none, `Idle` | `Ready` or `Delayed` | | | |
 //! | `Delayed` | the earlier time stays | `Ready` | | |
 //! | `Ready` | nothing | | `Running` | |
 //! | `Running` | kept, the earlier time stays | | | `Ready`, `Delayed`, `Idle` or none |
+//!
+//! Invariants:
+//!
+//! - A key is in `ready` exactly if its phase is `Ready`. It is in `delayed` exactly if it is `Delayed`, with that
+//!   time.
+//! - A key without a request, a reconcile and failures is in no table. So memory follows the work, not the collection.
+//! - Of two requests the earlier time stays, so no delay is ever prolonged.
+//!
+//! Odd parts: `remove_requests` leaves a `Ready` key in its place, because removing it from the middle of `ready` would
+//! scan the queue. `start_next` returns it, and the caller finds no object. `Idle` only keeps the number of failures
+//! until the next request, or until the object is deleted.
+//!
+//! Not done: rate limits over all keys, as client-go's default has (10 per second). The concurrency limit bounds the
+//! load.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -16,44 +35,47 @@ use listwatch_cache::ObjectKey;
 use tokio::time::Instant;
 
 /// A larger table is freed when it is empty.
-const KEPT: usize = 1024;
+const MAX_IDLE_CAPACITY: usize = 1024;
 
+/// The queue of a controller.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct RequestQueue {
     /// All keys with a request, a reconcile or failures. The key is shared with the fields below.
-    keys: HashMap<Arc<ObjectKey>, State>,
+    keys: HashMap<Arc<ObjectKey>, KeyState>,
     /// The keys in the phase `Ready`, in the order in which they became due.
     ready: VecDeque<Arc<ObjectKey>>,
     /// The keys in the phase `Delayed`, and their times.
     delayed: BTreeSet<(Instant, Arc<ObjectKey>)>,
 }
 
-struct State {
-    phase: Phase,
-    reason: Reason,
+/// The state of one key.
+struct KeyState {
+    phase: KeyPhase,
+    reason: ReconcileReason,
     /// The failures since the last success.
     failures: u32,
 }
 
-enum Phase {
+/// Where a key is: see the table above.
+enum KeyPhase {
     /// Only the failures are kept.
     Idle,
     Delayed(Instant),
     Ready,
     /// The reconcile runs. Holds the next request.
-    Running(Option<Request>),
+    Running(Option<ReconcileRequest>),
 }
 
 /// A request to reconcile an object.
 #[derive(Clone, Copy)]
-pub(super) struct Request {
+pub(super) struct ReconcileRequest {
     pub(super) at: Instant,
-    pub(super) reason: Reason,
+    pub(super) reason: ReconcileReason,
 }
 
 /// The cause of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reason {
+pub(super) enum ReconcileReason {
     Changed,
     RelatedChanged,
     Requested,
@@ -61,7 +83,7 @@ pub(super) enum Reason {
     Retried,
 }
 
-impl Reason {
+impl ReconcileReason {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Changed => "object changed",
@@ -73,108 +95,109 @@ impl Reason {
     }
 }
 
-impl Queue {
+impl RequestQueue {
     /// Adds a request. If the object has one, the earlier time stays.
-    pub(super) fn request(&mut self, key: ObjectKey, request: Request, now: Instant) {
-        self.schedule(Arc::new(key), request, now);
+    pub(super) fn add_request(&mut self, key: ObjectKey, request: ReconcileRequest, now: Instant) {
+        self.schedule_key(Arc::new(key), request, now);
     }
 
-    fn schedule(&mut self, key: Arc<ObjectKey>, request: Request, now: Instant) {
+    /// Adds a request of this key.
+    fn schedule_key(&mut self, key: Arc<ObjectKey>, request: ReconcileRequest, now: Instant) {
         let entry = self.keys.entry(key);
         let key = Arc::clone(entry.key());
-        let state = entry.or_insert(State { phase: Phase::Idle, reason: request.reason, failures: 0 });
+        let state = entry.or_insert(KeyState { phase: KeyPhase::Idle, reason: request.reason, failures: 0 });
         match &mut state.phase {
-            Phase::Ready => return,
-            Phase::Delayed(at) if *at <= request.at => return,
-            Phase::Running(Some(next)) if next.at <= request.at => return,
-            Phase::Running(next) => {
+            KeyPhase::Ready => return,
+            KeyPhase::Delayed(at) if *at <= request.at => return,
+            KeyPhase::Running(Some(next)) if next.at <= request.at => return,
+            KeyPhase::Running(next) => {
                 *next = Some(request);
                 return;
             }
-            Phase::Delayed(at) => drop(self.delayed.remove(&(*at, Arc::clone(&key)))),
-            Phase::Idle => {}
+            KeyPhase::Delayed(at) => drop(self.delayed.remove(&(*at, Arc::clone(&key)))),
+            KeyPhase::Idle => {}
         }
         state.reason = request.reason;
         state.phase = if request.at <= now {
             self.ready.push_back(key);
-            Phase::Ready
+            KeyPhase::Ready
         } else {
             self.delayed.insert((request.at, key));
-            Phase::Delayed(request.at)
+            KeyPhase::Delayed(request.at)
         };
     }
 
     /// Removes the requests of an object that was deleted.
-    pub(super) fn forget(&mut self, key: &ObjectKey) {
+    pub(super) fn remove_requests(&mut self, key: &ObjectKey) {
         let Some(state) = self.keys.get_mut(key) else { return };
         state.failures = 0;
         match &mut state.phase {
-            // `start` returns the key, and the caller finds no object.
-            Phase::Ready => return,
-            Phase::Running(next) => {
+            // `start_next` returns the key, and the caller finds no object.
+            KeyPhase::Ready => return,
+            KeyPhase::Running(next) => {
                 *next = None;
                 return;
             }
-            Phase::Idle | Phase::Delayed(_) => {}
+            KeyPhase::Idle | KeyPhase::Delayed(_) => {}
         }
-        if let Some((key, State { phase: Phase::Delayed(at), .. })) = self.keys.remove_entry(key) {
+        if let Some((key, KeyState { phase: KeyPhase::Delayed(at), .. })) = self.keys.remove_entry(key) {
             self.delayed.remove(&(at, key));
         }
-        self.free();
+        self.free_capacity();
     }
 
     /// Returns the time at which the next delayed key is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(super) fn next_due_at(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)
     }
 
     /// Returns the number of due keys.
-    pub(super) fn due(&self) -> usize {
+    pub(super) fn due_count(&self) -> usize {
         self.ready.len()
     }
 
     /// Makes the delayed keys ready whose time has come.
-    pub(super) fn advance(&mut self, now: Instant) {
-        while self.next_due().is_some_and(|at| at <= now) {
+    pub(super) fn move_due(&mut self, now: Instant) {
+        while self.next_due_at().is_some_and(|at| at <= now) {
             let Some((_, key)) = self.delayed.pop_first() else { return };
             if let Some(state) = self.keys.get_mut(&key) {
-                state.phase = Phase::Ready;
+                state.phase = KeyPhase::Ready;
                 self.ready.push_back(key);
             }
         }
     }
 
-    /// Takes the next due key. Its reconcile runs until [`finish`](Self::finish).
-    pub(super) fn start(&mut self) -> Option<(Arc<ObjectKey>, Reason)> {
+    /// Removes and returns the next due key. Its reconcile runs until [`finish_reconcile`](Self::finish_reconcile).
+    pub(super) fn start_next(&mut self) -> Option<(Arc<ObjectKey>, ReconcileReason)> {
         let key = self.ready.pop_front()?;
         let state = self.keys.get_mut(&key)?;
-        state.phase = Phase::Running(None);
+        state.phase = KeyPhase::Running(None);
         Some((key, state.reason))
     }
 
     /// Removes a started key whose object does not exist.
-    pub(super) fn remove(&mut self, key: &ObjectKey) {
+    pub(super) fn remove_key(&mut self, key: &ObjectKey) {
         self.keys.remove(key);
-        self.free();
+        self.free_capacity();
     }
 
     /// Records the result of a reconcile, and returns the number of failures in a row.
-    pub(super) fn count(&mut self, key: &ObjectKey, has_failed: bool) -> u32 {
+    pub(super) fn record_result(&mut self, key: &ObjectKey, has_failed: bool) -> u32 {
         let Some(state) = self.keys.get_mut(key) else { return u32::from(has_failed) };
         state.failures = if has_failed { state.failures.saturating_add(1) } else { 0 };
         state.failures
     }
 
     /// Ends a reconcile. `next` is the request that follows from its result.
-    pub(super) fn finish(&mut self, key: &Arc<ObjectKey>, next: Option<Request>, now: Instant) {
+    pub(super) fn finish_reconcile(&mut self, key: &Arc<ObjectKey>, next: Option<ReconcileRequest>, now: Instant) {
         let Entry::Occupied(mut entry) = self.keys.entry(Arc::clone(key)) else { return };
-        let Phase::Running(held) = mem::replace(&mut entry.get_mut().phase, Phase::Idle) else { return };
+        let KeyPhase::Running(held) = mem::replace(&mut entry.get_mut().phase, KeyPhase::Idle) else { return };
         let earliest = held.into_iter().chain(next).min_by_key(|request| request.at);
         match earliest {
-            Some(request) => self.schedule(Arc::clone(key), request, now),
+            Some(request) => self.schedule_key(Arc::clone(key), request, now),
             None if entry.get().failures == 0 => {
                 entry.remove();
-                self.free();
+                self.free_capacity();
             }
             None => {}
         }
@@ -185,8 +208,9 @@ impl Queue {
         *self = Self::default();
     }
 
-    fn free(&mut self) {
-        if self.keys.is_empty() && self.keys.capacity() > KEPT {
+    /// Frees a large table that is empty.
+    fn free_capacity(&mut self) {
+        if self.keys.is_empty() && self.keys.capacity() > MAX_IDLE_CAPACITY {
             self.clear();
         }
     }

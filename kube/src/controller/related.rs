@@ -13,18 +13,19 @@ use listwatch::client::Resource;
 use listwatch_cache::{Cache, Change, Object, ObjectKey, StoreType, SyncError};
 
 /// The keys of the objects to reconcile, or the error of the cache.
-pub(super) type Keys = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;
+pub(super) type KeyStream = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;
 
 /// Registers a subscriber, for the changes from then on.
-pub(super) type Subscribe = Box<dyn FnOnce() -> Keys + Send>;
+pub(super) type StartSubscription = Box<dyn FnOnce() -> KeyStream + Send>;
 
-/// `keys` returns the objects to reconcile for one state of a related object.
+/// Returns a subscription to a cache, whose changes request the objects that `keys` returns for a state.
 ///
-/// It is called for every state: a subscriber coalesces changes, but a reconcile can have seen a state that no change delivers.
-pub(super) fn subscribe<O: StoreType + ?Sized>(
+/// It is called for every state: a subscriber coalesces changes, but a reconcile can have seen a state that no change
+/// delivers.
+pub(super) fn subscribe_keys<O: StoreType + ?Sized>(
     cache: Cache<O>,
     keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
-) -> Subscribe {
+) -> StartSubscription {
     Box::new(move || {
         let requested = Arc::new(Mutex::new(BTreeSet::new()));
         let taken = Arc::clone(&requested);
@@ -35,7 +36,7 @@ pub(super) fn subscribe<O: StoreType + ?Sized>(
         };
         let mut changes = cache.subscribe().inspect(inspect).start();
         let requests = poll_fn(move |cx| match changes.poll_next_unpin(cx) {
-            Poll::Ready(None | Some(Change::Ended(_))) => Poll::Ready(Some(Err(ended(&cache)))),
+            Poll::Ready(None | Some(Change::Ended(_))) => Poll::Ready(Some(Err(ended_error(&cache)))),
             // The keys are taken after the change: the consumer is woken for it after they were added.
             Poll::Ready(Some(_)) => Poll::Ready(Some(Ok(take()))),
             Poll::Pending => {
@@ -47,17 +48,17 @@ pub(super) fn subscribe<O: StoreType + ?Sized>(
 }
 
 /// Waits until the cache is synced.
-pub(super) fn synced<O: StoreType + ?Sized>(cache: Cache<O>) -> BoxFuture<'static, Result<(), SyncError>> {
+pub(super) fn wait_synced<O: StoreType + ?Sized>(cache: Cache<O>) -> BoxFuture<'static, Result<(), SyncError>> {
     async move { cache.synced().await.map(drop) }.boxed()
 }
 
 /// Returns the error of a cache whose changes have ended.
-pub(super) fn ended<O: StoreType + ?Sized>(cache: &Cache<O>) -> SyncError {
+pub(super) fn ended_error<O: StoreType + ?Sized>(cache: &Cache<O>) -> SyncError {
     SyncError::Ended { cause: cache.status().ended_by }
 }
 
 /// Returns the owners of an object that are of this resource.
-pub(super) fn owners<O: StoreType + ?Sized>(object: &Object<O>, resource: &Resource) -> Vec<ObjectKey> {
+pub(super) fn owner_keys<O: StoreType + ?Sized>(object: &Object<O>, resource: &Resource) -> Vec<ObjectKey> {
     let read = || {
         let is_owner = |api_version: &str, kind: &str| {
             let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);

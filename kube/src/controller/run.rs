@@ -1,9 +1,37 @@
 //! Runs the reconciles of a controller.
+//!
+//! # Advice
+//!
+//! One `poll` does all the work. Its order is: shutdown, the wait for caches, requests, due reconciles, one finished
+//! reconcile, the timer. Everything is polled from the caller's stream, so a stream that is not polled starts nothing.
+//!
+//! Invariants:
+//!
+//! - Each object has at most one reconcile that runs: the queue returns a key again only after `finish_reconcile`.
+//! - A change is never lost: in the call that takes it from its source, it becomes a request.
+//! - Each path that returns `Pending` has registered the waker for everything that it left unread. If nothing would
+//!   wake the task, `poll` wakes itself (`is_paused`, `MAX_READS`).
+//! - The reconciler is called with the state in the cache at the start, not with the state of the change.
+//! - All caches are synced before the first reconcile, so a reconcile never sees half a collection.
+//!
+//! Odd parts, and their reasons:
+//!
+//! - Own changes are read slowly while many keys are due. A subscriber coalesces them and reads the initial state step
+//!   by step, in less memory than the queue. `changes.lag()` bounds that, because pending changes keep old states
+//!   alive.
+//! - Related caches are subscribed before the own one, without their initial state: the own initial state requests
+//!   every object anyway.
+//! - The keys of related objects come from `inspect`, which runs for each write. A coalesced change would hide the
+//!   owner in a state in between.
+//! - A panic of a reconcile is resumed in the caller's task, as if there were no task.
+//!
+//! Not done: kube's debounce, which starts again at each change and can starve an object. A task that polls by itself:
+//! its errors would need a channel, and dropping the stream would not stop it.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -14,49 +42,51 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::Instrument as _;
 
-use super::action::{Action, Error, Next};
-use super::queue::{Queue, Reason, Request};
-use super::related::{Keys, Subscribe, ended};
+use super::action::{Action, Error, NextReconcile};
+use super::queue::{ReconcileReason, ReconcileRequest, RequestQueue};
+use super::related::{KeyStream, StartSubscription, ended_error};
 
 /// The number of due keys at which changes of the cache stay in their subscriber, which keeps them in less memory.
-const DUE: usize = 256;
+const MAX_DUE: usize = 256;
 
-/// A subscriber with more pending changes is read even then, because pending changes keep old states of objects in memory.
-const PENDING: usize = 64;
+/// A subscriber with more pending changes is read even then, because pending changes keep old states of objects in
+/// memory.
+const MAX_PENDING: usize = 64;
 
 /// The time after which the pending changes are counted again, if no reconcile ends before.
-const COUNT_AFTER: Duration = Duration::from_secs(1);
+const RECOUNT_AFTER: Duration = Duration::from_secs(1);
 
 /// The number of requests from each source that one poll reads, so that other tasks run too.
-const AT_ONCE: usize = 64;
+const MAX_READS: usize = 64;
 
 /// The delays of [`Action::backoff`]: the first, and the longest. Jitter adds up to a half.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// A controller that runs.
-pub(super) struct Running<T: StoreType + ?Sized, E> {
+/// The state of a controller that runs.
+pub(super) struct ControllerRun<T: StoreType + ?Sized, E> {
     pub(super) cache: Cache<T>,
     pub(super) debounce: Duration,
     /// The number of reconciles at once; 0 for no limit.
     pub(super) concurrency: usize,
-    pub(super) phase: Phase,
+    pub(super) phase: RunPhase,
     /// The changes of the objects themselves.
     pub(super) changes: Option<Subscriber<T>>,
-    pub(super) related: SelectAll<Keys>,
+    pub(super) related: SelectAll<KeyStream>,
     pub(super) requested: SelectAll<BoxStream<'static, ObjectKey>>,
     pub(super) graceful: Vec<BoxFuture<'static, ()>>,
     pub(super) forceful: Vec<BoxFuture<'static, ()>>,
-    pub(super) queue: Queue,
+    pub(super) queue: RequestQueue,
     /// True if the last poll left requests unread, because the queue had many due keys.
     pub(super) is_paused: bool,
-    pub(super) tasks: JoinSet<Done<T, E>>,
+    pub(super) tasks: JoinSet<FinishedReconcile<T, E>>,
     pub(super) timer: Option<Pin<Box<Sleep>>>,
 }
 
-pub(super) enum Phase {
+/// How far a controller has come.
+pub(super) enum RunPhase {
     /// Waits until all caches are synced.
-    Syncing(BoxFuture<'static, Result<(), SyncError>>, Vec<Subscribe>),
+    Syncing(BoxFuture<'static, Result<(), SyncError>>, Vec<StartSubscription>),
     Reconciling,
     /// Waits for the last reconciles.
     Draining,
@@ -64,70 +94,57 @@ pub(super) enum Phase {
 }
 
 /// A reconcile that has ended.
-pub(super) struct Done<T: StoreType + ?Sized, E> {
+pub(super) struct FinishedReconcile<T: StoreType + ?Sized, E> {
     key: Arc<ObjectKey>,
     object: Object<T>,
     result: Result<Action, E>,
 }
 
-type Item<E> = Result<(ObjectKey, Action), Error<E>>;
+/// The item of a controller's stream.
+type ReconcileResult<E> = Result<(ObjectKey, Action), Error<E>>;
 
-impl<T: StoreType + ?Sized, E: Send + 'static> Running<T, E> {
+impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
+    /// Returns the next item of the controller's stream.
     pub(super) fn poll<Reconcile>(
         &mut self,
         cx: &mut Context<'_>,
         mut reconcile: impl FnMut(Object<T>) -> Reconcile,
         error_policy: impl FnOnce(Object<T>, &E) -> Action,
-    ) -> Poll<Option<Item<E>>>
+    ) -> Poll<Option<ReconcileResult<E>>>
     where
         Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
     {
-        if self.forceful.iter_mut().any(|trigger| trigger.poll_unpin(cx).is_ready()) {
-            self.drain();
-            self.forceful.clear();
-            self.tasks = JoinSet::new();
-            self.phase = Phase::Ended;
+        self.poll_shutdown(cx);
+        match self.poll_caches(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(error)) => return self.end_with(error),
+            Poll::Ready(Ok(())) => {}
         }
-        if self.graceful.iter_mut().any(|trigger| trigger.poll_unpin(cx).is_ready()) {
-            self.drain();
-        }
-        if let Phase::Syncing(synced, related) = &mut self.phase {
-            match synced.poll_unpin(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) => return self.fail(error),
-                Poll::Ready(Ok(())) => {
-                    // The objects' own changes are last: their reconciles see all that the other subscribers leave out.
-                    self.related.extend(related.drain(..).map(|subscribe| subscribe()));
-                    self.changes = Some(self.cache.subscribe().with_initial_state().start());
-                    self.phase = Phase::Reconciling;
-                }
-            }
-        }
-        if matches!(self.phase, Phase::Reconciling)
+        if matches!(self.phase, RunPhase::Reconciling)
             && let Err(error) = self.read_requests(cx)
         {
-            return self.fail(error);
+            return self.end_with(error);
         }
-        self.start(&mut reconcile);
+        self.start_due(&mut reconcile);
         // Nothing else wakes this task for the requests that were left unread.
-        if self.is_paused && self.queue.due() < DUE {
+        if self.is_paused && self.queue.due_count() < MAX_DUE {
             cx.waker().wake_by_ref();
         }
         match self.tasks.poll_join_next(cx) {
             Poll::Ready(Some(Ok(done))) => {
-                let item = self.finish(done, error_policy);
-                self.start(&mut reconcile);
+                let item = self.finish_reconcile(done, error_policy);
+                self.start_due(&mut reconcile);
                 return Poll::Ready(Some(item));
             }
             Poll::Ready(Some(Err(error))) => match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
                 // The runtime shuts down.
-                Err(_) => self.phase = Phase::Ended,
+                Err(_) => self.phase = RunPhase::Ended,
             },
-            Poll::Ready(None) if matches!(self.phase, Phase::Draining) => self.phase = Phase::Ended,
+            Poll::Ready(None) if matches!(self.phase, RunPhase::Draining) => self.phase = RunPhase::Ended,
             Poll::Ready(None) | Poll::Pending => {}
         }
-        if matches!(self.phase, Phase::Ended) {
+        if matches!(self.phase, RunPhase::Ended) {
             return Poll::Ready(None);
         }
         if self.poll_timer(cx).is_ready() {
@@ -136,10 +153,34 @@ impl<T: StoreType + ?Sized, E: Send + 'static> Running<T, E> {
         Poll::Pending
     }
 
+    /// Polls the triggers of a shutdown.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) {
+        if self.forceful.iter_mut().any(|trigger| trigger.poll_unpin(cx).is_ready()) {
+            self.stop_requests();
+            self.forceful.clear();
+            self.tasks = JoinSet::new();
+            self.phase = RunPhase::Ended;
+        }
+        if self.graceful.iter_mut().any(|trigger| trigger.poll_unpin(cx).is_ready()) {
+            self.stop_requests();
+        }
+    }
+
+    /// Waits until all caches are synced, and then subscribes to them.
+    fn poll_caches(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SyncError>> {
+        let RunPhase::Syncing(synced, related) = &mut self.phase else { return Poll::Ready(Ok(())) };
+        ready!(synced.poll_unpin(cx))?;
+        // The objects' own changes are last: their reconciles see all that the other subscribers leave out.
+        self.related.extend(related.drain(..).map(|subscribe| subscribe()));
+        self.changes = Some(self.cache.subscribe().with_initial_state().start());
+        self.phase = RunPhase::Reconciling;
+        Poll::Ready(Ok(()))
+    }
+
     /// Stops requests, and lets the running reconciles end.
-    fn drain(&mut self) {
-        if !matches!(self.phase, Phase::Ended) {
-            self.phase = Phase::Draining;
+    fn stop_requests(&mut self) {
+        if !matches!(self.phase, RunPhase::Ended) {
+            self.phase = RunPhase::Draining;
         }
         self.changes = None;
         self.related.clear();
@@ -149,42 +190,43 @@ impl<T: StoreType + ?Sized, E: Send + 'static> Running<T, E> {
         self.is_paused = false;
     }
 
-    fn fail(&mut self, error: SyncError) -> Poll<Option<Item<E>>> {
-        self.drain();
+    /// Ends the controller with the error of a cache, after the reconciles that run.
+    fn end_with(&mut self, error: SyncError) -> Poll<Option<ReconcileResult<E>>> {
+        self.stop_requests();
         Poll::Ready(Some(Err(Error::Cache(error))))
     }
 
-    /// Moves requests into the queue. If it has many due keys, changes of the objects themselves stay in their subscriber, which
-    /// keeps one for each object.
+    /// Moves requests into the queue. If it has many due keys, changes of the objects themselves stay in their
+    /// subscriber, which keeps one for each object.
     fn read_requests(&mut self, cx: &mut Context<'_>) -> Result<(), SyncError> {
         let Self { cache, changes, related, requested, queue, is_paused, .. } = self;
         let now = Instant::now();
         let at = now.checked_add(self.debounce).unwrap_or(now);
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_READS {
             let mut is_idle = true;
-            *is_paused = queue.due() >= DUE;
-            if let Some(changes) = changes.as_mut().filter(|changes| !*is_paused || changes.lag() > PENDING)
+            *is_paused = queue.due_count() >= MAX_DUE;
+            if let Some(changes) = changes.as_mut().filter(|changes| !*is_paused || changes.lag() > MAX_PENDING)
                 && let Poll::Ready(change) = changes.poll_next_unpin(cx)
             {
                 is_idle = false;
                 match change {
                     Some(Change::Applied { new, .. }) => {
-                        queue.request(new.key(), Request { at, reason: Reason::Changed }, now);
+                        queue.add_request(new.key(), ReconcileRequest { at, reason: ReconcileReason::Changed }, now);
                     }
-                    Some(Change::Deleted { last, .. }) => queue.forget(&last.key()),
-                    None | Some(Change::Ended(_)) => return Err(ended(cache)),
+                    Some(Change::Deleted { last, .. }) => queue.remove_requests(&last.key()),
+                    None | Some(Change::Ended(_)) => return Err(ended_error(cache)),
                     Some(_) => {}
                 }
             }
             if let Poll::Ready(Some(keys)) = related.poll_next_unpin(cx) {
                 is_idle = false;
                 for key in keys? {
-                    queue.request(key, Request { at, reason: Reason::RelatedChanged }, now);
+                    queue.add_request(key, ReconcileRequest { at, reason: ReconcileReason::RelatedChanged }, now);
                 }
             }
             if !*is_paused && let Poll::Ready(Some(key)) = requested.poll_next_unpin(cx) {
                 is_idle = false;
-                queue.request(key, Request { at, reason: Reason::Requested }, now);
+                queue.add_request(key, ReconcileRequest { at, reason: ReconcileReason::Requested }, now);
             }
             if is_idle {
                 return Ok(());
@@ -195,42 +237,48 @@ impl<T: StoreType + ?Sized, E: Send + 'static> Running<T, E> {
     }
 
     /// Starts the reconciles of due objects.
-    fn start<Reconcile>(&mut self, reconcile: &mut impl FnMut(Object<T>) -> Reconcile)
+    fn start_due<Reconcile>(&mut self, reconcile: &mut impl FnMut(Object<T>) -> Reconcile)
     where
         Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
     {
-        self.queue.advance(Instant::now());
+        self.queue.move_due(Instant::now());
         while self.concurrency == 0 || self.tasks.len() < self.concurrency {
-            let Some((key, reason)) = self.queue.start() else { return };
+            let Some((key, reason)) = self.queue.start_next() else { return };
             let Some(object) = self.cache.get(&*key) else {
-                self.queue.remove(&key);
+                self.queue.remove_key(&key);
                 continue;
             };
             let span = tracing::info_span!("listwatch.reconcile", object = %key, reason = reason.as_str());
             let reconcile = span.in_scope(|| reconcile(object.clone()));
-            self.tasks.spawn(async move { Done { key, object, result: reconcile.await } }.instrument(span));
+            self.tasks
+                .spawn(async move { FinishedReconcile { key, object, result: reconcile.await } }.instrument(span));
         }
     }
 
-    fn finish(&mut self, done: Done<T, E>, error_policy: impl FnOnce(Object<T>, &E) -> Action) -> Item<E> {
-        let Done { key, object, result } = done;
+    /// Records the result of a reconcile, requests the next one, and returns the item of the stream.
+    fn finish_reconcile(
+        &mut self,
+        done: FinishedReconcile<T, E>,
+        error_policy: impl FnOnce(Object<T>, &E) -> Action,
+    ) -> ReconcileResult<E> {
+        let FinishedReconcile { key, object, result } = done;
         let (action, reason) = match &result {
-            Ok(action) => (*action, Reason::Requeued),
-            Err(error) => (error_policy(object, error), Reason::Retried),
+            Ok(action) => (*action, ReconcileReason::Requeued),
+            Err(error) => (error_policy(object, error), ReconcileReason::Retried),
         };
-        let failures = self.queue.count(&key, result.is_err() || action == Action::backoff());
+        let failures = self.queue.record_result(&key, result.is_err() || action == Action::backoff());
         let after = match action.0 {
-            Next::Requeue(after) => Some(after),
-            Next::AwaitChange => None,
-            Next::Backoff => Some(delay(failures)),
+            NextReconcile::Requeue(after) => Some(after),
+            NextReconcile::AwaitChange => None,
+            NextReconcile::Backoff => Some(backoff_delay(failures)),
         };
         if failures > 0 && after.is_none() && self.cache.get(&*key).is_none() {
             // The object was deleted during the reconcile: nothing else removes its failures.
-            self.queue.count(&key, false);
+            self.queue.record_result(&key, false);
         }
         let now = Instant::now();
-        let next = after.and_then(|after| now.checked_add(after)).map(|at| Request { at, reason });
-        self.queue.finish(&key, next, now);
+        let next = after.and_then(|after| now.checked_add(after)).map(|at| ReconcileRequest { at, reason });
+        self.queue.finish_reconcile(&key, next, now);
         let key = Arc::unwrap_or_clone(key);
         match result {
             Ok(action) => Ok((key, action)),
@@ -240,8 +288,8 @@ impl<T: StoreType + ?Sized, E: Send + 'static> Running<T, E> {
 
     /// Waits until a delayed key is due.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let count_at = (self.queue.due() >= DUE).then(|| Instant::now() + COUNT_AFTER);
-        let Some(at) = self.queue.next_due().into_iter().chain(count_at).min() else { return Poll::Pending };
+        let count_at = (self.queue.due_count() >= MAX_DUE).then(|| Instant::now() + RECOUNT_AFTER);
+        let Some(at) = self.queue.next_due_at().into_iter().chain(count_at).min() else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
         if timer.deadline() != at {
             timer.as_mut().reset(at);
@@ -251,7 +299,7 @@ impl<T: StoreType + ?Sized, E: Send + 'static> Running<T, E> {
 }
 
 /// Returns the delay after a number of failures in a row.
-fn delay(failures: u32) -> Duration {
+fn backoff_delay(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     let delay = FIRST_DELAY.saturating_mul(1 << doublings).min(MAX_DELAY);
     delay.mul_f64(1.0 + fastrand::f64() / 2.0)

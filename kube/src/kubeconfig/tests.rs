@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use secrecy::SecretString;
+
 use super::*;
 
 /// A kubeconfig with one context, with more fields in its cluster, context and user.
@@ -24,7 +26,7 @@ fn load_files(folder: &Path, texts: &[&[u8]], options: &Kubeconfig) -> Result<Op
         // A missing file and a repeated one are skipped.
         files.extend([file.clone(), folder.join("missing"), file]);
     }
-    options.selected(&Merged::read(&files, false)?)
+    options.select_config(&MergedFiles::read(&files, false)?)
 }
 
 fn load_with(texts: &[&[u8]], options: &Kubeconfig) -> std::result::Result<Option<Config>, String> {

@@ -1,5 +1,6 @@
 //! One mirrored collection.
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -10,28 +11,28 @@ use listwatch_cache::{Cache, ChangeLogLimits, FileError, Reflector, StorageForma
 use listwatch_mirror::Mirrored;
 use tokio::task::spawn_blocking;
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, error_chain};
+use crate::field_paths::{parse_drop_path, parse_path};
 use crate::notices;
-use crate::paths::{self, drop_path};
 
 /// One mirrored collection.
-pub struct Collection {
+pub struct MirroredCollection {
     pub resource: Resource,
     /// `None` for all namespaces, or for a resource without namespaces.
     pub namespace: Option<String>,
     pub cache: Cache<[u8]>,
     /// The store of the cache.
     pub store: Store<[u8]>,
-    /// Indexes by the paths of their field selectors; empty once it is [mirrored](Self::mirrored).
+    /// Indexes by the paths of their field selectors; empty once it is [taken](Self::take_mirrored).
     pub indexes: Vec<(String, FieldPath)>,
     /// The file in which the cache is saved.
     pub file: Option<PathBuf>,
 }
 
 /// A resource, and how the user typed it.
-pub type Found = (String, Resource);
+pub type FoundResource = (String, Resource);
 
-impl Collection {
+impl MirroredCollection {
     /// Returns a collection without indexes and without a file, and its reflector.
     pub fn new(
         client: &Client,
@@ -57,9 +58,14 @@ impl Collection {
     }
 
     /// Returns the resource for the mirror, with its indexes.
-    pub fn mirrored(&mut self) -> Mirrored {
+    pub fn take_mirrored(&mut self) -> Mirrored {
         let mirrored = Mirrored::new(self.cache.clone(), self.resource.clone(), self.namespace.clone());
         self.indexes.drain(..).fold(mirrored, |mirrored, (path, field)| mirrored.index(&path, field))
+    }
+
+    /// Returns the failure of this collection.
+    pub fn failure(&self, error: &dyn Error) -> Failure {
+        resource_failure(&self.resource, error)
     }
 
     /// Saves the cache, if it is complete and has a file.
@@ -69,17 +75,24 @@ impl Collection {
         let saved = spawn_blocking(move || cache.save(path)).await;
         match saved {
             Ok(Ok(()) | Err(FileError::Incomplete)) | Err(_) => {}
-            Ok(Err(error)) => notices::warn(&format!("cannot save {}: {}", file.to_string_lossy(), chain(&error))),
+            Ok(Err(error)) => {
+                notices::warn(&format!("cannot save {}: {}", file.to_string_lossy(), error_chain(&error)));
+            }
         }
     }
 }
 
+/// Returns the failure of a resource.
+pub fn resource_failure(resource: &Resource, error: &dyn Error) -> Failure {
+    Failure::Error(format!("{resource}: {}", error_chain(error)))
+}
+
 /// Returns the projection of each resource. A path that one resource does not have applies to the others.
-pub fn projections(drop: &[String], found: &[Found]) -> Result<Vec<Option<Projection>>, Failure> {
+pub fn parse_projections(drop: &[String], found: &[FoundResource]) -> Result<Vec<Option<Projection>>, Failure> {
     let mut projections: Vec<Option<Projection>> = vec![None; found.len()];
     for path in drop {
-        let parsed: Vec<_> = found.iter().map(|(_, resource)| drop_path(path, &type_meta(resource))).collect();
-        for (projection, path) in projections.iter_mut().zip(any(parsed)?) {
+        let parsed: Vec<_> = found.iter().map(|(_, resource)| parse_drop_path(path, &type_meta(resource))).collect();
+        for (projection, path) in projections.iter_mut().zip(accept_any(parsed)?) {
             if let Some(path) = path {
                 *projection = Some(projection.take().unwrap_or_default().drop(&path));
             }
@@ -90,12 +103,12 @@ pub fn projections(drop: &[String], found: &[Found]) -> Result<Vec<Option<Projec
 
 /// A path, of all resources or of the one that the user typed.
 #[derive(Clone)]
-pub struct IndexBy {
+pub struct IndexArg {
     resource: Option<String>,
     path: String,
 }
 
-impl FromStr for IndexBy {
+impl FromStr for IndexArg {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -111,22 +124,22 @@ impl FromStr for IndexBy {
 }
 
 /// Returns the indexes of each resource. A path that one resource cannot be selected by applies to the others.
-pub fn indexes(by: &[IndexBy], found: &[Found]) -> Result<Vec<Vec<(String, FieldPath)>>, Failure> {
+pub fn parse_indexes(by: &[IndexArg], found: &[FoundResource]) -> Result<Vec<Vec<(String, FieldPath)>>, Failure> {
     let mut indexes = vec![Vec::new(); found.len()];
-    for IndexBy { resource: of, path } in by {
-        let is_meant = |(typed, resource): &Found| {
+    for IndexArg { resource: of, path } in by {
+        let is_meant = |(typed, resource): &FoundResource| {
             of.as_ref().is_none_or(|of| of == typed || *of == resource.to_string() || of == resource.plural())
         };
         let parsed: Vec<_> = found
             .iter()
             .filter(|found| is_meant(found))
-            .map(|(_, resource)| selectable(path, resource).map_err(|reason| format!("--index {path}: {reason}")))
+            .map(|(_, resource)| parse_index_path(path, resource).map_err(|reason| format!("--index {path}: {reason}")))
             .collect();
         if let (true, Some(of)) = (parsed.is_empty(), of) {
             return Err(Failure::Usage(format!("--index {of}:{path}: {of} is not mirrored")));
         }
         let meant = indexes.iter_mut().zip(found).filter(|(_, found)| is_meant(found));
-        for ((indexes, _), field) in meant.zip(any(parsed)?) {
+        for ((indexes, _), field) in meant.zip(accept_any(parsed)?) {
             if let Some(field) = field.filter(|_| indexes.iter().all(|(other, _)| other != path)) {
                 indexes.push((path.clone(), field));
             }
@@ -136,7 +149,7 @@ pub fn indexes(by: &[IndexBy], found: &[Found]) -> Result<Vec<Vec<(String, Field
 }
 
 /// Returns the results of all resources; the first error if there are only errors.
-fn any<T>(parsed: Vec<Result<T, String>>) -> Result<Vec<Option<T>>, Failure> {
+fn accept_any<T>(parsed: Vec<Result<T, String>>) -> Result<Vec<Option<T>>, Failure> {
     let is_known = parsed.iter().any(Result::is_ok);
     parsed
         .into_iter()
@@ -145,10 +158,11 @@ fn any<T>(parsed: Vec<Result<T, String>>) -> Result<Vec<Option<T>>, Failure> {
         .map_err(Failure::Usage)
 }
 
-/// Parses the path of a field selector. The mirror forwards the selectors of fields that it cannot select by, so an index would be unused.
-fn selectable(path: &str, resource: &Resource) -> Result<FieldPath, String> {
+/// Parses the path of a field selector. The mirror forwards the selectors of fields that it cannot select by, so an
+/// index would be unused.
+fn parse_index_path(path: &str, resource: &Resource) -> Result<FieldPath, String> {
     let of = type_meta(resource);
-    let field = paths::parse(path, &of)?;
+    let field = parse_path(path, &of)?;
     let empty =
         if has_schema(&of) { ItemRef::new(Encoding::Protobuf, b"") } else { ItemRef::new(Encoding::Json, b"{}") };
     let selector = FieldSelector::new().equal(path, "");

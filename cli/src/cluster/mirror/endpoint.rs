@@ -8,10 +8,11 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{temporary_beside, yaml};
+use crate::output::to_yaml;
+use crate::partial_file::create_beside;
 
 /// Where readers find the mirror.
-pub struct Endpoint {
+pub struct MirrorEndpoint {
     pub address: SocketAddr,
     /// The file of the certificate; `None` without TLS.
     pub certificate: Option<PathBuf>,
@@ -19,16 +20,16 @@ pub struct Endpoint {
     pub namespace: Option<String>,
 }
 
-impl Endpoint {
+impl MirrorEndpoint {
     /// Prints where the mirror serves, and how to use it.
     pub fn announce(&self) {
-        notices::print("serving:", &self.url());
+        notices::print_labelled("serving:", &self.url());
         let server = format!("kubectl --server {}", self.url());
         let hint = match &self.certificate {
             None => format!("{server} get pods -A"),
             Some(_) => format!("{server} --certificate-authority FILE --token TOKEN get pods -A"),
         };
-        notices::print("try:", &hint);
+        notices::print_labelled("try:", &hint);
     }
 
     fn url(&self) -> String {
@@ -47,8 +48,9 @@ impl Endpoint {
     pub fn write_kubeconfig(&self, file: &Path) -> Result<(), Failure> {
         let cannot_write =
             |error: io::Error| Failure::Error(format!("cannot write {}: {error}", file.to_string_lossy()));
-        let document = self.kubeconfig().and_then(|json| yaml(json.to_string().as_bytes()).map_err(io::Error::other));
-        let mut temporary = temporary_beside(file).map_err(cannot_write)?;
+        let document =
+            self.kubeconfig().and_then(|json| to_yaml(json.to_string().as_bytes()).map_err(io::Error::other));
+        let mut temporary = create_beside(file).map_err(cannot_write)?;
         temporary.write_all(&document.map_err(cannot_write)?).map_err(cannot_write)?;
         temporary.persist(file).map_err(|error| cannot_write(error.error))?;
         Ok(())

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 /// A time that is a number of seconds, minutes or hours.
 #[derive(Clone, Copy)]
-pub struct Lifetime(pub Duration);
+pub struct LifetimeArg(pub Duration);
 
 /// The units, and their seconds.
 const UNITS: [(char, u64); 3] = [('h', 3600), ('m', 60), ('s', 1)];
 
-impl FromStr for Lifetime {
+impl FromStr for LifetimeArg {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -23,7 +23,7 @@ impl FromStr for Lifetime {
     }
 }
 
-impl fmt::Display for Lifetime {
+impl fmt::Display for LifetimeArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         let (unit, of_unit) =

@@ -9,17 +9,16 @@ use listwatch::client::{Error, Resource};
 use listwatch_cache::{FileError, Reflector, SyncError};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::collection::Collection;
-use super::of;
-use crate::failure::{Failure, chain};
+use super::collection::MirroredCollection;
+use crate::failure::{Failure, error_chain};
 use crate::notices;
 
 /// Loads the files, runs the reflectors, and returns once all collections are complete.
 ///
 /// With a budget, one collection syncs after the other, so that each can have the memory that those before it leave.
 /// Without one, a collection that the server does not answer for delays no other.
-pub async fn start(
-    collections: &[Collection],
+pub async fn start_all(
+    collections: &[MirroredCollection],
     reflectors: Vec<Reflector<[u8]>>,
     budget: Option<usize>,
     ended: UnboundedSender<(Resource, Error)>,
@@ -30,20 +29,20 @@ pub async fn start(
         return Ok(());
     };
     for (at, (collection, reflector)) in all.enumerate() {
-        share(budget, &collections[..=at], Some(at));
+        share_budget(budget, &collections[..=at], Some(at));
         start_one(collection, reflector, ended.clone()).await?;
     }
-    share(budget, collections, None);
+    share_budget(budget, collections, None);
     Ok(())
 }
 
 async fn start_one(
-    collection: &Collection,
+    collection: &MirroredCollection,
     mut reflector: Reflector<[u8]>,
     ended: UnboundedSender<(Resource, Error)>,
 ) -> Result<(), Failure> {
     if let Some(file) = &collection.file {
-        load(&mut reflector, collection, file).await?;
+        load_file(&mut reflector, collection, file).await?;
     }
     let resource = collection.resource.clone();
     tokio::spawn(async move {
@@ -51,21 +50,21 @@ async fn start_one(
         // The receiver is dropped when the command ends.
         _ = ended.send((resource, error));
     });
-    synced(collection).await
+    wait_synced(collection).await
 }
 
 /// Waits until the collection is complete.
-async fn synced(collection: &Collection) -> Result<(), Failure> {
+async fn wait_synced(collection: &MirroredCollection) -> Result<(), Failure> {
     match collection.cache.synced().await {
         Ok(_) => Ok(()),
-        Err(error @ SyncError::Incomplete { .. }) => Err(of(&collection.resource, &error)),
+        Err(error @ SyncError::Incomplete { .. }) => Err(collection.failure(&error)),
         // The error of the reflector follows.
         Err(_) => std::future::pending().await,
     }
 }
 
 /// Distributes the memory that no collection uses: 7/8 to the one that syncs, the rest equally to the others.
-pub fn share(budget: usize, collections: &[Collection], syncing: Option<usize>) {
+pub fn share_budget(budget: usize, collections: &[MirroredCollection], syncing: Option<usize>) {
     let used: Vec<_> = collections.iter().map(|collection| collection.cache.memory().total()).collect();
     let free = budget.saturating_sub(used.iter().sum());
     let others = collections.len() - usize::from(syncing.is_some());
@@ -81,12 +80,16 @@ pub fn share(budget: usize, collections: &[Collection], syncing: Option<usize>) 
 }
 
 /// Loads the file. A file that is not a saved cache of this collection is an error, because saving would overwrite it.
-async fn load(reflector: &mut Reflector<[u8]>, collection: &Collection, file: &Path) -> Result<(), Failure> {
-    let Collection { resource, cache, .. } = collection;
+async fn load_file(
+    reflector: &mut Reflector<[u8]>,
+    collection: &MirroredCollection,
+    file: &Path,
+) -> Result<(), Failure> {
+    let MirroredCollection { resource, cache, .. } = collection;
     match reflector.load(file).await {
         Ok(()) => {
             let objects = HumanCount(cache.len() as u64);
-            notices::print(
+            notices::print_labelled(
                 "loaded:",
                 &format!("{resource}: {objects} objects at version {}", cache.resource_version()),
             );
@@ -96,7 +99,7 @@ async fn load(reflector: &mut Reflector<[u8]>, collection: &Collection, file: &P
             return Err(Failure::Error(format!("{}: {error}", file.to_string_lossy())));
         }
         Err(error) => {
-            notices::warn(&format!("{resource}: cannot load the file, starting without it: {}", chain(&error)));
+            notices::warn(&format!("{resource}: cannot load the file, starting without it: {}", error_chain(&error)));
         }
     }
     Ok(())

@@ -4,17 +4,17 @@ use listwatch::schema::Message;
 use listwatch::{FieldPath, TypeMeta};
 
 /// Parses a path in `--drop`, with or without a dot before it, for objects of this type.
-pub fn drop_path(path: &str, of: &TypeMeta) -> Result<FieldPath, String> {
+pub fn parse_drop_path(path: &str, of: &TypeMeta) -> Result<FieldPath, String> {
     // Paths of kubectl begin with a dot.
-    parse(path.trim_start_matches('.'), of).map_err(|reason| format!("--drop: {reason}"))
+    parse_path(path.trim_start_matches('.'), of).map_err(|reason| format!("--drop: {reason}"))
 }
 
 /// Parses a path for objects of this type. The error has a hint.
-pub fn parse(path: &str, of: &TypeMeta) -> Result<FieldPath, String> {
+pub fn parse_path(path: &str, of: &TypeMeta) -> Result<FieldPath, String> {
     FieldPath::parse(path, of).map_err(|error| {
         let (names, key) = path.split_once('[').map_or((path, None), |(names, key)| (names, key.chars().next()));
         let hint = match key {
-            None | Some('"') => suggestion(names, of).unwrap_or_default(),
+            None | Some('"') => suggest_path(names, of).unwrap_or_default(),
             Some('0'..='9' | '*') => "; a path without an index selects the field in all elements of a list".to_owned(),
             Some(_) => "; put the path into single quotes for the shell".to_owned(),
         };
@@ -22,8 +22,8 @@ pub fn parse(path: &str, of: &TypeMeta) -> Result<FieldPath, String> {
     })
 }
 
-/// Returns the path with a key in place of names in a map, or with the nearest name in place of an unknown name.
-fn suggestion(path: &str, of: &TypeMeta) -> Option<String> {
+/// Returns a hint at the intended path: a key for names in a map, or the nearest name for an unknown name.
+fn suggest_path(path: &str, of: &TypeMeta) -> Option<String> {
     let known = Message::of(&of.api_version, of.item_kind());
     let mut message = known.or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"))?;
     let mut at = 0;
@@ -39,7 +39,7 @@ fn suggestion(path: &str, of: &TypeMeta) -> Option<String> {
             }
             Some(field) => message = field.message()?,
             None => {
-                let nearest = nearest(name, message)?;
+                let nearest = nearest_name(name, message)?;
                 return Some(format!("; did you mean {before}{nearest}{}?", &rest[name.len()..]));
             }
         }
@@ -47,7 +47,8 @@ fn suggestion(path: &str, of: &TypeMeta) -> Option<String> {
     }
 }
 
-fn nearest(name: &str, message: &'static Message) -> Option<&'static str> {
+/// Returns the most similar name of a field.
+fn nearest_name(name: &str, message: &'static Message) -> Option<&'static str> {
     let mut names = Vec::new();
     add_names(message, &mut names);
     let near = names.into_iter().map(|known| (strsim::jaro(&known.to_lowercase(), &name.to_lowercase()), known));

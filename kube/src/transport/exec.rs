@@ -12,38 +12,39 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-/// A plugin and the credentials that it has issued last.
-pub(crate) struct Plugin {
+use super::error::setup_error;
+
+/// An exec plugin, and the credentials that it has issued last.
+pub(super) struct ExecPlugin {
     config: ExecConfig,
     /// The name of the command in errors.
     command: String,
     /// Locked while the plugin runs, so that concurrent requests run it once: it may be interactive.
-    issued: Mutex<Option<Arc<Issued>>>,
+    issued: Mutex<Option<Arc<IssuedCredentials>>>,
 }
 
 /// The credentials that one run of a plugin has issued.
-pub(crate) struct Issued {
+pub(super) struct IssuedCredentials {
     /// The token; none if the plugin returned only a certificate.
-    pub(crate) credentials: Credentials,
+    pub(super) credentials: Credentials,
     /// Certificate and key of the client.
-    pub(crate) identity: Option<(String, SecretString)>,
+    pub(super) identity: Option<(String, SecretString)>,
     expires: Option<Timestamp>,
 }
 
-impl Plugin {
+impl ExecPlugin {
     /// Creates a plugin, without running it.
     ///
     /// # Errors
     ///
     /// [`TransportErrorKind::Setup`] if the command is missing or the version of the API is not supported.
-    pub(crate) fn new(config: ExecConfig) -> Result<Self, TransportError> {
-        let setup = |message: String| TransportError::new(TransportErrorKind::Setup, message);
+    pub(super) fn new(config: ExecConfig) -> Result<Self, TransportError> {
         let Some(command) = config.command.clone().filter(|command| !command.is_empty()) else {
-            return Err(setup("the exec plugin has no command".to_owned()));
+            return Err(setup_error("the exec plugin has no command"));
         };
         let version = config.api_version.as_deref().unwrap_or_default();
         if !matches!(version, "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1") {
-            return Err(setup(format!(
+            return Err(setup_error(format!(
                 "exec plugin {command}: apiVersion {version:?} is not supported, only \
                  client.authentication.k8s.io/v1 and v1beta1"
             )));
@@ -56,28 +57,29 @@ impl Plugin {
     /// # Errors
     ///
     /// [`TransportErrorKind::Credentials`] with the command, and how it failed. The next call runs it again.
-    pub(crate) async fn issued(&self) -> Result<Arc<Issued>, TransportError> {
+    pub(super) async fn current_credentials(&self) -> Result<Arc<IssuedCredentials>, TransportError> {
         let mut issued = self.issued.lock().await;
         if let Some(current) = &*issued
             && current.expires.is_none_or(|expires| Timestamp::now() < expires)
         {
             return Ok(Arc::clone(current));
         }
-        let fresh = self.run().await.map_err(|error| {
+        let fresh = self.run_command().await.map_err(|error| {
             TransportError::new(TransportErrorKind::Credentials, format!("exec plugin {}: {error}", self.command))
         })?;
         Ok(Arc::clone(issued.insert(Arc::new(fresh))))
     }
 
-    /// Discards these credentials, because the server has refused them, unless newer ones were issued.
-    pub(crate) async fn refuse(&self, refused: &Arc<Issued>) {
+    /// Discards credentials that the server has refused, unless newer ones were issued.
+    pub(super) async fn discard_credentials(&self, refused: &Arc<IssuedCredentials>) {
         let mut issued = self.issued.lock().await;
         if issued.as_ref().is_some_and(|current| Arc::ptr_eq(current, refused)) {
             *issued = None;
         }
     }
 
-    async fn run(&self) -> Result<Issued, String> {
+    /// Runs the command, and returns the credentials in its output.
+    async fn run_command(&self) -> Result<IssuedCredentials, String> {
         let is_interactive = match (&self.config.interactive_mode, io::stdin().is_terminal()) {
             (Some(ExecInteractiveMode::Never), _) => false,
             (Some(ExecInteractiveMode::Always), false) => {
@@ -85,7 +87,7 @@ impl Plugin {
             }
             (_, is_terminal) => is_terminal,
         };
-        let mut command = self.prepared(is_interactive);
+        let mut command = self.build_command(is_interactive);
         let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => match &self.config.install_hint {
                 Some(hint) => format!("not found: {}", hint.trim()),
@@ -101,10 +103,11 @@ impl Plugin {
                 None => format!("failed: {}", output.status),
             });
         }
-        self.parse(&output.stdout)
+        self.parse_output(&output.stdout)
     }
 
-    fn prepared(&self, is_interactive: bool) -> Command {
+    /// Returns the command with its arguments, environment and pipes.
+    fn build_command(&self, is_interactive: bool) -> Command {
         let mut command = Command::new(&self.command);
         command.args(self.config.args.iter().flatten());
         for variable in self.config.env.iter().flatten() {
@@ -129,8 +132,8 @@ impl Plugin {
         command
     }
 
-    /// Errors do not quote the output, which contains credentials.
-    fn parse(&self, stdout: &[u8]) -> Result<Issued, String> {
+    /// Returns the credentials in the output. Errors do not quote the output, which contains them.
+    fn parse_output(&self, stdout: &[u8]) -> Result<IssuedCredentials, String> {
         let parsed = serde_json::from_slice(stdout).ok().or_else(|| serde_saphyr::from_slice(stdout).ok());
         let Some(credential @ Value::Object(_)) = parsed else {
             return Err("its output is not an ExecCredential in JSON or YAML".to_owned());
@@ -158,13 +161,13 @@ impl Plugin {
         let expires = expires.map_err(|_| "its expirationTimestamp is not a time".to_owned())?;
         let credentials = token.map(|token| Credentials::bearer(&token.into())).unwrap_or_default();
         credentials.header().map_err(|error| error.to_string())?;
-        Ok(Issued { credentials, identity, expires })
+        Ok(IssuedCredentials { credentials, identity, expires })
     }
 }
 
-impl Issued {
+impl IssuedCredentials {
     /// Returns the certificate and the key as base64 of PEM, as a kubeconfig has them.
-    pub(crate) fn identity_data(&self) -> Option<(String, SecretString)> {
+    pub(super) fn identity_data(&self) -> Option<(String, SecretString)> {
         use base64::prelude::{BASE64_STANDARD, Engine};
         let (certificate, key) = self.identity.as_ref()?;
         Some((BASE64_STANDARD.encode(certificate), BASE64_STANDARD.encode(key.expose_secret()).into()))

@@ -8,13 +8,13 @@ use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
 
 /// Returns an object in JSON as a YAML document.
-pub fn yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {
+pub fn to_yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {
     let value: Value = serde_json::from_slice(json).map_err(ItemError::other)?;
     let float = RefCell::new(None);
-    let mut document = Document { text: "---\n".to_owned(), float: &float };
+    let mut document = YamlWriter { text: "---\n".to_owned(), float: &float };
     // kubectl does not fold long lines either.
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
-    let tree = Tree { value: &value, float: &float };
+    let tree = YamlValue { value: &value, float: &float };
     serde_saphyr::to_fmt_writer_with_options(&mut document, &tree, options).map_err(ItemError::other)?;
     if !document.text.ends_with('\n') {
         document.text.push('\n');
@@ -22,17 +22,17 @@ pub fn yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {
     Ok(document.text.into())
 }
 
-/// Stands for a float, whose text [`Document`] writes in its place: the serializer has a form of its own.
+/// Stands for a float, whose text [`YamlWriter`] writes in its place: the serializer has a form of its own.
 const FLOAT: f64 = 0.5;
 const FLOAT_TEXT: &str = "0.5";
 
-struct Document<'a> {
+struct YamlWriter<'a> {
     text: String,
     /// The text of the float that is written next.
     float: &'a RefCell<Option<String>>,
 }
 
-impl Write for Document<'_> {
+impl Write for YamlWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         match self.float.borrow_mut().take_if(|_| text == FLOAT_TEXT) {
             Some(float) => self.text.push_str(&float),
@@ -42,21 +42,21 @@ impl Write for Document<'_> {
     }
 }
 
-struct Tree<'a> {
+struct YamlValue<'a> {
     value: &'a Value,
-    /// As in [`Document`].
+    /// As in [`YamlWriter`].
     float: &'a RefCell<Option<String>>,
 }
 
-impl Serialize for Tree<'_> {
+impl Serialize for YamlValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { float, .. } = *self;
         match self.value {
-            Value::Array(values) => serializer.collect_seq(values.iter().map(|value| Tree { value, float })),
+            Value::Array(values) => serializer.collect_seq(values.iter().map(|value| YamlValue { value, float })),
             Value::Object(members) => {
-                serializer.collect_map(members.iter().map(|(name, value)| (name, Tree { value, float })))
+                serializer.collect_map(members.iter().map(|(name, value)| (name, YamlValue { value, float })))
             }
-            Value::Number(number) => match of_go(number) {
+            Value::Number(number) => match go_number(number) {
                 Ok(integer) => integer.serialize(serializer),
                 Err(text) => {
                     float.replace(Some(text));
@@ -72,7 +72,7 @@ impl Serialize for Tree<'_> {
 ///
 /// kubectl reads the JSON of an object as YAML, where `100.0` is written as the integer 100. Sources: `floatEncoder` in
 /// Go's `encoding/json`, `floatv` in `encode.go` of `go.yaml.in/yaml/v2`.
-fn of_go(number: &Number) -> Result<Number, String> {
+fn go_number(number: &Number) -> Result<Number, String> {
     let Some(float) = number.as_f64().filter(|_| number.is_f64()) else { return Ok(number.clone()) };
     if float == 0.0 {
         return Ok(0.into());
@@ -126,7 +126,7 @@ mod tests {
         ] {
             let json = format!(r#"{{"a":{json},"b":["0.5",{json},0.5,{{"c":{json}}}]}}"#);
             let expected = format!("---\na: {expected}\nb:\n- \"0.5\"\n- {expected}\n- 0.5\n- c: {expected}\n");
-            assert_eq!(String::from_utf8(super::yaml(json.as_bytes()).unwrap()).unwrap(), expected, "{json}");
+            assert_eq!(String::from_utf8(super::to_yaml(json.as_bytes()).unwrap()).unwrap(), expected, "{json}");
         }
     }
 }

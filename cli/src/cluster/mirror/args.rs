@@ -1,0 +1,175 @@
+//! The options of `listwatch mirror`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use listwatch_cache::Strategy;
+use listwatch_cache::{ChangeLogLimits, StorageFormat};
+
+use super::collection::IndexArg;
+use super::lifetime::LifetimeArg;
+use crate::cluster::connect::ConnectionArgs;
+use crate::cluster::query::ResourceValueParser;
+
+/// Serve collections from memory over the Kubernetes API, read-only.
+///
+/// The mirror keeps each RESOURCE in memory and up to date, for kubectl, client-go and kube-rs. It answers GETs, lists
+/// and watches of RESOURCE from memory. It forwards discovery and other GETs with its own credentials, and refuses
+/// writes.
+///
+/// By default it serves on loopback, without authentication: each user of this machine can read what the mirror may
+/// read. On another address it needs TLS, and reviews the token and the rights of each reader.
+///
+/// The mirror survives disconnects and restarts of the server, and shows its progress on stderr. Ctrl-C and SIGTERM end
+/// it. Open requests then have 10 s to end. docs/mirror.md has manifests for Kubernetes, with the RBAC.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Paths of its own: /livez, /healthz and /readyz (also /readyz/RESOURCE) for probes, without a token; /metrics for Prometheus.
+
+A node-local mirror, for agents that share one trust domain. A DaemonSet runs this with `hostNetwork: true`, and the agents of the
+node list and watch http://127.0.0.1:8002. After a restart the mirror resumes from --dir without a list:
+  listwatch mirror pods nodes services endpointslices --dir /var/lib/listwatch --drop metadata.managedFields \\
+      --index spec.nodeName --stale-reads
+
+A mirror for a CI fleet. Each reader needs a token of the cluster, and has its own rights. The mirror needs `create` on `tokenreviews`
+and `subjectaccessreviews`:
+  listwatch mirror pods jobs configmaps -n ci --listen 0.0.0.0:8443 --tls-cert tls.crt --tls-key tls.key --budget 2048
+  kubectl --server https://listwatch-mirror.ci.svc:8443 --certificate-authority ca.crt \\
+      --token \"$(kubectl create token runner -n ci)\" get pods -n ci -o name
+
+Looking around with kubectl. JSON, YAML, names and custom columns come from memory; the API server prints tables:
+  listwatch mirror pods deploy,rs nodes --index pods:spec.nodeName --write-kubeconfig mirror.kubeconfig
+  kubectl --kubeconfig mirror.kubeconfig get pods -A --field-selector spec.nodeName=node-1 -o name
+  kubectl --kubeconfig mirror.kubeconfig get deploy,rs -A -o json > workloads.json
+  kubectl --kubeconfig mirror.kubeconfig get --raw '/readyz?verbose'")]
+pub struct MirrorArgs {
+    /// Resource types, as for `kubectl get`: pods, deploy, widgets.example.com. Separate them by spaces or commas
+    #[arg(required = true, value_name = "RESOURCE", value_delimiter = ',', value_parser = ResourceValueParser, hide_possible_values = true)]
+    pub resources: Vec<String>,
+
+    /// Namespace to mirror [default: all].
+    ///
+    /// Reads of other namespaces are forwarded. Resources without namespaces are mirrored whole.
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Storage format of objects in memory
+    #[arg(long, value_enum, default_value_t = StorageFormatArg::Compressed, value_name = "FORMAT")]
+    pub format: StorageFormatArg,
+
+    /// Memory limit for all objects, indexes and change logs together, in MiB.
+    ///
+    /// Resources then sync one after the other. The command fails if they do not fit. If a later object does not fit,
+    /// requests for its resource get 503, until a relist has made it complete.
+    #[arg(long, value_name = "MIB")]
+    pub budget: Option<usize>,
+
+    /// Store objects without this field, such as `metadata.managedFields`; repeat for several fields.
+    ///
+    /// Selectors find nothing in a dropped field.
+    #[arg(long, value_name = "PATH")]
+    pub drop: Vec<String>,
+
+    /// Answer the field selector PATH=VALUE from an index, such as `spec.nodeName`; repeat for several indexes.
+    ///
+    /// `pods:spec.nodeName` indexes one of several resources.
+    #[arg(long, value_name = "[RESOURCE:]PATH")]
+    pub index: Vec<IndexArg>,
+
+    /// Directory with one file for each resource, from which watches resume without a list.
+    ///
+    /// The files are loaded at the start, and saved every 5 minutes and at the end. A file of another collection is
+    /// refused.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// Memory limit for the recent changes of each resource, from which watches resume, in MiB.
+    ///
+    /// With --budget, the changes of all resources together take at most a quarter of the budget. A watch from an older
+    /// change gets 410, and its reader lists again.
+    #[arg(long, value_name = "MIB", default_value_t = ChangeLogLimits::default().bytes >> 20)]
+    pub log_size: usize,
+
+    /// Age limit for the recent changes of each resource, such as 90s, 10m or 1h
+    #[arg(long, value_name = "DURATION", default_value_t = LifetimeArg(ChangeLogLimits::default().age))]
+    pub log_age: LifetimeArg,
+
+    /// Answer GETs, lists and watches at the mirror's version.
+    ///
+    /// By default, the mirror first requests the newest version from the API server, unless the reader names a version.
+    #[arg(long)]
+    pub stale_reads: bool,
+
+    /// How to sync [default: what the server supports].
+    ///
+    /// A list that exceeds the server's request timeout is repeated in pages.
+    #[arg(long, value_enum, value_name = "STRATEGY")]
+    pub strategy: Option<StrategyArg>,
+
+    /// Address and port to serve on. Port 0 chooses a free one.
+    ///
+    /// An address that is not loopback requires --tls-cert and --tls-key.
+    #[arg(long, default_value = "127.0.0.1:8002", value_name = "ADDRESS", value_parser = parse_address)]
+    pub listen: SocketAddr,
+
+    /// File of the certificate (PEM), followed by its intermediates.
+    ///
+    /// The mirror then serves TLS, and reviews the token and the rights of each reader.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// File of the certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Write a kubeconfig for this mirror to this file, without credentials. Only its owner can read it
+    #[arg(long, value_name = "FILE")]
+    pub write_kubeconfig: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// The storage formats that a mirror offers.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum StorageFormatArg {
+    /// As received: the fastest to read
+    Encoded,
+    /// Compressed, objects of one owner as differences: whole Pods take about a fourteenth of their size
+    Compressed,
+}
+
+/// The strategies to sync.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum StrategyArg {
+    /// The initial events of a watch
+    WatchList,
+    /// A list, then a watch from its version
+    ListThenWatch,
+    /// A watch first, then a list: for collections that take longer to list than the server keeps history
+    WatchFirst,
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an address with a port, such as 127.0.0.1:8002")
+}
+
+impl From<StorageFormatArg> for StorageFormat {
+    fn from(format: StorageFormatArg) -> Self {
+        match format {
+            StorageFormatArg::Encoded => Self::Encoded,
+            StorageFormatArg::Compressed => Self::Compressed,
+        }
+    }
+}
+
+impl From<StrategyArg> for Strategy {
+    fn from(strategy: StrategyArg) -> Self {
+        match strategy {
+            StrategyArg::WatchList => Self::WatchList,
+            StrategyArg::ListThenWatch => Self::ListThenWatch,
+            StrategyArg::WatchFirst => Self::WatchFirst,
+        }
+    }
+}

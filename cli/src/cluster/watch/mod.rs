@@ -1,0 +1,145 @@
+//! `listwatch watch`: prints the changes in a collection.
+
+mod diff;
+mod printer;
+
+use std::collections::HashMap;
+use std::pin::pin;
+
+use listwatch::client::WatchParams;
+
+use self::printer::{EventCounts, WatchPrinter};
+use crate::cluster::connect::ConnectionArgs;
+use crate::cluster::listing::list_failure;
+use crate::cluster::query::{SelectionArgs, name_selector, split_names};
+use crate::failure::Failure;
+use crate::notices;
+use crate::output::{Output, OutputArgs, OutputFormat};
+use crate::signals::interrupted;
+
+/// Watch a collection of an API server, and print each change.
+///
+/// Each line is an object that was added (+), modified (~) or deleted (-). With -o json and yaml, each event has `type`
+/// and `object`, and with --diff also `changed`.
+///
+/// The watch resumes after disconnects and restarts of the server, with a notice on stderr. If the server no longer has
+/// the resource version, the watch starts over. With --initial it then prints all objects again. Otherwise the changes
+/// in between are lost, with a warning. Any other error, such as 403, ends the command, and so does Ctrl-C.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  listwatch watch pods -A                         changes from now on
+  listwatch watch pod shop-1 -n web               changes of one Pod
+  listwatch watch pods -A --initial               first the existing Pods, then changes
+  listwatch watch deploy -A --diff --initial      with the fields that changed
+  listwatch watch deploy shop -n web --diff --initial -o json | jq -c 'select(.changed | index(\"status\")).object.status'
+  listwatch watch nodes -o json                   one JSON object a line
+  listwatch watch cm -A --resource-version 71532  changes after a list of that version, if the server still has them
+  listwatch watch secrets -A --metadata-only      without their data")]
+pub struct WatchArgs {
+    #[command(flatten)]
+    selection: SelectionArgs,
+
+    /// Name of the object, also as RESOURCE/NAME [default: all objects]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// Print the existing objects first, as added
+    #[arg(long)]
+    initial: bool,
+
+    /// Resource version to start after, from a list [default: now]
+    #[arg(long, value_name = "VERSION", conflicts_with = "initial")]
+    resource_version: Option<String>,
+
+    /// Print the top-level fields that changed since the object's last event, or `none`.
+    ///
+    /// The first event of an object has `-`, because there is nothing to compare with. With --initial, the first change
+    /// is compared too. metadata.resourceVersion, metadata.generation and metadata.managedFields are ignored. The
+    /// command keeps a hash of each field in memory.
+    #[arg(long)]
+    diff: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub async fn run(args: WatchArgs) -> Result<(), Failure> {
+    let WatchArgs {
+        selection: mut selection_args,
+        name,
+        initial,
+        resource_version,
+        diff,
+        output: output_args,
+        connection,
+    } = args;
+    if output_args.format == OutputFormat::Summary {
+        return Err(Failure::Usage("-o summary is for lists: a watch does not end".to_owned()));
+    }
+    output_args.check()?;
+    let names = split_names(&mut selection_args, name.into_iter().collect())?;
+    let mut selection = selection_args.selection();
+    match &*names {
+        [] => {}
+        [name] => selection = selection.fields(name_selector(name)),
+        _ => return Err(Failure::Usage("a watch takes one name, or none for all objects".to_owned())),
+    }
+    if output_args.format.prints_fields() {
+        selection = selection.json();
+    }
+    let (client, namespace) = connection.client().await?;
+    let (resource, namespace) = selection_args.find_resource(&client, namespace).await?;
+    let output = Output::new(&output_args);
+    let fields = diff.then(HashMap::new);
+    let printer = WatchPrinter {
+        client,
+        resource,
+        namespace,
+        selection,
+        output_args,
+        output,
+        fields,
+        counts: EventCounts::default(),
+    };
+    print_until_signal(printer, initial, resource_version).await
+}
+
+/// Prints events until a signal or an error. If the version has expired, the watch starts over.
+async fn print_until_signal(
+    mut printer: WatchPrinter,
+    initial: bool,
+    mut version: Option<String>,
+) -> Result<(), Failure> {
+    let mut interrupted = pin!(interrupted());
+    loop {
+        let from = match version.take() {
+            _ if initial => WatchParams::with_initial_state(),
+            Some(version) => WatchParams::from_version(version),
+            None => WatchParams::from_now(),
+        };
+        let ended = tokio::select! {
+            () = &mut interrupted => None,
+            ended = printer.watch(from) => Some(ended?),
+        };
+        printer.output.flush()?;
+        match ended {
+            None => {
+                notices::print_line(printer.counts.text());
+                notices::warn_of_unknown_fields(printer.counts.unknown_fields);
+                return Ok(());
+            }
+            Some(error) if error.is_expired() => {
+                let gap = if initial { "" } else { "; changes in between are lost" };
+                notices::warn(&format!("{error}: watching from the most recent version{gap}"));
+            }
+            Some(error) => {
+                notices::warn_of_unknown_fields(printer.counts.unknown_fields);
+                return Err(list_failure(&error, None));
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Prints the events of a watch.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+use std::mem;
+use std::pin::pin;
+
+use console::{Color, style};
+use futures::StreamExt;
+use indicatif::HumanCount;
+use listwatch::client::{Client, Disconnect, Error, OwnedEvent, Resource, Selection, WatchParams};
+use listwatch::{ItemError, ItemRef};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use super::diff::{FieldHashes, changed_fields, field_names, hash_fields};
+use crate::escape::escape_controls;
+use crate::failure::Failure;
+use crate::notices;
+use crate::output::{FLUSH_EVERY, Output, OutputArgs, OutputFormat, Row, RowFormatter, to_yaml};
+
+/// A watch, and the output of its events.
+pub struct WatchPrinter {
+    pub client: Client,
+    pub resource: Resource,
+    /// `None` for all namespaces.
+    pub namespace: Option<String>,
+    pub selection: Selection,
+    pub output_args: OutputArgs,
+    pub output: Output,
+    /// With --diff: a hash of each top-level field, by uid.
+    pub fields: Option<HashMap<String, FieldHashes>>,
+    pub counts: EventCounts,
+}
+
+/// The numbers of events.
+#[derive(Default)]
+pub struct EventCounts {
+    added: u64,
+    modified: u64,
+    deleted: u64,
+    /// All events up to this resource version were printed; empty before the first.
+    version: String,
+    /// The number of unknown fields, which are neither printed nor compared.
+    pub unknown_fields: u64,
+}
+
+/// The parts of an object that are printed or compared.
+struct EventObject {
+    row: Row,
+    uid: String,
+    version: String,
+    /// A hash of each top-level field, with --diff.
+    fields: Option<FieldHashes>,
+    /// The number of unknown fields, which are neither in the row nor in `fields`.
+    unknown_fields: u64,
+}
+
+impl WatchPrinter {
+    /// Prints the events of a watch until it ends, and returns its error.
+    pub async fn watch(&mut self, from: WatchParams) -> Result<Error, Failure> {
+        let Self { output_args, selection, client, resource, namespace, .. } = self;
+        // The YAML of an event is converted from its JSON.
+        let format = match output_args.format {
+            OutputFormat::Yaml => OutputFormat::Json,
+            format => format,
+        };
+        let item_args = OutputArgs { format, ..output_args.clone() };
+        let mut formatter = RowFormatter::new(&item_args)?;
+        let diff = self.fields.is_some();
+        let params = from.selection(selection.clone());
+        let mut watch = client.watch_with(resource, &params, |item| EventObject::new(&item, &mut formatter, diff));
+        if let Some(namespace) = namespace {
+            watch = watch.namespace(&**namespace);
+        }
+        let mut events = pin!(watch.fail_fast().on_disconnect(print_disconnect));
+        let mut flush_at = Instant::now() + FLUSH_EVERY;
+        loop {
+            let next = timeout_at(flush_at, events.next()).await;
+            if let Some(version) = events.resource_version() {
+                version.clone_into(&mut self.counts.version);
+            }
+            match next {
+                Ok(Some(Ok(event))) => self.print_event(event)?,
+                Ok(Some(Err(error))) => return Ok(error),
+                Ok(None) => unreachable!("a resumed watch ends in an error"),
+                Err(_) => {
+                    self.output.flush()?;
+                    flush_at = Instant::now() + FLUSH_EVERY;
+                }
+            }
+        }
+    }
+
+    fn print_event(&mut self, event: OwnedEvent<EventObject>) -> Result<(), Failure> {
+        let counts = &mut self.counts;
+        match event {
+            OwnedEvent::Added(object) => {
+                counts.added += 1;
+                self.print_object(&EventMark { sign: "+", color: Color::Green, name: "ADDED" }, object)
+            }
+            OwnedEvent::Modified(object) => {
+                counts.modified += 1;
+                self.print_object(&EventMark { sign: "~", color: Color::Yellow, name: "MODIFIED" }, object)
+            }
+            OwnedEvent::Deleted(object) => {
+                counts.deleted += 1;
+                self.print_object(&EventMark { sign: "-", color: Color::Red, name: "DELETED" }, object)
+            }
+            OwnedEvent::Synced { resource_version } => {
+                let added = HumanCount(counts.added);
+                self.output.flush()?;
+                notices::print_labelled("synced:", &format!("{added} objects at version {resource_version}"));
+                Ok(())
+            }
+            OwnedEvent::Reset => {
+                (counts.added, counts.modified, counts.deleted) = (0, 0, 0);
+                self.output.flush()?;
+                notices::warn("the initial objects were interrupted, and are printed again from the first");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn print_object(&mut self, mark: &EventMark, object: EventObject) -> Result<(), Failure> {
+        let EventObject { row, uid, version, fields, unknown_fields } = object;
+        self.counts.unknown_fields += unknown_fields;
+        let changed = match (&mut self.fields, fields) {
+            (Some(last), Some(fields)) => {
+                let before = if mark.name == "DELETED" { last.remove(&uid) } else { last.insert(uid, fields.clone()) };
+                before.filter(|_| mark.name == "MODIFIED").map(|before| changed_fields(&before, &fields))
+            }
+            _ => None,
+        };
+        Ok(self.print_row(mark, row, &version, changed)?)
+    }
+
+    fn print_row(&mut self, mark: &EventMark, row: Row, version: &str, changed: Option<Vec<String>>) -> io::Result<()> {
+        let is_diff = self.fields.is_some();
+        match row {
+            Row::Line(line) if self.output.format().prints_fields() => {
+                let mut event = format!("{{\"type\":\"{}\",", mark.name).into_bytes();
+                if let Some(changed) = changed {
+                    event.extend_from_slice(format!("\"changed\":{},", Value::from(changed)).as_bytes());
+                }
+                event.extend_from_slice(b"\"object\":");
+                event.extend_from_slice(line.trim_ascii_end());
+                event.extend_from_slice(b"}\n");
+                if self.output.format() == OutputFormat::Yaml {
+                    event = to_yaml(&event).map_err(io::Error::other)?;
+                }
+                self.output.print_row(Row::Line(event))
+            }
+            Row::Line(line) => {
+                let name = String::from_utf8_lossy(line.trim_ascii_end());
+                let is_shown = is_diff && mark.name == "MODIFIED";
+                let changed = if is_shown { format!(" {}", field_names(changed)) } else { String::new() };
+                let (sign, version) = (style(mark.sign).fg(mark.color), escape_controls(version));
+                self.output.print_row(Row::Line(format!("{sign} {name} {version}{changed}\n").into_bytes()))
+            }
+            Row::Table(mut cells) => {
+                // No colours: the columns count characters.
+                mark.sign.clone_into(&mut cells[0]);
+                if is_diff {
+                    *cells.last_mut().expect("a table has columns") = field_names(changed);
+                }
+                self.output.print_row(Row::Table(cells))
+            }
+            Row::Nothing => Ok(()),
+        }
+    }
+}
+
+impl EventObject {
+    fn new(item: &ItemRef<'_>, formatter: &mut RowFormatter<'_>, diff: bool) -> Result<Self, ItemError> {
+        let meta = item.meta()?;
+        let row = formatter.format_row(item)?;
+        let mut unknown_fields = mem::take(&mut formatter.unknown_fields);
+        let fields = if diff {
+            let (fields, unknown) = hash_fields(item)?;
+            unknown_fields = unknown;
+            Some(fields)
+        } else {
+            None
+        };
+        let [uid, version] = [meta.uid(), meta.resource_version()].map(Cow::into_owned);
+        Ok(Self { row, uid, version, fields, unknown_fields })
+    }
+}
+
+/// How a kind of event is printed.
+struct EventMark {
+    sign: &'static str,
+    color: Color,
+    name: &'static str,
+}
+
+/// Prints why the watch was disconnected, and how it continues.
+fn print_disconnect(disconnect: &Disconnect) {
+    let Disconnect { error, resource_version, lists, wait, .. } = disconnect;
+    let why = error.as_ref().map_or_else(|| "the server ended the watch".to_owned(), ToString::to_string);
+    let from = match resource_version {
+        Some(version) => format!("from version {version}"),
+        None if *lists => "with a list".to_owned(),
+        None => "from the start".to_owned(),
+    };
+    let verb = if error.is_some() { "retrying" } else { "resuming" };
+    notices::print_labelled(&format!("{verb} in {:.1} s {from}:", wait.as_secs_f64()), &why);
+}
+
+impl EventCounts {
+    /// Returns the numbers of events, and the version up to which they were printed.
+    pub fn text(&self) -> String {
+        let Self { added, modified, deleted, version, .. } = self;
+        let [added, modified, deleted] = [*added, *modified, *deleted].map(HumanCount);
+        let version = if version.is_empty() { String::new() } else { format!(", up to version {version}") };
+        format!("{added} added, {modified} modified, {deleted} deleted{version}")
+    }
+}

@@ -1,0 +1,163 @@
+//! Items as rows of the output.
+
+use listwatch::path::{meta, pod};
+use listwatch::{Encoding, ItemError, ItemRef, Projection, TypeMeta};
+
+use super::age::{INVALID_AGE, age_since};
+use super::args::{OutputArgs, OutputFormat};
+use super::table::{Cells, TableColumn};
+use super::yaml::to_yaml;
+use crate::escape::escape_controls;
+use crate::failure::Failure;
+use crate::field_paths::parse_drop_path;
+
+/// What kubectl prints in place of an absent value.
+const NONE: &str = "<none>";
+
+/// The output for one item.
+pub enum Row {
+    /// Text that ends in a line break.
+    Line(Vec<u8>),
+    Table(Cells),
+    Nothing,
+}
+
+/// The converter of items to rows.
+pub struct RowFormatter<'a> {
+    args: &'a OutputArgs,
+    /// `None` until the first item, which has the type of the objects.
+    drop: Option<Projection>,
+    /// The error of a path in `--drop` that the objects do not have.
+    invalid_path: Option<String>,
+    /// The number of unknown fields, which the JSON lacks.
+    pub unknown_fields: u64,
+}
+
+impl<'a> RowFormatter<'a> {
+    /// Returns the formatter of these options.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Usage`] for options that do not apply to the format.
+    pub fn new(args: &'a OutputArgs) -> Result<Self, Failure> {
+        args.check()?;
+        Ok(Self { args, drop: None, invalid_path: None, unknown_fields: 0 })
+    }
+
+    /// Returns the usage error of a path in `--drop`. It is known after the first item.
+    pub fn check_paths(&self) -> Result<(), Failure> {
+        match &self.invalid_path {
+            Some(error) => Err(Failure::Usage(error.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the row of an item.
+    pub fn format_row(&mut self, item: &ItemRef<'_>) -> Result<Row, ItemError> {
+        match self.args.format {
+            OutputFormat::Summary => Ok(Row::Nothing),
+            OutputFormat::Json => self.json(item).map(Row::Line),
+            OutputFormat::Yaml => to_yaml(&self.json(item)?).map(Row::Line),
+            OutputFormat::Name => name_line(item).map(Row::Line),
+            OutputFormat::Table | OutputFormat::Wide => self.cells(item).map(Row::Table),
+        }
+    }
+
+    /// Returns the cells of a table, in the order of [`table_columns`].
+    fn cells(&self, item: &ItemRef<'_>) -> Result<Cells, ItemError> {
+        let meta = item.meta()?;
+        let mut cells = vec![
+            String::new(),
+            escape_controls(&meta.namespace()).into_owned(),
+            escape_controls(&meta.name()).into_owned(),
+            escape_controls(&meta.resource_version()).into_owned(),
+            meta.creation_timestamp().map_or_else(|_| INVALID_AGE.to_owned(), age_since),
+            item.bytes().len().to_string(),
+        ];
+        if self.args.format == OutputFormat::Wide {
+            let is_pod = item.type_meta().item_kind() == "Pod" && item.type_meta().api_version == "v1";
+            for path in [&pod::PHASE, &pod::NODE_NAME, &pod::POD_IP] {
+                let text = if is_pod { path.str(*item)? } else { None };
+                cells.push(match text.as_deref() {
+                    Some("") | None if is_pod => NONE.to_owned(),
+                    text => escape_controls(text.unwrap_or_default()).into_owned(),
+                });
+            }
+            let owner = meta.owner_references()?.find(|owner| owner.controller);
+            cells.push(owner.map_or(NONE.to_owned(), |owner| {
+                escape_controls(&format!("{}/{}", owner.kind, owner.name)).into_owned()
+            }));
+            cells.push(escape_controls(&meta.uid()).into_owned());
+        }
+        for key in &self.args.label_columns {
+            cells.push(meta.label(key)?.map_or(NONE.to_owned(), |value| escape_controls(&value).into_owned()));
+        }
+        if self.args.show_labels {
+            let labels = meta.labels()?.map(|(key, value)| escape_controls(&format!("{key}={value}")).into_owned());
+            let labels = labels.collect::<Vec<_>>().join(",");
+            cells.push(if labels.is_empty() { NONE.to_owned() } else { labels });
+        }
+        cells.push(String::new());
+        Ok(cells)
+    }
+
+    /// Returns the object as a line of JSON, without the fields that the options omit.
+    fn json(&mut self, item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
+        let mut line = Vec::new();
+        self.unknown_fields += item.to_json(&mut line)?;
+        if self.args.hides_managed_fields() || !self.args.drop.is_empty() {
+            line = ItemRef::new(Encoding::Json, &line).project(self.projection(item.type_meta())?)?.into();
+        }
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    /// Returns the projection for objects of this type.
+    fn projection(&mut self, of: &TypeMeta) -> Result<&Projection, ItemError> {
+        if self.drop.is_none() {
+            let parse = |path: &String| parse_drop_path(path, of);
+            let paths: Result<Vec<_>, _> = self.args.drop.iter().map(parse).collect();
+            let paths = paths.map_err(|error| {
+                self.invalid_path = Some(error.clone());
+                ItemError::other(error)
+            })?;
+            let mut projection = paths.iter().fold(Projection::new(), Projection::drop);
+            if self.args.hides_managed_fields() {
+                projection = projection.drop(&meta::MANAGED_FIELDS);
+            }
+            self.drop = Some(projection);
+        }
+        Ok(self.drop.get_or_insert_default())
+    }
+}
+
+/// Returns the columns of a table, in the order of the cells of a row.
+///
+/// Only watches fill EVENT and CHANGED.
+pub fn table_columns(args: &OutputArgs) -> Vec<TableColumn> {
+    let column = |header: &str, optional| TableColumn { header: header.to_owned(), optional, right: false };
+    let mut columns = vec![column("EVENT", true), column("NAMESPACE", true), column("NAME", false)];
+    columns.extend([column("VERSION", false), column("AGE", false)]);
+    columns.push(TableColumn { right: true, ..column("SIZE", false) });
+    if args.format == OutputFormat::Wide {
+        columns.extend(["PHASE", "NODE", "IP"].map(|header| column(header, true)));
+        columns.extend(["OWNER", "UID"].map(|header| column(header, false)));
+    }
+    // As in kubectl: the last segment of the key, in upper case.
+    let of_label = |key: &String| column(&key.rsplit('/').next().unwrap_or(key).to_uppercase(), false);
+    columns.extend(args.label_columns.iter().map(of_label));
+    if args.show_labels {
+        columns.push(column("LABELS", false));
+    }
+    columns.push(column("CHANGED", true));
+    columns
+}
+
+/// Returns NAMESPACE/NAME, or the name of an object without a namespace, as a line.
+fn name_line(item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
+    let meta = item.meta()?;
+    let (namespace, name) = (meta.namespace(), meta.name());
+    let (namespace, name) = (escape_controls(&namespace), escape_controls(&name));
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    Ok([&*namespace, slash, &*name, "\n"].concat().into())
+}

@@ -1,0 +1,103 @@
+//! Tables whose columns are as wide as their first rows need.
+
+use std::io::{self, Write};
+
+use console::style;
+
+/// One cell per column. Only watches fill the first (EVENT) and the last (CHANGED).
+pub type Cells = Vec<String>;
+
+/// A column of a table.
+pub struct TableColumn {
+    pub header: String,
+    /// Hidden if the first rows have no text in it.
+    pub optional: bool,
+    /// Right-aligned.
+    pub right: bool,
+}
+
+/// A table with columns as wide as its first rows need, so that memory stays constant.
+///
+/// A longer cell later shifts its row.
+#[derive(Default)]
+pub struct RowTable {
+    columns: Vec<TableColumn>,
+    no_headers: bool,
+    /// `None` until the first rows are printed.
+    widths: Option<ColumnWidths>,
+    /// The first rows, until the widths are known.
+    waiting: Vec<Cells>,
+}
+
+/// The width of each column; `None` if it is hidden.
+type ColumnWidths = Vec<Option<usize>>;
+
+impl RowTable {
+    const FIRST_ROWS: usize = 100;
+
+    pub fn new(columns: Vec<TableColumn>, no_headers: bool) -> Self {
+        Self { columns, no_headers, ..Self::default() }
+    }
+
+    /// Prints a row, or keeps it until the widths are known.
+    pub fn add_row(&mut self, out: &mut impl Write, cells: Cells) -> io::Result<()> {
+        if let Some(widths) = &self.widths {
+            return self.write_line(out, widths, &cells);
+        }
+        self.waiting.push(cells);
+        if self.waiting.len() < Self::FIRST_ROWS { Ok(()) } else { self.begin(out) }
+    }
+
+    /// Prints the rows that wait for the widths.
+    pub fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if self.waiting.is_empty() { Ok(()) } else { self.begin(out) }
+    }
+
+    /// Prints the rows that wait for the widths, and the header of an empty list.
+    pub fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if self.widths.is_some() { Ok(()) } else { self.begin(out) }
+    }
+
+    /// Determines the widths, and prints the header and the rows that wait.
+    fn begin(&mut self, out: &mut impl Write) -> io::Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let widths = self.measure(&waiting);
+        if !self.no_headers {
+            let headers: Vec<_> = self.columns.iter().map(|column| column.header.clone()).collect();
+            let mut header = Vec::new();
+            self.write_line(&mut header, &widths, &headers)?;
+            writeln!(out, "{}", style(String::from_utf8_lossy(&header).trim_end()).bold())?;
+        }
+        waiting.iter().try_for_each(|cells| self.write_line(out, &widths, cells))?;
+        self.widths = Some(widths);
+        Ok(())
+    }
+
+    /// Returns the widths that these rows need.
+    fn measure(&self, rows: &[Cells]) -> ColumnWidths {
+        let of = |(index, column): (usize, &TableColumn)| {
+            let width = rows.iter().filter_map(|cells| cells.get(index)).map(|cell| cell.chars().count()).max();
+            let header = if self.no_headers { 0 } else { column.header.len() };
+            let width = width.unwrap_or(0);
+            (width > 0 || !column.optional).then(|| width.max(header))
+        };
+        self.columns.iter().enumerate().map(of).collect()
+    }
+
+    /// Prints a row.
+    fn write_line(&self, out: &mut impl Write, widths: &ColumnWidths, cells: &Cells) -> io::Result<()> {
+        let last = widths.iter().rposition(Option::is_some);
+        let mut gap = "";
+        for (index, (column, (width, cell))) in self.columns.iter().zip(widths.iter().zip(cells)).enumerate() {
+            let Some(width) = width else { continue };
+            match column.right {
+                true => write!(out, "{gap}{cell:>width$}")?,
+                // The last column has no trailing spaces.
+                false if Some(index) == last => write!(out, "{gap}{cell}")?,
+                false => write!(out, "{gap}{cell:width$}")?,
+            }
+            gap = "   ";
+        }
+        writeln!(out)
+    }
+}

@@ -1,0 +1,153 @@
+//! Concurrency, and the ends of a controller.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Pod;
+use listwatch_cache::{Object, SyncError};
+use listwatch_kube::Kube;
+use listwatch_kube::controller::{Action, Controller, Error};
+use tokio::time::sleep;
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn runs_as_many_reconciles_at_once_as_allowed() {
+    let names: Vec<_> = (0..2000).map(|n| format!("o-{n}")).collect();
+    let all = names.len();
+    for (limit, expected) in [(None, 64), (Some(1), 1), (Some(3), 3), (Some(0), all), (Some(1000), 1000)] {
+        let main = Collection::<Main>::of(names.iter().map(String::as_str));
+        let mut controller = Controller::new(main.cache.clone());
+        if let Some(limit) = limit {
+            controller = controller.concurrency(limit);
+        }
+        let [running, most, ended] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let reconcile = {
+            let [running, most, ended] = [&running, &most, &ended].map(Arc::clone);
+            move |_, _| {
+                let [running, most, ended] = [&running, &most, &ended].map(Arc::clone);
+                async move {
+                    most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                    sleep(seconds(10.0)).await;
+                    running.fetch_sub(1, SeqCst);
+                    ended.fetch_add(1, SeqCst);
+                    Ok::<_, io::Error>(Action::await_change())
+                }
+            }
+        };
+        let items = controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(()));
+        let task = tokio::spawn(items.for_each(async |_| {}));
+        sleep(seconds(5.0)).await;
+        assert_eq!(running.load(SeqCst), expected, "{limit:?}");
+        sleep(Duration::from_secs((10 * all / expected + 20) as u64)).await;
+        assert_eq!((most.load(SeqCst), ended.load(SeqCst)), (expected, all), "{limit:?}");
+        task.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_graceful_shutdown_waits_for_running_reconciles_only() {
+    let main = Collection::<Main>::of(["a", "b", "c"]);
+    let log = Log::new();
+    let controller = Controller::new(main.cache.clone()).concurrency(2).graceful_shutdown_on(sleep(seconds(15.0)));
+    // After 10 s, c runs, and a and b are requeued.
+    let done = run(controller, &log, 10.0, |_| Ok(Action::requeue(seconds(6.0))));
+    sleep(seconds(12.0)).await;
+    main.put("c", 2);
+    done.await.unwrap();
+    assert_eq!(log.take(), "0 a@1, 0 b@1, 10 c@1, 10 done a, 10 done b, 20 done c, 20 end");
+    // Objects that wait do not keep the task busy while the running reconciles end.
+    for ends_cache in [false, true] {
+        let names: Vec<_> = (0..2000).map(|n| format!("o-{n}")).collect();
+        let main = Collection::<Main>::of(names.iter().map(String::as_str));
+        let pods = Collection::<Kube<Pod>>::of([]);
+        let mut controller = Controller::new(main.cache.clone()).owns(pods.cache.clone()).concurrency(4);
+        if !ends_cache {
+            controller = controller.graceful_shutdown_on(sleep(seconds(5.0)));
+        }
+        let reconcile = async |_, _| {
+            sleep(seconds(10.0)).await;
+            Ok::<_, io::Error>(Action::await_change())
+        };
+        let mut items = Box::pin(controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(())));
+        let polls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&polls);
+        let items = stream::poll_fn(move |cx| {
+            counted.fetch_add(1, SeqCst);
+            items.poll_next_unpin(cx)
+        });
+        let done = tokio::spawn(items.count());
+        sleep(seconds(4.0)).await;
+        if ends_cache {
+            pods.reflector.abort();
+        }
+        sleep(seconds(2.0)).await;
+        polls.store(0, SeqCst);
+        let items = done.await.unwrap();
+        assert_eq!(items, 4 + usize::from(ends_cache));
+        assert!(polls.load(SeqCst) <= 10, "{polls:?}");
+    }
+    // Before the caches are synced.
+    let unsynced = Collection::<Main>::unsynced();
+    let log = Log::new();
+    let controller = Controller::new(unsynced.cache.clone()).graceful_shutdown_on(sleep(seconds(1.0)));
+    run(controller, &log, 0.0, await_change).await.unwrap();
+    assert_eq!(log.take(), "1 end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_stream_aborts_running_reconciles() {
+    let main = Collection::<Main>::of(["a"]);
+    let log = Log::new();
+    let task = run(Controller::new(main.cache.clone()), &log, 10.0, await_change);
+    sleep(seconds(1.0)).await;
+    let is_running = Arc::downgrade(&log.lines);
+    assert_eq!(log.take(), "0 a@1");
+    task.abort();
+    drop(log);
+    sleep(seconds(1.0)).await;
+    assert!(is_running.upgrade().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_cache_ends_the_controller() {
+    for ends_main in [true, false] {
+        let (main, pods) = (Collection::<Main>::of(["a", "b"]), Collection::<Kube<Pod>>::of([]));
+        let log = Log::new();
+        let controller = Controller::new(main.cache.clone()).owns(pods.cache.clone()).concurrency(1);
+        let done = run(controller, &log, 10.0, await_change);
+        sleep(seconds(5.0)).await;
+        if ends_main {
+            main.reflector.abort();
+        } else {
+            pods.reflector.abort();
+        }
+        done.await.unwrap();
+        let error = "5 error the controller has ended: the reflector of the cache was dropped";
+        assert_eq!(log.take(), format!("0 a@1, {error}, 10 done a, 10 end"), "{ends_main}");
+    }
+    // With an error, before it is synced.
+    let refused = Collection::<Main>::over(Events { refuses: true, ..Events::default() });
+    let mut items = std::pin::pin!(Controller::new(refused.cache.clone()).run(
+        async |_, _| Ok::<_, io::Error>(Action::await_change()),
+        |_, _, _| Action::backoff(),
+        Arc::new(())
+    ));
+    let Some(Err(Error::Cache(SyncError::Ended { cause: Some(cause) }))) = items.next().await else { panic!() };
+    assert!(format!("{cause:?}").contains("no such luck"), "{cause:?}");
+    assert!(items.next().await.is_none());
+    // The stream stays at its end.
+    assert!(items.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_reconciler_ends_the_stream_with_it() {
+    let main = Collection::<Main>::of(["a"]);
+    let reconcile = async |object: Object<Main>, _| -> io::Result<Action> { panic!("no {}", object.name()) };
+    let items = Controller::new(main.cache.clone()).run(reconcile, |_, _, _| Action::backoff(), Arc::new(()));
+    let panic = tokio::spawn(items.for_each(async |_| {})).await.unwrap_err().into_panic();
+    assert_eq!(panic.downcast_ref::<String>().unwrap(), "no a");
+}

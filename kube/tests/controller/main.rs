@@ -1,0 +1,6 @@
+//! When a [`Controller`] reconciles which object, under paused time.
+
+mod lifecycle;
+mod requests;
+mod support;
+mod writes;

@@ -1,0 +1,147 @@
+//! Reconciles of deleted and of written objects.
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PartialObjectMeta};
+use kube::client::Body;
+use listwatch_cache::{Cache, Object};
+use listwatch_kube::controller::finalizer::{Event, finalizer};
+use listwatch_kube::controller::{Action, Controller};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn deleted_objects_are_not_reconciled() {
+    let main = Collection::<Main>::of(["a", "b", "c"]);
+    let log = Log::new();
+    run(Controller::new(main.cache.clone()).concurrency(1), &log, 10.0, |_| Ok(Action::requeue(seconds(100.0))));
+    sleep(seconds(5.0)).await;
+    // a runs, b and c wait; c is created again.
+    ["a", "b", "c"].iter().zip(2..).for_each(|(name, version)| main.delete(name, version, &[]));
+    sleep(seconds(1.0)).await;
+    main.put("c", 5);
+    sleep(seconds(300.0)).await;
+    assert_eq!(log.take(), "0 a@1, 10 c@5, 10 done a, 20 done c, 120 c@5, 130 done c, 230 c@5, 240 done c");
+    // c is requeued.
+    main.delete("c", 6, &[]);
+    sleep(seconds(300.0)).await;
+    assert_eq!(log.take(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_never_sees_a_state_older_than_its_own_write() {
+    #[derive(Clone, Copy, Debug)]
+    enum Way {
+        Apply,
+        Wait,
+    }
+    struct Context {
+        cache: Cache<Main>,
+        events: Events,
+        written: Mutex<BTreeMap<String, u64>>,
+        way: Way,
+    }
+    /// Writes a new version, which the watch delivers 5 seconds later.
+    async fn reconcile(object: Object<Main>, context: Arc<Context>) -> io::Result<Action> {
+        let version = object.resource_version().parse::<u64>().unwrap();
+        let last = *context.written.lock().unwrap().entry(object.name().into()).or_default();
+        assert!(version >= last, "{} after {last} by {:?}", written(&object), context.way);
+        if version >= 20 {
+            return Ok(Action::await_change());
+        }
+        let version = version.max(last) + 2;
+        context.written.lock().unwrap().insert(object.name().into(), version);
+        let answer = self::object(object.name(), version);
+        let events = context.events.clone();
+        let event = answer.clone();
+        tokio::spawn(async move {
+            sleep(seconds(5.0)).await;
+            events.send::<Main>("MODIFIED", event);
+        });
+        match context.way {
+            Way::Apply => {
+                let answer: ConfigMap = serde_json::from_value(answer).unwrap();
+                assert!(context.cache.apply_decoded(&answer).unwrap().is_some());
+            }
+            Way::Wait => context.cache.wait_for_resource_version(&version.to_string()).await.unwrap(),
+        }
+        Ok(Action::requeue(seconds(1.0)))
+    }
+    for way in [Way::Apply, Way::Wait] {
+        let main = Collection::<Main>::of(["a"]);
+        let (cache, events) = (main.cache.clone(), main.events.clone());
+        let context = Arc::new(Context { cache, events, written: Mutex::default(), way });
+        let items = Controller::new(main.cache.clone()).run(reconcile, |_, _, _| Action::backoff(), context);
+        let task = tokio::spawn(items.for_each(async |item| drop(item.unwrap())));
+        sleep(seconds(100.0)).await;
+        assert!(!task.is_finished(), "the controller has panicked");
+        assert_eq!(main.cache.get(("ns", "a")).unwrap().resource_version(), "21", "{way:?}");
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_finalizer_is_added_before_and_removed_after_the_reconciler() {
+    for (finalizers, is_deleting, fails, expected) in [
+        (json!([]), false, false, "add, Ok(await_change)"),
+        (json!(["other"]), false, false, "add, Ok(await_change)"),
+        (json!(["other", "mine"]), false, false, "apply, Ok(requeue)"),
+        (json!(["mine"]), false, true, "apply, Err(failed to apply object: no such luck)"),
+        (json!(["other", "mine"]), true, false, "cleanup, remove 1, Ok(requeue)"),
+        (json!(["mine"]), true, true, "cleanup, Err(failed to clean up object: no such luck)"),
+        (json!(["other"]), true, false, "Ok(await_change)"),
+    ] {
+        let main = Collection::<Main>::unsynced();
+        let mut object = object("a", 1);
+        object["metadata"]["finalizers"] = finalizers;
+        if is_deleting {
+            object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        }
+        main.events.send::<Main>("ADDED", object.clone());
+        main.sync();
+        main.cache.synced().await.unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let patched = Arc::clone(&lines);
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            let (patched, answer) = (Arc::clone(&patched), object.clone());
+            async move {
+                assert_eq!(request.uri().path(), "/api/v1/namespaces/ns/configmaps/a");
+                let patch: Value = serde_json::from_slice(&request.into_body().collect_bytes().await?)?;
+                let last = patch.as_array().unwrap().last().unwrap();
+                let (operation, at) = (last["op"].as_str().unwrap(), last["path"].as_str().unwrap());
+                let index = at.strip_prefix("/metadata/finalizers").unwrap().trim_start_matches(['/', '-']);
+                patched.lock().unwrap().push(format!("{operation} {index}").trim().to_owned());
+                Ok::<_, Box<dyn StdError + Send + Sync>>(http::Response::new(Body::from(
+                    answer.to_string().into_bytes(),
+                )))
+            }
+        });
+        let client = kube::Client::new(server, "default");
+        let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client, "ns");
+        let called = Arc::clone(&lines);
+        let reconcile = async |event| {
+            let (event, object): (_, Arc<Object<Main>>) = match event {
+                Event::Apply(object) => ("apply", object),
+                Event::Cleanup(object) => ("cleanup", object),
+            };
+            assert_eq!(written(&object), "a@1");
+            called.lock().unwrap().push(event.to_owned());
+            if fails { Err(io::Error::other("no such luck")) } else { Ok(Action::requeue(seconds(1.0))) }
+        };
+        let result = finalizer(&api, "mine", main.cache.get(("ns", "a")).unwrap(), reconcile).await;
+        lines.lock().unwrap().push(match result {
+            Ok(action) if action == Action::requeue(seconds(1.0)) => "Ok(requeue)".to_owned(),
+            Ok(action) if action == Action::await_change() => "Ok(await_change)".to_owned(),
+            Ok(action) => panic!("{action:?}"),
+            Err(error) => format!("Err({error})"),
+        });
+        assert_eq!(lines.lock().unwrap().join(", "), expected);
+    }
+}
