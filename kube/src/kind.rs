@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use listwatch::client::{Kind, Resource};
 use listwatch::{Encoding, Item, ItemError, ItemRef, Json};
-#[cfg(feature = "cache")]
 use listwatch_cache::StoreType;
 use serde::de::DeserializeOwned;
 
@@ -50,7 +49,6 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
 /// let reflector = Reflector::<Kube<Pod>>::of(client);
 /// # }
 /// ```
-#[cfg(feature = "cache")]
 impl<K: DeserializeOwned + serde::Serialize + Send + Sync + 'static> StoreType for Kube<K> {
     type Decoded = K;
 

@@ -3,8 +3,8 @@
 //! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client`: exec plugins, proxies and
 //!   impersonation work as in kubectl. OIDC needs kube's feature `oidc`. [`Kubeconfig`] reads kubeconfigs as kubectl
 //!   does.
-//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches. With the
-//!   feature `cache` it makes them objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
+//! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches, and
+//!   objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
 //! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's
 //!   `Controller`.
 //! - `runtime::watcher` (feature `runtime`) replaces `kube::runtime::watcher`, for kube's reflectors, stores and
@@ -15,10 +15,9 @@
 //! of k8s-openapi need a feature that selects a version of Kubernetes:
 //!
 //! ```toml
-//! # "zstd": compressed stores
-//! listwatch = { version = "0.1", default-features = false, features = ["cache", "client", "k8s-pb"] }
-//! # features, off by default: "cache", "controller", "runtime"
-//! listwatch-kube = "0.1"
+//! listwatch = { version = "0.1", default-features = false, features = ["k8s-pb"] }
+//! listwatch-cache = "0.1" # stores and reflectors
+//! listwatch-kube = "0.1"  # features, off by default: "controller", "runtime"
 //! k8s-pb = "0.9"         # listwatch implements its traits for the types of this version
 //! kube = "5"
 //! k8s-openapi = { version = "0.29", features = ["latest"] }
