@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use super::key::ObjectKey;
+use crate::key::ObjectKey;
 use listwatch::ItemError;
 
 /// The store could not hold an object, could not commit a list, or does not have the changes after a version.

@@ -7,14 +7,14 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::Weak;
 
-use super::compress::{Base, Common, Compressor, Dictionary, UNTRAINED, is_sample};
-use super::entry::{Entry, Form, wire_len};
-use super::error::StoreError;
-use super::family::{self, Lead};
-use super::inner::{Inner, StorageFormat, Writer};
-use super::key::Identity;
 use crate::StoreType;
+use crate::compress::{Base, Common, Compressor, Dictionary, UNTRAINED, is_sample};
+use crate::error::StoreError;
+use crate::family::{self, Lead};
+use crate::key::Identity;
+use crate::state::entry::{Entry, Form, wire_len};
 use crate::sync::write;
+use crate::write::writer::{Inner, StorageFormat, Writer};
 use listwatch::Encoding;
 
 /// An object resembles a base if the difference saves a quarter of what the dictionary is expected to leave, and this many bytes.

@@ -55,55 +55,38 @@ mod readme {}
 #[doc = include_str!("../README.md")]
 mod own_readme {}
 
-mod budget;
-mod change;
 mod compress;
-mod entry;
 mod error;
 mod family;
 mod file;
 mod form;
-mod frames;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-mod head;
 mod index;
-mod inner;
 mod key;
 mod log;
-mod memory;
-mod object;
-mod observe;
-mod open;
-mod order;
-mod queue;
-mod reader;
 mod reflector;
-mod resync;
-mod save;
-mod slots;
 mod state;
 mod store;
 mod subscribe;
-mod subscription;
 mod sync;
 mod write;
 
-pub use self::change::{Change, Written};
 pub use self::error::{ObjectError, StoreError};
-pub use self::file::FileError;
-pub use self::index::Index;
-pub use self::inner::StorageFormat;
+pub use self::file::format::FileError;
+pub(crate) use self::file::save::Saved;
+pub use self::index::handle::Index;
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
-pub use self::log::{ChangeLogLimits, ChangeLogStatus, Changes, LoggedChange};
-pub use self::memory::Memory;
-pub use self::object::{Encoded, Object};
-pub use self::reader::StoreReader;
+pub use self::log::change_log::{ChangeLogLimits, ChangeLogStatus, Changes, LoggedChange};
 pub use self::reflector::{Cache, Reflector, ReflectorStatus, Strategy, SyncError};
-pub(crate) use self::save::Saved;
-pub use self::state::Snapshot;
-pub use self::store::{Replace, Store};
-pub use self::subscribe::{Subscribe, Subscriber};
+pub use self::state::memory::Memory;
+pub use self::state::object::{Encoded, Object};
+pub use self::state::table::Snapshot;
+pub use self::store::handle::{Replace, Store};
+pub use self::store::reader::StoreReader;
+pub use self::subscribe::change::{Change, Written};
+pub use self::subscribe::subscriber::{Subscribe, Subscriber};
+pub use self::write::writer::StorageFormat;
 #[doc(inline)]
 pub use listwatch::internal::StoreType;

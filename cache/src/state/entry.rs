@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use triomphe::ThinArc;
 
-use super::compress::{Base, Common};
-use super::error::StoreError;
-use super::head::{Head, text};
-use super::key::Identity;
+use crate::compress::{Base, Common};
+use crate::error::StoreError;
+use crate::key::Identity;
+use crate::state::head::{Head, text};
 use listwatch::{Encoding, ItemRef};
 
 /// The longest namespace, name, uid or resource version, in bytes. API servers allow 253 in a name.
-pub(super) const MAX_TEXT: usize = u16::MAX as usize;
+pub(crate) const MAX_TEXT: usize = u16::MAX as usize;
 
 impl<'a> Identity<'a> {
     /// Reads the identity off the bytes of an object.
-    pub(super) fn of(encoding: Encoding, bytes: &'a [u8]) -> Result<Self, StoreError> {
+    pub(crate) fn of(encoding: Encoding, bytes: &'a [u8]) -> Result<Self, StoreError> {
         let [namespace, name, uid, resource_version] = ItemRef::new(encoding, bytes).meta()?.into_identity();
         if name.is_empty() {
             return Err(StoreError::NoName);
@@ -41,7 +41,7 @@ impl<'a> Identity<'a> {
 /// are a [head](Head) and the body, or only the body if the form is `Encoded`.
 ///
 /// A state is never changed, except that it remembers a check and that a decoded value is shared.
-pub(super) struct Entry<D>(ThinArc<Properties<D>, u8>);
+pub(crate) struct Entry<D>(ThinArc<Properties<D>, u8>);
 
 struct Properties<D> {
     form: Form<D>,
@@ -61,7 +61,7 @@ impl<D> Clone for Entry<D> {
 }
 
 /// The form of the body. The head does not contain the namespace, so forms with a head hold it. Each form is at most 16 bytes long.
-pub(super) enum Form<D> {
+pub(crate) enum Form<D> {
     /// The bytes as they arrived. They contain the identity.
     Encoded(Spans),
     /// The bytes as they arrived. Their JSON escapes a part of the identity, or it is far from their beginning.
@@ -74,7 +74,7 @@ pub(super) enum Form<D> {
 }
 
 /// The places of namespace, name, uid and resource version in the bytes.
-pub(super) struct Spans {
+pub(crate) struct Spans {
     starts: [u16; 4],
     lens: [u8; 4],
 }
@@ -132,22 +132,22 @@ impl<D> Entry<D> {
     }
 
     /// Returns the address of the state, which no other state has while a reference to this one exists.
-    pub(super) fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
 
     /// Returns true if both refer to the same state.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.address() == other.address()
     }
 
     /// Returns the number of references.
-    pub(super) fn references(&self) -> usize {
+    pub(crate) fn references(&self) -> usize {
         ThinArc::strong_count(&self.0)
     }
 
     /// Keeps these bytes as they are. The identity should be borrowed from them.
-    pub(super) fn encoded(
+    pub(crate) fn encoded(
         encoding: Encoding,
         bytes: &[u8],
         identity: &Identity<'_>,
@@ -161,7 +161,7 @@ impl<D> Entry<D> {
     }
 
     /// Keeps the identity in a head before the body.
-    pub(super) fn with_head(
+    pub(crate) fn with_head(
         encoding: Encoding,
         wire_len: u32,
         identity: &Identity<'_>,
@@ -172,7 +172,7 @@ impl<D> Entry<D> {
     }
 
     /// Returns namespace, name and resource version.
-    pub(super) fn texts(&self) -> [&str; 3] {
+    pub(crate) fn texts(&self) -> [&str; 3] {
         let namespace = match self.form() {
             Form::Encoded(spans) => {
                 let [namespace, name, _, version] = spans.texts(self.bytes()).map(text);
@@ -187,7 +187,7 @@ impl<D> Entry<D> {
         [namespace, head.name(), head.version()]
     }
 
-    pub(super) fn uid(&self) -> Cow<'_, str> {
+    pub(crate) fn uid(&self) -> Cow<'_, str> {
         match self.form() {
             Form::Encoded(spans) => {
                 let [_, _, uid, _] = spans.texts(self.bytes());
@@ -197,23 +197,23 @@ impl<D> Entry<D> {
         }
     }
 
-    pub(super) fn identity(&self) -> Identity<'_> {
+    pub(crate) fn identity(&self) -> Identity<'_> {
         let [namespace, name, resource_version] = self.texts().map(Cow::from);
         Identity { namespace, name, uid: self.uid(), resource_version }
     }
 
     /// Returns namespace and name.
-    pub(super) fn key(&self) -> (&str, &str) {
+    pub(crate) fn key(&self) -> (&str, &str) {
         let [namespace, name, _] = self.texts();
         (namespace, name)
     }
 
-    pub(super) fn resource_version(&self) -> &str {
+    pub(crate) fn resource_version(&self) -> &str {
         let [_, _, resource_version] = self.texts();
         resource_version
     }
 
-    pub(super) fn is(&self, namespace: &str, name: &str) -> bool {
+    pub(crate) fn is(&self, namespace: &str, name: &str) -> bool {
         if let Form::Encoded(spans) = self.form() {
             return spans.is(self.bytes(), namespace, name);
         }
@@ -221,7 +221,7 @@ impl<D> Entry<D> {
     }
 
     /// Returns the bytes of the object as they arrived, if the entry has them.
-    pub(super) fn as_encoded(&self) -> Option<&[u8]> {
+    pub(crate) fn as_encoded(&self) -> Option<&[u8]> {
         match self.form() {
             Form::Encoded(_) => Some(self.bytes()),
             Form::EncodedWithHead(_) => Some(self.body()),
@@ -231,45 +231,45 @@ impl<D> Entry<D> {
     }
 
     /// Brings the count, the properties and the beginning of the bytes into the processor's caches.
-    pub(super) fn prefetch(&self) {
+    pub(crate) fn prefetch(&self) {
         black_box((self.wire_len(), self.bytes().get(32).copied()));
     }
 
     /// Returns the bytes after the head.
-    pub(super) fn body(&self) -> &[u8] {
+    pub(crate) fn body(&self) -> &[u8] {
         self.head().body
     }
 
     /// Returns the head and the body, unless the form is `Encoded`.
-    pub(super) fn head(&self) -> Head<'_> {
+    pub(crate) fn head(&self) -> Head<'_> {
         Head::read(self.bytes())
     }
 
-    pub(super) fn form(&self) -> &Form<D> {
+    pub(crate) fn form(&self) -> &Form<D> {
         &self.properties().form
     }
 
-    pub(super) fn encoding(&self) -> Encoding {
+    pub(crate) fn encoding(&self) -> Encoding {
         self.properties().encoding
     }
 
     /// Returns the number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
-    pub(super) fn checked(&self) -> u16 {
+    pub(crate) fn checked(&self) -> u16 {
         self.properties().checked.load(Ordering::Relaxed)
     }
 
     /// Records that the codec has a decoded value of this state.
-    pub(super) fn set_shared(&self) {
+    pub(crate) fn set_shared(&self) {
         self.properties().is_shared.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.properties().is_shared.load(Ordering::Relaxed)
     }
 
     /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each time, so it
     /// remembers nothing, and this returns false.
-    pub(super) fn remember_checked(&self, message: u16) -> bool {
+    pub(crate) fn remember_checked(&self, message: u16) -> bool {
         let has_bytes = !matches!(self.form(), Form::Decoded(_));
         if has_bytes {
             self.properties().checked.store(message, Ordering::Relaxed);
@@ -277,12 +277,12 @@ impl<D> Entry<D> {
         has_bytes
     }
 
-    pub(super) fn wire_len(&self) -> u32 {
+    pub(crate) fn wire_len(&self) -> u32 {
         self.properties().wire_len
     }
 
     /// Returns the bytes of the allocation, and of a box of the form.
-    pub(super) fn allocated(&self) -> usize {
+    pub(crate) fn allocated(&self) -> usize {
         let form = match self.form() {
             Form::EncodedWithHead(namespace) => size_of_val(&**namespace),
             Form::Decoded(decoded) => size_of_val(&**decoded),
@@ -292,13 +292,13 @@ impl<D> Entry<D> {
     }
 
     /// Returns the length of the allocation for this many bytes.
-    pub(super) fn allocated_with(bytes: usize) -> usize {
+    pub(crate) fn allocated_with(bytes: usize) -> usize {
         2 * size_of::<usize>() + size_of::<Properties<D>>() + bytes
     }
 }
 
 /// `Identity::of` refuses objects of 4 GiB.
-pub(super) fn wire_len(bytes: &[u8]) -> u32 {
+pub(crate) fn wire_len(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 

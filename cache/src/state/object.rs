@@ -6,9 +6,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::compress::Decompressor;
-use super::entry::{Entry, Form};
-use super::key::{Identity, ObjectKey};
+use crate::compress::Decompressor;
+use crate::key::{Identity, ObjectKey};
+use crate::state::entry::{Entry, Form};
 use crate::sync::{Mutex, lock};
 use listwatch::internal::{self as view, Checked, StoreType};
 use listwatch::view::View;
@@ -27,7 +27,7 @@ pub struct Object<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> Object<T> {
-    pub(super) fn new(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
+    pub(crate) fn new(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
         let (entry, codec) = (entry.clone(), Arc::clone(codec));
         let encoded = Encoded { entry, codec, bytes: OnceLock::new(), checked: OnceLock::new() };
         Self { encoded, uid: OnceLock::new(), decoded: None }
@@ -35,19 +35,19 @@ impl<T: StoreType + ?Sized> Object<T> {
 
     /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them. The value
     /// is dropped with it.
-    pub(super) fn for_functions(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
+    pub(crate) fn for_functions(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
         Self { decoded: Some(OnceLock::new()), ..Self::new(entry, codec) }
     }
 
     /// Adds the encoded bytes, if the entry does not have them.
-    pub(super) fn with_bytes(self, bytes: &[u8]) -> Self {
+    pub(crate) fn with_bytes(self, bytes: &[u8]) -> Self {
         if self.entry().as_encoded().is_none() {
             _ = self.encoded.bytes.set(bytes.into());
         }
         self
     }
 
-    pub(super) fn entry(&self) -> &Entry<T::Decoded> {
+    pub(crate) fn entry(&self) -> &Entry<T::Decoded> {
         &self.encoded.entry
     }
 
@@ -128,7 +128,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     /// [canonical](listwatch::view::Canonical), as no API server sends it, is rewritten; this handle keeps the rewritten bytes until it
     /// is dropped, and the store keeps the bytes that arrived.
     ///
-    /// If the [type meta](super::Store::set_type_meta) of the store is known, as in a reflector's store, the view must be of its kind.
+    /// If the [type meta](crate::Store::set_type_meta) of the store is known, as in a reflector's store, the view must be of its kind.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     }
 
     /// Returns the object as an item, for a [`FieldPath`](listwatch::FieldPath) or a [`Projection`](listwatch::Projection). Its type meta is
-    /// the [store's](super::Store::set_type_meta), or empty: then set it with [`ItemRef::with_type_meta`] before a field selector or
+    /// the [store's](crate::Store::set_type_meta), or empty: then set it with [`ItemRef::with_type_meta`] before a field selector or
     /// the JSON form, which need the kind.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     }
 
     /// Returns true if the selector matches the labels, and false if they cannot be read.
-    pub(super) fn matches(&self, selector: &LabelSelector) -> bool {
+    pub(crate) fn matches(&self, selector: &LabelSelector) -> bool {
         self.meta().and_then(|meta| selector.matches(&meta)).unwrap_or(false)
     }
 
@@ -282,10 +282,10 @@ impl<T: StoreType + ?Sized> fmt::Debug for Encoded<T> {
 }
 
 /// Decodes the objects of a store. The objects keep it alive, but not the store.
-pub(super) struct Codec<T: StoreType + ?Sized> {
-    pub(super) decompressor: Decompressor,
+pub(crate) struct Codec<T: StoreType + ?Sized> {
+    pub(crate) decompressor: Decompressor,
     /// The type meta of the objects, or of their list, once it is known.
-    pub(super) type_meta: OnceLock<TypeMeta>,
+    pub(crate) type_meta: OnceLock<TypeMeta>,
     /// Decoded objects by the address of their entry, in parts with separate locks.
     decoded: [Mutex<Shared<T::Decoded>>; PARTS],
 }
@@ -336,12 +336,12 @@ impl<D> Shared<D> {
 }
 
 impl<T: StoreType + ?Sized> Codec<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { decompressor: Decompressor::default(), type_meta: OnceLock::new(), decoded: Default::default() }
     }
 
     /// Decompresses or encodes an object.
-    pub(super) fn encode(&self, entry: &Entry<T::Decoded>) -> Result<Vec<u8>, ItemError> {
+    pub(crate) fn encode(&self, entry: &Entry<T::Decoded>) -> Result<Vec<u8>, ItemError> {
         match entry.form() {
             Form::Encoded(_) | Form::EncodedWithHead(_) => Ok(entry.as_encoded().unwrap_or_default().into()),
             Form::Compressed(common) => {
@@ -379,7 +379,7 @@ impl<T: StoreType + ?Sized> Codec<T> {
     }
 
     /// Lets readers of `new` share the value that readers of `old` have decoded, and the check. Both are the same state.
-    pub(super) fn moved(&self, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
+    pub(crate) fn moved(&self, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
         new.remember_checked(old.checked());
         let known = match old.form() {
             Form::Decoded(decoded) => Some(Arc::downgrade(&decoded.1)),
@@ -396,12 +396,12 @@ impl<T: StoreType + ?Sized> Codec<T> {
     }
 
     /// Frees the memory of decoded objects that no reader holds, which weak references keep allocated.
-    pub(super) fn forget_dropped(&self) {
+    pub(crate) fn forget_dropped(&self) {
         self.decoded.iter().for_each(|part| lock(part).forget_dropped());
     }
 
     /// Returns the bytes of the tables of decoded objects.
-    pub(super) fn shared_bytes(&self) -> usize {
+    pub(crate) fn shared_bytes(&self) -> usize {
         let entry = size_of::<(usize, Weak<T::Decoded>)>() + 1;
         self.decoded.iter().map(|part| lock(part).known.capacity() * 8 / 7 * entry).sum()
     }
@@ -414,8 +414,8 @@ fn undecompressed() -> ItemError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{StorageFormat, Store};
     use super::*;
+    use crate::{StorageFormat, Store};
     use listwatch::view::{Canonical, ViewKind};
 
     #[derive(Clone, Copy)]

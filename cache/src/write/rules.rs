@@ -4,32 +4,32 @@ use std::cmp::Ordering;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Weak};
 
-use super::budget::MEASURE;
-use super::change::{Change, Written};
-use super::entry::Entry;
-use super::error::StoreError;
-use super::form::{NewObject, intern};
-use super::inner::{Inner, Writer};
-use super::key::Identity;
-use super::memory::Usage;
-use super::object::Object;
-use super::open::Origin;
-use super::state::resized;
 use crate::StoreType;
+use crate::error::StoreError;
+use crate::form::{NewObject, intern};
+use crate::key::Identity;
+use crate::state::entry::Entry;
+use crate::state::memory::Usage;
+use crate::state::object::Object;
+use crate::state::table::resized;
+use crate::subscribe::change::{Change, Written};
 use crate::sync::write;
+use crate::write::budget::MEASURE;
+use crate::write::relist::Origin;
+use crate::write::writer::{Inner, Writer};
 use listwatch::internal::{is_comparable, is_older};
 use listwatch::{Encoding, compare_resource_versions};
 
 /// The states of a deleted object.
-pub(super) struct Deleted<D> {
+pub(crate) struct Deleted<D> {
     /// The state that the store had.
-    pub(super) old: Entry<D>,
-    pub(super) last: Entry<D>,
+    pub(crate) old: Entry<D>,
+    pub(crate) last: Entry<D>,
 }
 
 impl<T: StoreType + ?Sized> Inner<T> {
     /// Writes an object by the rules, or counts it as skipped.
-    pub(super) fn write_or_skip(
+    pub(crate) fn write_or_skip(
         &self,
         writer: &mut Writer<T>,
         encoding: Encoding,
@@ -135,7 +135,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// Puts an object into its slot, or into a new slot.
-    pub(super) fn put(&self, writer: &mut Writer<T>, hash: u32, slot: Option<u32>, object: &Object<T>) -> u32 {
+    pub(crate) fn put(&self, writer: &mut Writer<T>, hash: u32, slot: Option<u32>, object: &Object<T>) -> u32 {
         writer.indexes.retain(|index| index.strong_count() > 0);
         let indexes: Vec<_> = writer.indexes.iter().filter_map(Weak::upgrade).collect();
         for index in &indexes {
@@ -216,7 +216,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
 
     /// Deletes the object whose last state is `bytes`. Returns the state that the store had, and the last state; `None` if the store
     /// has no state or a newer state.
-    pub(super) fn delete(
+    pub(crate) fn delete(
         &self,
         writer: &mut Writer<T>,
         encoding: Encoding,
@@ -251,7 +251,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// Records that the store has all changes up to this version.
-    pub(super) fn advance(&self, resource_version: &str) {
+    pub(crate) fn advance(&self, resource_version: &str) {
         let mut writer = self.writer();
         if is_older(resource_version, &self.state().version) {
             return;
@@ -264,7 +264,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// Commits a list: deletes the objects that it does not have, and restores the older states that were set aside.
-    pub(super) fn commit(&self, replace: u64, version: &str) -> Result<Vec<Change<T>>, StoreError> {
+    pub(crate) fn commit(&self, replace: u64, version: &str) -> Result<Vec<Change<T>>, StoreError> {
         let mut writer = self.writer();
         let writer = &mut *writer;
         let mut open = writer.open.take_if(|open| open.id == replace).ok_or(StoreError::Superseded)?;
@@ -332,7 +332,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
 
     /// Records that the store could not hold an object. The commit of a list keeps the stored state of the object, unless that is
     /// newer than the listed state: then the server was restored from a backup.
-    pub(super) fn skip(&self, writer: &mut Writer<T>, identity: Option<&Identity<'_>>, bytes: &[u8], listed: bool) {
+    pub(crate) fn skip(&self, writer: &mut Writer<T>, identity: Option<&Identity<'_>>, bytes: &[u8], listed: bool) {
         let hash = match identity {
             Some(Identity { namespace, name, .. }) => self.skipped_hash(namespace, name),
             // The same bytes are the same object.
@@ -365,7 +365,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// Measures the memory that is not counted with each write, at once, because it has changed much.
-    pub(super) fn measure_rest(&self, writer: &mut Writer<T>) {
+    pub(crate) fn measure_rest(&self, writer: &mut Writer<T>) {
         if writer.spending.budget.is_some() {
             writer.spending.until_measured = 0;
             self.measure_if_due(writer);
@@ -441,7 +441,7 @@ impl<T: StoreType + ?Sized> Writer<T> {
 
     /// Removes tombstones up to this version, because no late event of these objects follows, and tombstones whose version does not
     /// compare.
-    pub(super) fn forget_deleted(&mut self, version: &str) {
+    pub(crate) fn forget_deleted(&mut self, version: &str) {
         if self.open.is_none() {
             self.tombstones.retain(|_, deleted| is_older(version, deleted));
             self.tombstones.shrink_to_fit();
@@ -450,6 +450,6 @@ impl<T: StoreType + ?Sized> Writer<T> {
 }
 
 /// Returns true if the version is not newer than the collection's; false if the two do not compare.
-pub(super) fn is_within(version: &str, collection: &str) -> bool {
+pub(crate) fn is_within(version: &str, collection: &str) -> bool {
     compare_resource_versions(version, collection).is_some_and(Ordering::is_le)
 }

@@ -14,7 +14,7 @@ use crate::sync::{Mutex, lock};
 ///
 /// Its lock is acquired under any other, and no other under it.
 #[derive(Default)]
-pub(super) struct Frames(Mutex<KeptFrames>);
+pub(crate) struct Frames(Mutex<KeptFrames>);
 
 /// A frame: the number of its change, and its form.
 type Place = (u64, usize);
@@ -35,28 +35,28 @@ struct KeptFrames {
 
 impl Frames {
     /// Returns the part of a log of this many bytes that its frames may take.
-    pub(super) fn share(of_log: usize) -> usize {
+    pub(crate) fn share(of_log: usize) -> usize {
         of_log / 4
     }
 
-    pub(super) fn set_limit(&self, limit: usize) {
+    pub(crate) fn set_limit(&self, limit: usize) {
         lock(&self.0).limit = limit;
     }
 
     /// Returns the number of a new change.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         let mut kept = lock(&self.0);
         kept.changes += 1;
         kept.changes
     }
 
-    pub(super) fn get(&self, change: u64, form: usize) -> Option<Bytes> {
+    pub(crate) fn get(&self, change: u64, form: usize) -> Option<Bytes> {
         lock(&self.0).frames.get(&(change, form)).cloned()
     }
 
     /// Keeps a frame, and drops others over the limit. The newest is kept whatever its size. Returns the frame that
     /// another reader has kept in the meantime, if there is one.
-    pub(super) fn keep(&self, change: u64, form: usize, frame: Bytes) -> Bytes {
+    pub(crate) fn keep(&self, change: u64, form: usize, frame: Bytes) -> Bytes {
         let place = (change, form);
         let mut kept = lock(&self.0);
         if let Some(first) = kept.frames.get(&place) {
@@ -77,7 +77,7 @@ impl Frames {
     }
 
     /// Drops the frames of a change, each of a form below `forms`.
-    pub(super) fn drop_change(&self, change: u64, forms: usize) {
+    pub(crate) fn drop_change(&self, change: u64, forms: usize) {
         let mut kept = lock(&self.0);
         let dropped: Vec<_> = (0..forms).filter_map(|form| kept.remove((change, form))).collect();
         kept.forget_places();
@@ -86,7 +86,7 @@ impl Frames {
     }
 
     /// Returns the memory of the frames in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         lock(&self.0).bytes
     }
 }

@@ -1,16 +1,16 @@
 //! Writes what a watch delivers, and keeps the change log.
 
-use super::change::Written;
-use super::entry::Entry;
-use super::error::StoreError;
-use super::inner::{Inner, Writer};
-use super::key::Identity;
-use super::log::Observed;
-use super::open::Origin;
-use super::state::Snapshot;
-use super::write::Deleted;
 use crate::StoreType;
+use crate::error::StoreError;
+use crate::key::Identity;
+use crate::log::change_log::Observed;
+use crate::state::entry::Entry;
+use crate::state::table::Snapshot;
+use crate::subscribe::change::Written;
 use crate::sync::lock;
+use crate::write::relist::Origin;
+use crate::write::rules::Deleted;
+use crate::write::writer::{Inner, Writer};
 use listwatch::Encoding;
 use listwatch::internal::{is_comparable, is_older};
 
@@ -27,7 +27,7 @@ impl<T: StoreType + ?Sized> Drop for CloseUnlessWritten<'_, T> {
 
 impl<T: StoreType + ?Sized> Inner<T> {
     /// Writes or deletes an object that a watch delivered.
-    pub(super) fn observe(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
+    pub(crate) fn observe(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
         let mut writer = self.writer();
         let has_log = writer.has_log;
         let mut guard = CloseUnlessWritten(has_log.then_some(self));
@@ -67,12 +67,12 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// Records a write of others than the reflector.
-    pub(super) fn wrote(&self, identity: &Identity<'_>, old: Option<&Entry<T::Decoded>>) {
+    pub(crate) fn wrote(&self, identity: &Identity<'_>, old: Option<&Entry<T::Decoded>>) {
         lock(&self.log).wrote(identity.key(), old.cloned(), &identity.resource_version);
     }
 
     /// Opens a closed log, if the store has all objects; or advances it.
-    pub(super) fn open_log(&self, writer: &Writer<T>, resource_version: &str) {
+    pub(crate) fn open_log(&self, writer: &Writer<T>, resource_version: &str) {
         let mut log = lock(&self.log);
         if !log.is_closed() {
             return log.advance(resource_version);
@@ -91,7 +91,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
         log.open(resource_version, &newest);
     }
 
-    pub(super) fn exact_snapshot(&self) -> Option<Snapshot<T>> {
+    pub(crate) fn exact_snapshot(&self) -> Option<Snapshot<T>> {
         let _writer = self.writer();
         let version = lock(&self.log).exact_version()?.to_owned();
         Some(self.snapshot().at_version(version))
@@ -105,8 +105,8 @@ mod tests {
 
     use fastrand::Rng;
 
-    use super::super::{ChangeLogLimits, Changes, LoggedChange, StorageFormat, Store};
     use super::*;
+    use crate::{ChangeLogLimits, Changes, LoggedChange, StorageFormat, Store};
     use listwatch::encode::EventType;
 
     fn json(name: &str, version: &str) -> Vec<u8> {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::entry::Entry;
-use super::object::{Codec, Object};
-use super::order::{Order, compare_keys};
 use crate::StoreType;
+use crate::state::entry::Entry;
+use crate::state::key_order::{Order, compare_keys};
+use crate::state::object::{Codec, Object};
 
-/// The collection at one moment: see [`StoreReader::snapshot`](super::StoreReader::snapshot).
+/// The collection at one moment: see [`StoreReader::snapshot`](crate::StoreReader::snapshot).
 pub struct Snapshot<T: StoreType + ?Sized> {
     chunks: Vec<Arc<Chunk<T::Decoded>>>,
     order: Order,
@@ -88,11 +88,11 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         self.len == 0
     }
 
-    pub(super) fn at_version(self, version: String) -> Self {
+    pub(crate) fn at_version(self, version: String) -> Self {
         Self { version, ..self }
     }
 
-    /// Returns the [resource version](super::StoreReader::resource_version) of the collection at that moment. Objects may be newer.
+    /// Returns the [resource version](crate::StoreReader::resource_version) of the collection at that moment. Objects may be newer.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.version
@@ -109,37 +109,37 @@ impl<T: StoreType + ?Sized> fmt::Debug for Snapshot<T> {
 }
 
 /// The state that readers access.
-pub(super) struct State<D> {
-    pub(super) table: HashTable<Located>,
+pub(crate) struct State<D> {
+    pub(crate) table: HashTable<Located>,
     /// `CHUNK` slots each, copied on write while a snapshot shares them.
-    pub(super) chunks: Vec<Arc<Chunk<D>>>,
+    pub(crate) chunks: Vec<Arc<Chunk<D>>>,
     /// The slots in key order.
     order: Order,
-    pub(super) version: String,
+    pub(crate) version: String,
 }
 
 const CHUNK: usize = 64;
-pub(super) type Chunk<D> = [Option<Entry<D>>; CHUNK];
+pub(crate) type Chunk<D> = [Option<Entry<D>>; CHUNK];
 
 #[derive(Clone, Copy)]
-pub(super) struct Located {
-    pub(super) hash: u32,
-    pub(super) slot: u32,
+pub(crate) struct Located {
+    pub(crate) hash: u32,
+    pub(crate) slot: u32,
 }
 
 impl Located {
     /// Spreads the hash, because the table uses its highest and lowest bits.
-    pub(super) fn spread(hash: u32) -> u64 {
+    pub(crate) fn spread(hash: u32) -> u64 {
         u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
 impl<D> State<D> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { table: HashTable::new(), chunks: Vec::new(), order: Order::default(), version: String::new() }
     }
 
-    pub(super) fn snapshot<T: StoreType<Decoded = D> + ?Sized>(&self, codec: &Arc<Codec<T>>) -> Snapshot<T> {
+    pub(crate) fn snapshot<T: StoreType<Decoded = D> + ?Sized>(&self, codec: &Arc<Codec<T>>) -> Snapshot<T> {
         Snapshot {
             chunks: self.chunks.clone(),
             order: self.order.clone(),
@@ -149,11 +149,11 @@ impl<D> State<D> {
         }
     }
 
-    pub(super) fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<(u32, &Entry<D>)> {
+    pub(crate) fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<(u32, &Entry<D>)> {
         self.find_if(hash, |held| held.is(namespace, name))
     }
 
-    pub(super) fn find_state(&self, hash: u32, address: usize) -> Option<(u32, &Entry<D>)> {
+    pub(crate) fn find_state(&self, hash: u32, address: usize) -> Option<(u32, &Entry<D>)> {
         self.find_if(hash, |held| held.address() == address)
     }
 
@@ -163,16 +163,16 @@ impl<D> State<D> {
         Some((slot, self.get(slot)?))
     }
 
-    pub(super) fn get(&self, slot: u32) -> Option<&Entry<D>> {
+    pub(crate) fn get(&self, slot: u32) -> Option<&Entry<D>> {
         get(&self.chunks, slot)
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry<D>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry<D>> {
         self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
     }
 
     /// Adds the object of a slot to the table and to the order.
-    pub(super) fn locate(&mut self, hash: u32, slot: u32) {
+    pub(crate) fn locate(&mut self, hash: u32, slot: u32) {
         let located = Located { hash, slot };
         self.table.insert_unique(Located::spread(hash), located, |located| Located::spread(located.hash));
         let Self { chunks, order, .. } = self;
@@ -183,7 +183,7 @@ impl<D> State<D> {
     }
 
     /// Removes the object of a slot.
-    pub(super) fn remove(&mut self, hash: u32, slot: u32) -> Option<Entry<D>> {
+    pub(crate) fn remove(&mut self, hash: u32, slot: u32) -> Option<Entry<D>> {
         if let Ok(found) = self.table.find_entry(Located::spread(hash), |located| located.slot == slot) {
             found.remove();
         }
@@ -196,12 +196,12 @@ impl<D> State<D> {
     }
 
     /// Returns the slots of the objects of a namespace, in key order.
-    pub(super) fn of_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = u32> + use<'s, D> {
+    pub(crate) fn of_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = u32> + use<'s, D> {
         of_range(&self.order, &self.chunks, Some(namespace), None)
     }
 
     /// Returns the bytes on the heap, without the objects.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.table.allocation_size()
             + self.chunks.capacity() * size_of::<usize>()
             + self.chunks.len() * (2 * size_of::<usize>() + size_of::<Chunk<D>>())
@@ -209,7 +209,7 @@ impl<D> State<D> {
     }
 
     /// Frees memory that a smaller collection does not need. `smaller` replaces the table, if the table is too large.
-    pub(super) fn shrink(&mut self, smaller: Option<HashTable<Located>>) {
+    pub(crate) fn shrink(&mut self, smaller: Option<HashTable<Located>>) {
         let used = self.chunks.iter().rposition(|chunk| chunk.iter().any(Option::is_some)).map_or(0, |last| last + 1);
         self.chunks.truncate(used);
         self.chunks.shrink_to_fit();
@@ -220,7 +220,7 @@ impl<D> State<D> {
     }
 
     /// Returns the slot, in a chunk that no snapshot shares.
-    pub(super) fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Entry<D>>> {
+    pub(crate) fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Entry<D>>> {
         let at = slot as usize / CHUNK;
         while self.chunks.len() <= at {
             self.chunks.push(Arc::new([const { None }; CHUNK]));
@@ -232,14 +232,14 @@ impl<D> State<D> {
         Arc::get_mut(chunk)?.get_mut(slot as usize % CHUNK)
     }
 
-    pub(super) fn slots(&self) -> u32 {
+    pub(crate) fn slots(&self) -> u32 {
         // There are fewer than 2^32 objects.
         u32::try_from(self.chunks.len() * CHUNK).unwrap_or(u32::MAX)
     }
 }
 
 /// Returns the same table with another capacity.
-pub(super) fn resized(table: &HashTable<Located>, capacity: usize) -> HashTable<Located> {
+pub(crate) fn resized(table: &HashTable<Located>, capacity: usize) -> HashTable<Located> {
     let mut resized = HashTable::with_capacity(capacity);
     for located in table {
         resized.insert_unique(Located::spread(located.hash), *located, |located| Located::spread(located.hash));

@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::sync::Weak;
 use std::thread;
 
-use super::compress::{Base, Common, Compressor, Decompressor, Dictionary, FEW_SAMPLES, is_sample};
-use super::entry::{Entry, Form, wire_len};
-use super::error::StoreError;
-use super::file::{BASE, BUFFER, DICTIONARY, ENCODED, FileError, Head, Input, OBJECT, Output, Record};
-use super::file::{BaseRecord, COMPRESSED, MAX_COMPRESSED, MAX_DICTIONARIES, MEMBER};
-use super::form::common;
-use super::form::intern;
-use super::inner::StorageFormat;
-use super::key::Identity;
-use super::memory::Usage;
-use super::object::Object;
-use super::state::Snapshot;
-use super::store::Store;
 use crate::StoreType;
+use crate::compress::{Base, Common, Compressor, Decompressor, Dictionary, FEW_SAMPLES, is_sample};
+use crate::error::StoreError;
+use crate::file::format::{BASE, BUFFER, DICTIONARY, ENCODED, FileError, Head, Input, OBJECT, Output, Record};
+use crate::file::format::{BaseRecord, COMPRESSED, MAX_COMPRESSED, MAX_DICTIONARIES, MEMBER};
+use crate::form::common;
+use crate::form::intern;
+use crate::key::Identity;
+use crate::state::entry::{Entry, Form, wire_len};
+use crate::state::memory::Usage;
+use crate::state::object::Object;
+use crate::state::table::Snapshot;
+use crate::store::handle::Store;
 use crate::sync::lock;
 use crate::sync::write;
+use crate::write::writer::StorageFormat;
 use listwatch::internal::is_older;
 
 /// The fewest objects for which another thread pays.
@@ -56,7 +56,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     ///
     /// Objects are saved encoded or, with the feature `zstd`, compressed. A save blocks its caller, but not other writers. Measured
     /// with 50,000 Pods, it takes 0.1 s for a [compressed](StorageFormat) store and 0.5 s for an encoded store. Meanwhile it holds a
-    /// [`snapshot`](super::StoreReader::snapshot), samples of up to 4 MiB, about 30 bytes for each family of a compressed store,
+    /// [`snapshot`](crate::StoreReader::snapshot), samples of up to 4 MiB, about 30 bytes for each family of a compressed store,
     /// and buffers that do not grow with the collection.
     ///
     /// ```

@@ -16,16 +16,16 @@ use std::sync::{Arc, Weak};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
-use super::error::ObjectError;
-use super::inner::{Inner, Maintained};
-use super::object::Object;
-use super::slots::{Slots, spilled};
-use super::subscribe::Subscribe;
-use super::subscription::{Route, Subscription};
 use crate::StoreType;
+use crate::error::ObjectError;
+use crate::state::object::Object;
+use crate::state::slot_set::{Slots, spilled};
+use crate::subscribe::subscriber::Subscribe;
+use crate::subscribe::subscription::{Route, Subscription};
 use crate::sync::{Mutex, RwLock, lock, read, write};
+use crate::write::writer::{Inner, Maintained};
 
-/// Finds the objects of a store by values that a function computes from each: see [`StoreReader::index`](super::StoreReader::index).
+/// Finds the objects of a store by values that a function computes from each: see [`StoreReader::index`](crate::StoreReader::index).
 ///
 /// The store keeps it up to date until its last clone and its last subscriber are dropped. A lookup takes about `log2(values)`
 /// comparisons, and returns the objects of one moment, unordered.
@@ -38,7 +38,7 @@ pub struct Index<T: StoreType + ?Sized, V> {
 }
 
 impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
-    pub(super) fn new(inner: Arc<Inner<T>>, name: &str, function: Box<Function<T, V>>) -> Self {
+    pub(crate) fn new(inner: Arc<Inner<T>>, name: &str, function: Box<Function<T, V>>) -> Self {
         let kept = Arc::new(Kept {
             name: name.into(),
             function,
@@ -169,7 +169,7 @@ type Values<V> = SmallVec<[V; 1]>;
 
 type Function<T, V> = dyn Fn(&Object<T>) -> Result<Values<V>, Arc<dyn Error + Send + Sync>> + Send + Sync;
 
-pub(super) fn function<T: StoreType + ?Sized, I: IntoIterator, E: Into<Box<dyn Error + Send + Sync>>>(
+pub(crate) fn function<T: StoreType + ?Sized, I: IntoIterator, E: Into<Box<dyn Error + Send + Sync>>>(
     values: impl Fn(&Object<T>) -> Result<I, E> + Send + Sync + 'static,
 ) -> Box<Function<T, I::Item>> {
     Box::new(move |object| match values(object) {

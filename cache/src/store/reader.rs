@@ -4,28 +4,28 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::StoreError;
-use super::index::{self, Index};
-use super::inner::Inner;
-use super::log::{ChangeLogStatus, Changes};
-use super::memory::Memory;
-use super::object::Object;
-use super::state::Snapshot;
-use super::subscribe::Subscribe;
 use crate::StoreType;
+use crate::error::StoreError;
+use crate::index::handle::{Index, function};
+use crate::log::change_log::{ChangeLogStatus, Changes};
+use crate::state::memory::Memory;
+use crate::state::object::Object;
+use crate::state::table::Snapshot;
+use crate::subscribe::subscriber::Subscribe;
 use crate::sync::lock;
+use crate::write::writer::Inner;
 use listwatch::LabelSelector;
 
-/// Reads a [`Store`](super::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
+/// Reads a [`Store`](crate::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
 ///
 /// It is a handle: clones read the same store. Readers wait for a writer only while it writes a single object into its slot, not
 /// during a list and not while an index is added.
 pub struct StoreReader<T: StoreType + ?Sized> {
-    pub(super) inner: Arc<Inner<T>>,
+    pub(crate) inner: Arc<Inner<T>>,
 }
 
 impl<T: StoreType + ?Sized> StoreReader<T> {
-    /// Returns the object with this key: an [`&ObjectKey`](super::ObjectKey), or a pair of namespace and name. The namespace is empty
+    /// Returns the object with this key: an [`&ObjectKey`](crate::ObjectKey), or a pair of namespace and name. The namespace is empty
     /// for a cluster-scoped object.
     ///
     /// ```
@@ -56,8 +56,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.len() == 0
     }
 
-    /// Returns the resource version up to which the store has all changes, as set by [`Replace::commit`](super::Replace::commit) and
-    /// [`Store::advance`](super::Store::advance); empty before.
+    /// Returns the resource version up to which the store has all changes, as set by [`Replace::commit`](crate::Replace::commit) and
+    /// [`Store::advance`](crate::Store::advance); empty before.
     #[must_use]
     pub fn resource_version(&self) -> String {
         self.inner.state().version.clone()
@@ -127,7 +127,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         I: IntoIterator<Item: Ord + Clone + Send + Sync + 'static>,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        Index::new(Arc::clone(&self.inner), name, index::function(values))
+        Index::new(Arc::clone(&self.inner), name, function(values))
     }
 
     /// Returns an unregistered subscriber to the changes of the store.
@@ -183,17 +183,17 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     }
 
     /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait meanwhile.
-    /// Before, it compresses the few objects that a [compressed](super::StorageFormat::Compressed) store has yet to compress.
+    /// Before, it compresses the few objects that a [compressed](crate::StorageFormat::Compressed) store has yet to compress.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.inner.measure(&self.inner.settled_writer())
     }
 
     /// Returns the number of objects that the store does not have in their latest state, because it could not hold them: a write
-    /// of each returned a [`StoreError`](super::StoreError). The store is incomplete unless this is 0.
+    /// of each returned a [`StoreError`](crate::StoreError). The store is incomplete unless this is 0.
     ///
     /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
-    /// [`Replace`](super::Replace) that began afterwards is committed.
+    /// [`Replace`](crate::Replace) that began afterwards is committed.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.inner.writer().skipped.len()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::queue::LOOK_AHEAD;
+use crate::subscribe::queue::LOOK_AHEAD;
 
 /// The resolution of tokio's timers.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -16,7 +16,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Walks through all slots once per period.
-pub(super) struct Resync {
+pub(crate) struct Resync {
     period: Duration,
     /// When this round began.
     began: Instant,
@@ -29,13 +29,13 @@ pub(super) struct Resync {
 
 impl Resync {
     /// Returns `None` for a period of zero.
-    pub(super) fn new(period: Duration) -> Option<Self> {
+    pub(crate) fn new(period: Duration) -> Option<Self> {
         let period = (!period.is_zero()).then_some(period.clamp(SHORTEST, LONGEST))?;
         Some(Self { period, began: Instant::now(), next: 0, slots: 0, timer: None })
     }
 
     /// Returns the slots that are due, of `slots` in total: at most [`LOOK_AHEAD`].
-    pub(super) fn due(&mut self, slots: u32) -> Option<Range<u32>> {
+    pub(crate) fn due(&mut self, slots: u32) -> Option<Range<u32>> {
         self.slots = slots;
         let at = self.next_at();
         let now = Instant::now();
@@ -53,7 +53,7 @@ impl Resync {
     }
 
     /// Waits until the next slots are due.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let at = self.next_at();
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
         if timer.deadline() != at {

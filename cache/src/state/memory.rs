@@ -1,8 +1,8 @@
 //! The memory of a store, by part.
 
-use super::entry::{Entry, Form};
+use crate::state::entry::{Entry, Form};
 
-/// The memory of a [`Store`](super::Store) in bytes, by part, as requested from the allocators, without their rounding.
+/// The memory of a [`Store`](crate::Store) in bytes, by part, as requested from the allocators, without their rounding.
 ///
 /// It leaves out objects that only callers and subscribers hold, for example replaced states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,18 +38,18 @@ impl Memory {
 
 /// Bytes of the objects of a store, by form.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Usage {
-    pub(super) encoded: usize,
-    pub(super) compressed: usize,
-    pub(super) decoded: usize,
+pub(crate) struct Usage {
+    pub(crate) encoded: usize,
+    pub(crate) compressed: usize,
+    pub(crate) decoded: usize,
 }
 
 impl Usage {
-    pub(super) fn add<D>(&mut self, entry: &Entry<D>) {
+    pub(crate) fn add<D>(&mut self, entry: &Entry<D>) {
         *self.part(entry) += Self::of(entry);
     }
 
-    pub(super) fn subtract<D>(&mut self, entry: &Entry<D>) {
+    pub(crate) fn subtract<D>(&mut self, entry: &Entry<D>) {
         *self.part(entry) -= Self::of(entry);
     }
 
@@ -61,7 +61,7 @@ impl Usage {
         }
     }
 
-    pub(super) fn of<D>(entry: &Entry<D>) -> usize {
+    pub(crate) fn of<D>(entry: &Entry<D>) -> usize {
         let decoded = match entry.form() {
             Form::Decoded(_) => Self::of_decoded(entry.wire_len()),
             _ => 0,
@@ -70,11 +70,11 @@ impl Usage {
     }
 
     /// Estimates the bytes of a decoded object from its encoded length.
-    pub(super) fn of_decoded(wire_len: u32) -> usize {
+    pub(crate) fn of_decoded(wire_len: u32) -> usize {
         usize::try_from(8 * u64::from(wire_len)).unwrap_or(usize::MAX)
     }
 
-    pub(super) fn total(&self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         self.encoded + self.compressed + self.decoded
     }
 }

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use super::object::Object;
 use crate::StoreType;
+use crate::state::object::Object;
 
-/// A change of a store, as a [`Subscriber`](super::Subscriber) gets it.
+/// A change of a store, as a [`Subscriber`](crate::Subscriber) gets it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Change<T: StoreType + ?Sized> {
@@ -30,7 +30,7 @@ pub enum Change<T: StoreType + ?Sized> {
         final_state_unknown: bool,
     },
     /// A list is complete, and all its changes were delivered before. A subscriber [with the initial
-    /// state](super::Subscribe::with_initial_state) also gets this after the initial state, if the store has a resource version.
+    /// state](crate::Subscribe::with_initial_state) also gets this after the initial state, if the store has a resource version.
     Synced,
     /// The reflector of the store ended with this error, so no more changes follow.
     Ended(Arc<dyn Error + Send + Sync>),
@@ -52,7 +52,7 @@ pub enum Written<T: StoreType + ?Sized> {
     /// The store already has this state.
     Unchanged,
     /// The store has a newer state of the object; or the object was deleted: the store does not have it, and this state is not
-    /// newer than the [resource version](super::StoreReader::resource_version) of the collection.
+    /// newer than the [resource version](crate::StoreReader::resource_version) of the collection.
     Stale,
 }
 

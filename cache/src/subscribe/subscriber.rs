@@ -10,17 +10,17 @@ use std::{fmt, mem};
 
 use futures_core::Stream;
 
-use super::change::Change;
-use super::inner::Inner;
-use super::object::{Codec, Object};
-use super::queue::{Delivery, LOOK_AHEAD, Queue};
-use super::resync::Resync;
-use super::subscription::{Filter, Inspect, Route, Subscription};
 use crate::StoreType;
+use crate::state::object::{Codec, Object};
+use crate::subscribe::change::Change;
+use crate::subscribe::queue::{Delivery, LOOK_AHEAD, Queue};
+use crate::subscribe::resync::Resync;
+use crate::subscribe::subscription::{Filter, Inspect, Route, Subscription};
 use crate::sync::{Mutex, lock};
+use crate::write::writer::Inner;
 use listwatch::LabelSelector;
 
-/// A subscriber that is not registered yet: see [`StoreReader::subscribe`](super::StoreReader::subscribe).
+/// A subscriber that is not registered yet: see [`StoreReader::subscribe`](crate::StoreReader::subscribe).
 #[must_use = "start registers it"]
 pub struct Subscribe<T: StoreType + ?Sized> {
     inner: Arc<Inner<T>>,
@@ -59,7 +59,7 @@ pub struct Subscriber<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> Subscribe<T> {
-    pub(super) fn new(inner: Arc<Inner<T>>) -> Self {
+    pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
         Self {
             inner,
             with_initial_state: false,
@@ -81,8 +81,8 @@ impl<T: StoreType + ?Sized> Subscribe<T> {
     /// Delivers only objects for which this function and all other filters return true.
     ///
     /// The function is called for each write of an object of the subscriber's [namespace](Self::namespace) and
-    /// [value](super::Index::subscribe), while other writers wait. It may read the store. A method that writes, or that waits for
-    /// writers as [`memory`](super::StoreReader::memory), [`index`](super::StoreReader::index) and [`start`](Self::start) do, panics in
+    /// [value](crate::Index::subscribe), while other writers wait. It may read the store. A method that writes, or that waits for
+    /// writers as [`memory`](crate::StoreReader::memory), [`index`](crate::StoreReader::index) and [`start`](Self::start) do, panics in
     /// it: the subscriber then ends with that panic. All filters and indexes together decompress and decode an object once.
     pub fn filter(mut self, filter: impl Fn(&Object<T>) -> bool + Send + Sync + 'static) -> Self {
         self.filters.push(Box::new(filter));
@@ -106,14 +106,14 @@ impl<T: StoreType + ?Sized> Subscribe<T> {
         self
     }
 
-    pub(super) fn route(mut self, route: Box<dyn Route<T>>) -> Self {
+    pub(crate) fn route(mut self, route: Box<dyn Route<T>>) -> Self {
         self.route = Some(route);
         self
     }
 
     /// Delivers only objects that the selector matches. An object whose labels cannot be read does not pass.
     ///
-    /// [`Index::subscribe`](super::Index::subscribe) costs less where each of many subscribers selects the objects of one value.
+    /// [`Index::subscribe`](crate::Index::subscribe) costs less where each of many subscribers selects the objects of one value.
     pub fn labels(self, selector: LabelSelector) -> Self {
         self.filter(move |object| object.matches(&selector))
     }
@@ -170,7 +170,7 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
 
     /// Returns the number of pending changes, which shows how late the consumer is. At most 64 objects of the initial state count.
     ///
-    /// Each pending change keeps up to two states of its object in memory, which [`Memory`](super::Memory) leaves out.
+    /// Each pending change keeps up to two states of its object in memory, which [`Memory`](crate::Memory) leaves out.
     #[must_use]
     pub fn lag(&self) -> usize {
         lock(&self.subscription.queue).lag

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use fixedbitset::FixedBitSet;
 
-use super::entry::Entry;
+use crate::state::entry::Entry;
 use listwatch::compare_resource_versions;
 use listwatch::internal::is_older;
 
 /// Where a state comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// The open replace.
     List,
     /// A watch, whose events are in order: an object that it adds exists, however old its version is.
@@ -21,10 +21,10 @@ pub(super) enum Origin {
 }
 
 /// The progress of a replace, by slot.
-pub(super) struct Open<D> {
-    pub(super) id: u64,
+pub(crate) struct Open<D> {
+    pub(crate) id: u64,
     /// True if a listed object also replaces a stored object of the same identity and resource version.
-    pub(super) replaces_equal_versions: bool,
+    pub(crate) replaces_equal_versions: bool,
     /// The objects that the list has.
     listed: FixedBitSet,
     /// The objects that others have written since the replace began.
@@ -36,7 +36,7 @@ pub(super) struct Open<D> {
 }
 
 impl<D> Open<D> {
-    pub(super) fn new(id: u64) -> Self {
+    pub(crate) fn new(id: u64) -> Self {
         Self {
             id,
             replaces_equal_versions: false,
@@ -47,7 +47,7 @@ impl<D> Open<D> {
         }
     }
 
-    pub(super) fn mark(&mut self, slot: u32, origin: Origin) {
+    pub(crate) fn mark(&mut self, slot: u32, origin: Origin) {
         let bits = if origin == Origin::List { &mut self.listed } else { &mut self.written };
         bits.grow_and_insert(slot as usize);
         if origin == Origin::Watch {
@@ -58,7 +58,7 @@ impl<D> Open<D> {
 
     /// Returns true if a state that is older than the store's must be set aside: a state of the list, unless others wrote the
     /// object; or a state that others wrote, if it is not older than the state that was set aside.
-    pub(super) fn wants(&self, slot: u32, version: &str, listed: bool) -> bool {
+    pub(crate) fn wants(&self, slot: u32, version: &str, listed: bool) -> bool {
         if listed {
             return !self.written.contains(slot as usize);
         }
@@ -66,7 +66,7 @@ impl<D> Open<D> {
     }
 
     /// Records that the list has an older state than the store, or that others wrote an older state. `wanted` is set aside.
-    pub(super) fn set_aside(&mut self, slot: u32, wanted: Option<Entry<D>>, listed: bool) {
+    pub(crate) fn set_aside(&mut self, slot: u32, wanted: Option<Entry<D>>, listed: bool) {
         if listed {
             self.listed.grow_and_insert(slot as usize);
         }
@@ -76,14 +76,14 @@ impl<D> Open<D> {
     }
 
     /// Records the deletion of a state that is older than the store's.
-    pub(super) fn deleted(&mut self, slot: u32, version: &str) {
+    pub(crate) fn deleted(&mut self, slot: u32, version: &str) {
         if self.wants(slot, version, false) {
             self.forget(slot);
         }
     }
 
     /// Removes all records of the slot.
-    pub(super) fn forget(&mut self, slot: u32) {
+    pub(crate) fn forget(&mut self, slot: u32) {
         for bits in [&mut self.listed, &mut self.written, &mut self.watched] {
             if (slot as usize) < bits.len() {
                 bits.remove(slot as usize);
@@ -93,23 +93,23 @@ impl<D> Open<D> {
     }
 
     /// Takes the older state that the list has.
-    pub(super) fn restored(&mut self, slot: u32) -> Option<Entry<D>> {
+    pub(crate) fn restored(&mut self, slot: u32) -> Option<Entry<D>> {
         self.staged.remove(&slot)
     }
 
     /// Returns true if the list contains the stored state of the object, so that the commit keeps it.
-    pub(super) fn is_settled(&self, slot: u32) -> bool {
+    pub(crate) fn is_settled(&self, slot: u32) -> bool {
         self.listed.contains(slot as usize) && (self.staged.is_empty() || !self.staged.contains_key(&slot))
     }
 
     /// Returns true if the commit of a list of version `list` keeps an object of this version.
-    pub(super) fn stays(&self, slot: u32, version: &str, list: &str) -> bool {
+    pub(crate) fn stays(&self, slot: u32, version: &str, list: &str) -> bool {
         let slot = slot as usize;
         let in_list = compare_resource_versions(version, list).is_some_and(Ordering::is_le);
         self.listed.contains(slot) || self.watched.contains(slot) || self.written.contains(slot) && !in_list
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let bits = (self.listed.len() + self.written.len() + self.watched.len()) / 8;
         let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry<D>)>() + 1);
         bits + staged + self.staged.values().map(Entry::allocated).sum::<usize>()

@@ -22,39 +22,39 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 use prost::encoding::{decode_varint, encode_varint};
 
-use super::compress::{Base, Compressor, Dictionary};
-use super::entry::Form;
-use super::entry::{Entry, MAX_TEXT};
-use super::error::StoreError;
-use super::family::LONGEST;
-use super::inner::StorageFormat;
-use super::key::{Identity, ObjectKey};
-use super::memory::Usage;
-use super::object::Object;
-use super::state::Snapshot;
 use crate::StoreType;
+use crate::compress::{Base, Compressor, Dictionary};
+use crate::error::StoreError;
+use crate::family::LONGEST;
+use crate::key::{Identity, ObjectKey};
+use crate::state::entry::Form;
+use crate::state::entry::{Entry, MAX_TEXT};
+use crate::state::memory::Usage;
+use crate::state::object::Object;
+use crate::state::table::Snapshot;
+use crate::write::writer::StorageFormat;
 use listwatch::{Encoding, ItemError};
 
 const MAGIC: [u8; 8] = *b"lw-cache";
 const FORMAT: u32 = 4;
 const CHECKSUM_LEN: usize = 4;
-pub(super) const BUFFER: usize = 256 << 10;
+pub(crate) const BUFFER: usize = 256 << 10;
 
 const HEAD: u8 = 0;
-pub(super) const DICTIONARY: u8 = 1;
-pub(super) const OBJECT: u8 = 2;
-pub(super) const BASE: u8 = 3;
+pub(crate) const DICTIONARY: u8 = 1;
+pub(crate) const OBJECT: u8 = 2;
+pub(crate) const BASE: u8 = 3;
 
 /// The form of the bytes of an object as they arrived. Any other form is compressed.
-pub(super) const ENCODED: u64 = 0;
+pub(crate) const ENCODED: u64 = 0;
 /// Compressed without a dictionary. The next value is compressed with the first dictionary, and so on.
-pub(super) const COMPRESSED: u64 = 1;
+pub(crate) const COMPRESSED: u64 = 1;
 /// The difference to the first base. The next value is the difference to the second base, and so on.
-pub(super) const MEMBER: u64 = COMPRESSED + 1 + MAX_DICTIONARIES as u64;
+pub(crate) const MEMBER: u64 = COMPRESSED + 1 + MAX_DICTIONARIES as u64;
 /// A longer object is not compressed, which bounds what loading a file allocates.
-pub(super) const MAX_COMPRESSED: u32 = 16 << 20;
+pub(crate) const MAX_COMPRESSED: u32 = 16 << 20;
 /// Bounds the memory of dictionaries, which is far more than their bytes.
-pub(super) const MAX_DICTIONARIES: usize = 64;
+pub(crate) const MAX_DICTIONARIES: usize = 64;
 
 /// The error of a file of a store: nothing was saved, or nothing was loaded.
 ///
@@ -70,8 +70,8 @@ pub enum FileError {
     /// restore the previous file.
     #[error("the file was written, but its folder cannot be flushed to disk")]
     Unflushed(#[source] io::Error),
-    /// Not saved: the store has no resource version yet; or an uncommitted [`Replace`](super::Replace) has changed it; or it lacks
-    /// objects that it could not hold ([`skipped`](super::StoreReader::skipped)).
+    /// Not saved: the store has no resource version yet; or an uncommitted [`Replace`](crate::Replace) has changed it; or it lacks
+    /// objects that it could not hold ([`skipped`](crate::StoreReader::skipped)).
     #[error("the store does not have the whole collection at one resource version")]
     Incomplete,
     /// Not saved: the store keeps objects decoded, and the type lacks fields of this object: encoded again it would be incomplete.
@@ -137,7 +137,7 @@ pub enum FileError {
     Unknown,
 }
 
-pub(super) struct Output<'f> {
+pub(crate) struct Output<'f> {
     file: &'f mut dyn Write,
     sum: Hasher,
     record: Vec<u8>,
@@ -147,7 +147,7 @@ pub(super) struct Output<'f> {
 }
 
 impl<'f> Output<'f> {
-    pub(super) fn new(file: &'f mut dyn Write) -> io::Result<Self> {
+    pub(crate) fn new(file: &'f mut dyn Write) -> io::Result<Self> {
         let mut output =
             Self { file, sum: Hasher::new(), record: Vec::new(), dictionaries: Vec::new(), bases: HashMap::new() };
         output.write(&MAGIC)?;
@@ -174,7 +174,7 @@ impl<'f> Output<'f> {
         self.record.extend_from_slice(text.as_bytes());
     }
 
-    pub(super) fn head<T: StoreType + ?Sized>(
+    pub(crate) fn head<T: StoreType + ?Sized>(
         &mut self,
         epoch: u64,
         snapshot: &Snapshot<T>,
@@ -190,7 +190,7 @@ impl<'f> Output<'f> {
         self.write_record()
     }
 
-    pub(super) fn object<T: StoreType + ?Sized>(
+    pub(crate) fn object<T: StoreType + ?Sized>(
         &mut self,
         object: &Object<T>,
         compressor: Option<&mut Compressor>,
@@ -262,7 +262,7 @@ impl<'f> Output<'f> {
         Ok(Some(form))
     }
 
-    pub(super) fn dictionary(&mut self, dictionary: &Arc<Dictionary>) -> io::Result<usize> {
+    pub(crate) fn dictionary(&mut self, dictionary: &Arc<Dictionary>) -> io::Result<usize> {
         // A record may be unfinished.
         let record = mem::replace(&mut self.record, [&[DICTIONARY], &*dictionary.bytes()].concat());
         self.write_record()?;
@@ -271,13 +271,13 @@ impl<'f> Output<'f> {
         Ok(self.dictionaries.len() - 1)
     }
 
-    pub(super) fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(self) -> io::Result<()> {
         self.file.write_all(&self.sum.finalize().to_le_bytes())
     }
 }
 
 /// The records of a file with a correct checksum.
-pub(super) struct Input {
+pub(crate) struct Input {
     file: BufReader<File>,
     /// The offset of the next record.
     at: u64,
@@ -287,7 +287,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
         let mut file = BufReader::with_capacity(BUFFER, file);
@@ -315,7 +315,7 @@ impl Input {
     }
 
     /// Returns the next record and its offset.
-    pub(super) fn record(&mut self) -> Result<Option<(u64, &[u8])>, FileError> {
+    pub(crate) fn record(&mut self) -> Result<Option<(u64, &[u8])>, FileError> {
         let at = self.at;
         if at == self.end {
             return Ok(None);
@@ -351,17 +351,17 @@ fn sum(file: &mut BufReader<File>, end: u64) -> io::Result<bool> {
     Ok(sum.finalize() == u32::from_le_bytes(expected))
 }
 
-pub(super) struct Head<'r> {
-    pub(super) epoch: u32,
-    pub(super) objects: u64,
-    pub(super) version: &'r str,
+pub(crate) struct Head<'r> {
+    pub(crate) epoch: u32,
+    pub(crate) objects: u64,
+    pub(crate) version: &'r str,
     /// The version up to which the file has all changes; it may have a part of the changes up to `version`.
-    pub(super) resumes_from: &'r str,
-    pub(super) holds: &'r str,
+    pub(crate) resumes_from: &'r str,
+    pub(crate) holds: &'r str,
 }
 
 impl<'r> Head<'r> {
-    pub(super) fn parse(record: &'r [u8]) -> Option<Self> {
+    pub(crate) fn parse(record: &'r [u8]) -> Option<Self> {
         let mut rest = record.strip_prefix(&[HEAD])?;
         let head = Self {
             epoch: decode_varint(&mut rest).ok()?.try_into().ok()?,
@@ -374,16 +374,16 @@ impl<'r> Head<'r> {
     }
 }
 
-pub(super) struct Record<'r> {
-    pub(super) encoding: Encoding,
-    pub(super) form: u64,
-    pub(super) wire_len: u32,
-    pub(super) identity: Identity<'r>,
-    pub(super) body: &'r [u8],
+pub(crate) struct Record<'r> {
+    pub(crate) encoding: Encoding,
+    pub(crate) form: u64,
+    pub(crate) wire_len: u32,
+    pub(crate) identity: Identity<'r>,
+    pub(crate) body: &'r [u8],
 }
 
 impl<'r> Record<'r> {
-    pub(super) fn parse(record: &'r [u8]) -> Option<Self> {
+    pub(crate) fn parse(record: &'r [u8]) -> Option<Self> {
         let (encoding, rest) = record.split_first()?;
         let mut rest = rest;
         let encoding = match encoding {
@@ -408,7 +408,7 @@ impl<'r> Record<'r> {
     }
 
     /// Returns a lower bound of the object's memory in this format, so that an object that does not fit is not expanded.
-    pub(super) fn size<D>(&self, format: StorageFormat) -> usize {
+    pub(crate) fn size<D>(&self, format: StorageFormat) -> usize {
         let wire_len = self.wire_len as usize;
         match format {
             StorageFormat::Encoded => Entry::<D>::allocated_with(wire_len),
@@ -419,15 +419,15 @@ impl<'r> Record<'r> {
 }
 
 /// A base, as a file has it.
-pub(super) struct BaseRecord<'r> {
-    pub(super) form: u64,
-    pub(super) wire_len: u32,
-    pub(super) namespace: &'r str,
-    pub(super) body: &'r [u8],
+pub(crate) struct BaseRecord<'r> {
+    pub(crate) form: u64,
+    pub(crate) wire_len: u32,
+    pub(crate) namespace: &'r str,
+    pub(crate) body: &'r [u8],
 }
 
 impl<'r> BaseRecord<'r> {
-    pub(super) fn parse(mut rest: &'r [u8]) -> Option<Self> {
+    pub(crate) fn parse(mut rest: &'r [u8]) -> Option<Self> {
         let form = decode_varint(&mut rest).ok()?;
         let wire_len = decode_varint(&mut rest).ok()?.try_into().ok().filter(|len| *len as usize <= LONGEST)?;
         let namespace = text(&mut rest).filter(|text| text.len() <= MAX_TEXT)?;

@@ -7,24 +7,24 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use super::budget::{Skipped, Spending};
-use super::compress::{Common, Compressor};
-use super::entry::Entry;
-use super::error::ObjectError;
-use super::family::Families;
-use super::form::Deferred;
-use super::key::{Identity, ObjectKey};
-use super::log::{Due, Log};
-use super::memory::{Memory, Usage};
-use super::object::{Codec, Object};
-use super::open::Open;
-use super::queue::Walk;
-use super::state::{Chunk, Snapshot, State};
-use super::subscription::{Subscribers, Subscription, Wakers};
 use crate::StoreType;
+use crate::compress::{Common, Compressor};
+use crate::error::ObjectError;
+use crate::family::Families;
+use crate::form::Deferred;
+use crate::key::{Identity, ObjectKey};
+use crate::log::change_log::{Due, Log};
+use crate::state::entry::Entry;
+use crate::state::memory::{Memory, Usage};
+use crate::state::object::{Codec, Object};
+use crate::state::table::{Chunk, Snapshot, State};
+use crate::subscribe::queue::Walk;
+use crate::subscribe::subscription::{Subscribers, Subscription, Wakers};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, read, thread};
+use crate::write::budget::{Skipped, Spending};
+use crate::write::relist::Open;
 
-/// The form in which a [`Store`](super::Store) keeps objects.
+/// The form in which a [`Store`](crate::Store) keeps objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StorageFormat {
@@ -43,52 +43,52 @@ pub enum StorageFormat {
     Decoded,
 }
 
-pub(super) struct Inner<T: StoreType + ?Sized> {
-    pub(super) hasher: RandomState,
-    pub(super) codec: Arc<Codec<T>>,
+pub(crate) struct Inner<T: StoreType + ?Sized> {
+    pub(crate) hasher: RandomState,
+    pub(crate) codec: Arc<Codec<T>>,
     /// Locked while one object is written into its slot, or a table that was built before is swapped.
-    pub(super) state: RwLock<State<T::Decoded>>,
+    pub(crate) state: RwLock<State<T::Decoded>>,
     /// Locked before `state`, by each writer.
     writer: Mutex<Writer<T>>,
     /// The thread that holds the writer's lock; 0 if none does.
     writing: AtomicUsize,
-    pub(super) log: Mutex<Log<T>>,
+    pub(crate) log: Mutex<Log<T>>,
 }
 
 /// The state that only writers access.
-pub(super) struct Writer<T: StoreType + ?Sized> {
-    pub(super) format: StorageFormat,
-    pub(super) spending: Spending,
-    pub(super) skipped: Skipped,
+pub(crate) struct Writer<T: StoreType + ?Sized> {
+    pub(crate) format: StorageFormat,
+    pub(crate) spending: Spending,
+    pub(crate) skipped: Skipped,
     /// Slots below `slots` that are free.
-    pub(super) free: Vec<u32>,
-    pub(super) slots: u32,
-    pub(super) namespaces: HashSet<Arc<str>>,
-    pub(super) indexes: Vec<Weak<dyn Maintained<T>>>,
+    pub(crate) free: Vec<u32>,
+    pub(crate) slots: u32,
+    pub(crate) namespaces: HashSet<Arc<str>>,
+    pub(crate) indexes: Vec<Weak<dyn Maintained<T>>>,
     /// The number of failures of index functions since the reflector last read it, and the last error.
-    pub(super) index_errors: (u64, Option<ObjectError>),
-    pub(super) subscribers: Subscribers<T>,
+    pub(crate) index_errors: (u64, Option<ObjectError>),
+    pub(crate) subscribers: Subscribers<T>,
     /// The number of reflectors that write to the store. Subscribers end when the last of them ends.
-    pub(super) reflectors: usize,
+    pub(crate) reflectors: usize,
     /// True if the change log is enabled.
-    pub(super) has_log: bool,
+    pub(crate) has_log: bool,
     /// Resource versions of deletions that a list or a watch may not have passed yet.
-    pub(super) tombstones: HashMap<ObjectKey, String>,
-    pub(super) open: Option<Open<T::Decoded>>,
-    pub(super) replaces: u64,
+    pub(crate) tombstones: HashMap<ObjectKey, String>,
+    pub(crate) open: Option<Open<T::Decoded>>,
+    pub(crate) replaces: u64,
     /// True if an uncommitted list has changed the store, which then mixes two states of the collection.
-    pub(super) is_mixed: bool,
-    pub(super) usage: Usage,
-    pub(super) compressor: Option<Compressor>,
-    pub(super) families: Families,
-    pub(super) deferred: Deferred,
+    pub(crate) is_mixed: bool,
+    pub(crate) usage: Usage,
+    pub(crate) compressor: Option<Compressor>,
+    pub(crate) families: Families,
+    pub(crate) deferred: Deferred,
     /// What compressed objects share, by namespace.
-    pub(super) common: HashMap<Arc<str>, Weak<Common>>,
+    pub(crate) common: HashMap<Arc<str>, Weak<Common>>,
 }
 
 /// The steps of a write for an index: `prepare` runs user code and changes nothing, `keep` runs under the lock of the state and
 /// calls no user code, and `finish` runs user code again.
-pub(super) trait Maintained<T: StoreType + ?Sized>: Send + Sync {
+pub(crate) trait Maintained<T: StoreType + ?Sized>: Send + Sync {
     /// Adds the objects of these slots to an index that is empty and has no readers yet.
     fn fill(&self, objects: &mut dyn Iterator<Item = (u32, Object<T>)>);
     /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is removed.
@@ -100,7 +100,7 @@ pub(super) trait Maintained<T: StoreType + ?Sized>: Send + Sync {
 }
 
 /// The writer's lock. After it is released, subscribers are woken.
-pub(super) struct Writing<'s, T: StoreType + ?Sized> {
+pub(crate) struct Writing<'s, T: StoreType + ?Sized> {
     writer: MutexGuard<'s, Writer<T>>,
     inner: &'s Inner<T>,
     /// Dropped after the lock.
@@ -133,7 +133,7 @@ impl<T: StoreType + ?Sized> Drop for Writing<'_, T> {
 }
 
 impl<T: StoreType + ?Sized> Inner<T> {
-    pub(super) fn new(format: StorageFormat) -> Self {
+    pub(crate) fn new(format: StorageFormat) -> Self {
         let writer = Writer {
             format,
             spending: Spending::default(),
@@ -166,7 +166,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
         }
     }
 
-    pub(super) fn state(&self) -> RwLockReadGuard<'_, State<T::Decoded>> {
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State<T::Decoded>> {
         read(&self.state)
     }
 
@@ -175,7 +175,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     /// # Panics
     ///
     /// Panics if the caller is an index function or a filter that another write runs: it would wait for itself.
-    pub(super) fn writer(&self) -> Writing<'_, T> {
+    pub(crate) fn writer(&self) -> Writing<'_, T> {
         let thread = thread();
         // Another thread never stores the number of this one.
         let is_nested = self.writing.load(Relaxed) == thread;
@@ -189,44 +189,44 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// As [`writer`](Self::writer), after it has compressed the objects that are waiting for it.
-    pub(super) fn settled_writer(&self) -> Writing<'_, T> {
+    pub(crate) fn settled_writer(&self) -> Writing<'_, T> {
         let mut writer = self.writer();
         self.compress_deferred(&mut writer);
         writer
     }
 
-    pub(super) fn object(&self, entry: &Entry<T::Decoded>) -> Object<T> {
+    pub(crate) fn object(&self, entry: &Entry<T::Decoded>) -> Object<T> {
         Object::new(entry, &self.codec)
     }
 
     /// Returns the higher half of the hash of a key.
-    pub(super) fn hash(&self, namespace: &str, name: &str) -> u32 {
+    pub(crate) fn hash(&self, namespace: &str, name: &str) -> u32 {
         u32::try_from(self.hasher.hash_one((namespace, name)) >> 32).unwrap_or_default()
     }
 
-    pub(super) fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Entry<T::Decoded>)> {
+    pub(crate) fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Entry<T::Decoded>)> {
         let state = self.state();
         let (slot, entry) = state.find(hash, &identity.namespace, &identity.name)?;
         Some((slot, entry.clone()))
     }
 
     /// Finds an object by the address of its state.
-    pub(super) fn find_state(&self, hash: u32, address: usize) -> Option<(u32, Entry<T::Decoded>)> {
+    pub(crate) fn find_state(&self, hash: u32, address: usize) -> Option<(u32, Entry<T::Decoded>)> {
         let state = self.state();
         let (slot, entry) = state.find_state(hash, address)?;
         Some((slot, entry.clone()))
     }
 
-    pub(super) fn entry_at(&self, slot: u32) -> Option<Entry<T::Decoded>> {
+    pub(crate) fn entry_at(&self, slot: u32) -> Option<Entry<T::Decoded>> {
         self.state().get(slot).cloned()
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot<T> {
+    pub(crate) fn snapshot(&self) -> Snapshot<T> {
         self.state().snapshot(&self.codec)
     }
 
     /// Adds a subscriber and begins its walk over the stored objects.
-    pub(super) fn register(&self, subscription: &Arc<Subscription<T>>, delivers: bool) {
+    pub(crate) fn register(&self, subscription: &Arc<Subscription<T>>, delivers: bool) {
         let mut writer = self.writer();
         let slots = match (&subscription.route, &subscription.namespace) {
             (Some(route), _) => Some(route.slots()),
@@ -238,7 +238,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// Advances the walk of a subscriber by a few objects. Returns false when the walk is over.
-    pub(super) fn look_ahead(&self, subscription: &Subscription<T>) -> bool {
+    pub(crate) fn look_ahead(&self, subscription: &Subscription<T>) -> bool {
         let Some(slots) = subscription.next_slots() else { return false };
         let there: Vec<_> = {
             let state = self.state();
@@ -263,7 +263,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// Queues objects for a subscriber again.
-    pub(super) fn repeat(&self, subscription: &Subscription<T>, slots: Range<u32>) {
+    pub(crate) fn repeat(&self, subscription: &Subscription<T>, slots: Range<u32>) {
         let _writer = self.writer();
         for slot in slots {
             if let Some(entry) = self.entry_at(slot) {
@@ -273,7 +273,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     }
 
     /// Adds all objects to an index, and keeps it up to date from then on.
-    pub(super) fn maintain(&self, index: &Arc<dyn Maintained<T>>) {
+    pub(crate) fn maintain(&self, index: &Arc<dyn Maintained<T>>) {
         let mut writer = self.writer();
         let chunks = self.state().chunks.clone();
         // The processor waits for the entries of a chunk at once: an index of 50,000 encoded Pods by a view takes a fifth less time.
@@ -289,18 +289,18 @@ impl<T: StoreType + ?Sized> Inner<T> {
         writer.indexes.push(Arc::downgrade(index));
     }
 
-    /// Returns the memory of the store, of which the [rest](super::budget::Spending::rest) was measured some writes
+    /// Returns the memory of the store, of which the [rest](Spending::rest) was measured some writes
     /// ago.
-    pub(super) fn used(&self, writer: &Writer<T>) -> usize {
+    pub(crate) fn used(&self, writer: &Writer<T>) -> usize {
         self.counted(writer) + writer.spending.rest
     }
 
     /// Returns the bytes of the objects and their bases, which are counted with each write.
-    pub(super) fn counted(&self, writer: &Writer<T>) -> usize {
+    pub(crate) fn counted(&self, writer: &Writer<T>) -> usize {
         return writer.usage.total() + self.codec.decompressor.base_bytes();
     }
 
-    pub(super) fn measure(&self, writer: &Writer<T>) -> Memory {
+    pub(crate) fn measure(&self, writer: &Writer<T>) -> Memory {
         let state = self.state();
         let codec = &self.codec;
         let Usage { encoded, compressed, decoded } = writer.usage;

@@ -13,14 +13,14 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::Instant;
 
-use super::entry::Entry;
-use super::error::StoreError;
-use super::frames::Frames;
-use super::inner::Inner;
-use super::key::ObjectKey;
-use super::object::{Codec, Object};
 use crate::StoreType;
+use crate::error::StoreError;
+use crate::key::ObjectKey;
+use crate::log::frames::Frames;
+use crate::state::entry::Entry;
+use crate::state::object::{Codec, Object};
 use crate::sync::lock;
+use crate::write::writer::Inner;
 use listwatch::compare_resource_versions;
 use listwatch::encode::EventType;
 use listwatch::internal::{is_comparable, is_older};
@@ -43,7 +43,7 @@ impl Default for ChangeLogLimits {
     }
 }
 
-/// The state of a change log: see [`StoreReader::change_log`](super::StoreReader::change_log).
+/// The state of a change log: see [`StoreReader::change_log`](crate::StoreReader::change_log).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeLogStatus {
@@ -57,7 +57,7 @@ pub struct ChangeLogStatus {
     pub age: Duration,
 }
 
-/// A change of a collection as the server made it: see [`StoreReader::changes_after`](super::StoreReader::changes_after).
+/// A change of a collection as the server made it: see [`StoreReader::changes_after`](crate::StoreReader::changes_after).
 pub struct LoggedChange<T: StoreType + ?Sized> {
     kind: EventType,
     resource_version: String,
@@ -187,7 +187,7 @@ impl<T: StoreType + ?Sized> Kept<T> {
 /// | `Closed` | the collection is complete at a version, or changes are pending that make it so |
 /// | `Opening`: the store has objects that are newer than the version up to which the watch has delivered all changes | the watch has passed them |
 /// | `Open` | a relist begins, or the store misses a change |
-pub(super) struct Log<T: StoreType + ?Sized> {
+pub(crate) struct Log<T: StoreType + ?Sized> {
     limits: Option<ChangeLogLimits>,
     state: LogState,
     /// Distinguishes the cursors of an earlier opening.
@@ -223,7 +223,7 @@ pub(super) struct Log<T: StoreType + ?Sized> {
 }
 
 /// What is due once a writer has released its locks: readers to wake, and changes to free.
-pub(super) struct Due<T: StoreType + ?Sized> {
+pub(crate) struct Due<T: StoreType + ?Sized> {
     wakers: Vec<Waker>,
     _garbage: Vec<Kept<T>>,
 }
@@ -243,17 +243,17 @@ enum LogState {
 }
 
 /// A change of the server that was written.
-pub(super) struct Observed<D> {
+pub(crate) struct Observed<D> {
     /// The state that the store had before.
-    pub(super) old: Option<Entry<D>>,
+    pub(crate) old: Option<Entry<D>>,
     /// The state of the change; of a deleted object, its final state.
-    pub(super) object: Entry<D>,
-    pub(super) is_deleted: bool,
+    pub(crate) object: Entry<D>,
+    pub(crate) is_deleted: bool,
     /// True if the store changed.
-    pub(super) has_effect: bool,
+    pub(crate) has_effect: bool,
     /// The version that the store has of an object that did not change: newer than the change if others than the reflector have
     /// written it.
-    pub(super) known: Option<String>,
+    pub(crate) known: Option<String>,
 }
 
 impl<D> Observed<D> {
@@ -263,7 +263,7 @@ impl<D> Observed<D> {
 }
 
 impl<T: StoreType + ?Sized> Log<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             limits: None,
             state: LogState::Closed,
@@ -287,31 +287,31 @@ impl<T: StoreType + ?Sized> Log<T> {
         }
     }
 
-    pub(super) fn enable(&mut self, limits: ChangeLogLimits) {
+    pub(crate) fn enable(&mut self, limits: ChangeLogLimits) {
         self.frames.set_limit(Frames::share(limits.bytes));
         self.limits = Some(limits);
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.state == LogState::Open
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.state == LogState::Closed
     }
 
     /// Returns the version at which the store has exactly the objects of the log, if it has.
-    pub(super) fn exact_version(&self) -> Option<&str> {
+    pub(crate) fn exact_version(&self) -> Option<&str> {
         (self.is_open() && self.ahead.is_empty()).then_some(&self.version)
     }
 
     /// Returns the [exact version](Self::exact_version), if each reader at this version has all changes of the store.
-    pub(super) fn settled_version(&self) -> Option<&str> {
+    pub(crate) fn settled_version(&self) -> Option<&str> {
         self.exact_version().filter(|_| !self.is_shared)
     }
 
     /// Drops all changes, and ends all readers.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if self.is_open() {
             self.has_news = true;
         }
@@ -324,7 +324,7 @@ impl<T: StoreType + ?Sized> Log<T> {
     }
 
     /// Closes the log until another list is complete.
-    pub(super) fn begin_replace(&mut self) {
+    pub(crate) fn begin_replace(&mut self) {
         self.close();
         self.seen.clear();
         self.listed.clear();
@@ -332,19 +332,19 @@ impl<T: StoreType + ?Sized> Log<T> {
     }
 
     /// Records the version of the list.
-    pub(super) fn listed_at(&mut self, version: &str) {
+    pub(crate) fn listed_at(&mut self, version: &str) {
         version.clone_into(&mut self.listed);
     }
 
     /// Records that the watch delivers the changes after this version.
-    pub(super) fn watched_from(&mut self, version: &str) {
+    pub(crate) fn watched_from(&mut self, version: &str) {
         if self.has_not_seen(version) {
             version.clone_into(&mut self.seen);
         }
     }
 
     /// Begins at a version up to which the store has all changes, and which has an order. `newest` is the newest version of an object of the store.
-    pub(super) fn open(&mut self, version: &str, newest: &str) {
+    pub(crate) fn open(&mut self, version: &str, newest: &str) {
         let is_unsure = self.unsure.as_ref().is_some_and(|unsure| !is_older(unsure, version));
         if self.limits.is_none() || is_unsure {
             return;
@@ -365,7 +365,7 @@ impl<T: StoreType + ?Sized> Log<T> {
     }
 
     /// Records that the store has all changes up to this version.
-    pub(super) fn advance(&mut self, version: &str) {
+    pub(crate) fn advance(&mut self, version: &str) {
         if self.is_closed() || !is_older(&self.version, version) {
             return;
         }
@@ -379,7 +379,7 @@ impl<T: StoreType + ?Sized> Log<T> {
     }
 
     /// Records the state before a write of others than the reflector, which the log does not have.
-    pub(super) fn wrote(&mut self, key: ObjectKey, old: Option<Entry<T::Decoded>>, resource_version: &str) {
+    pub(crate) fn wrote(&mut self, key: ObjectKey, old: Option<Entry<T::Decoded>>, resource_version: &str) {
         match &mut self.state {
             LogState::Closed => {}
             LogState::Opening(newest) => {
@@ -396,7 +396,7 @@ impl<T: StoreType + ?Sized> Log<T> {
     }
 
     /// Appends a change.
-    pub(super) fn append(&mut self, observed: Observed<T::Decoded>, codec: &Arc<Codec<T>>) {
+    pub(crate) fn append(&mut self, observed: Observed<T::Decoded>, codec: &Arc<Codec<T>>) {
         let own_version = observed.object.resource_version();
         let is_newer = self.has_not_seen(own_version);
         if is_newer {
@@ -528,11 +528,11 @@ impl<T: StoreType + ?Sized> Log<T> {
     }
 
     /// Returns the memory of the log in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.kept_bytes + self.frames.bytes()
     }
 
-    pub(super) fn status(&self) -> ChangeLogStatus {
+    pub(crate) fn status(&self) -> ChangeLogStatus {
         if !self.is_open() {
             return ChangeLogStatus::default();
         }
@@ -545,7 +545,7 @@ impl<T: StoreType + ?Sized> Log<T> {
     }
 
     /// Takes what is due after the locks are released.
-    pub(super) fn take_due(&mut self) -> Due<T> {
+    pub(crate) fn take_due(&mut self) -> Due<T> {
         let wakers = if mem::take(&mut self.has_news) {
             self.wakers.drain().map(|(_, waker)| waker).collect()
         } else {
@@ -576,7 +576,7 @@ impl<T: StoreType + ?Sized> Log<T> {
     }
 }
 
-/// A cursor in the change log: see [`StoreReader::changes_after`](super::StoreReader::changes_after).
+/// A cursor in the change log: see [`StoreReader::changes_after`](crate::StoreReader::changes_after).
 ///
 /// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it has not
 /// returned, when a relist begins, and when the store is dropped.
@@ -593,7 +593,7 @@ pub struct Changes<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> Changes<T> {
-    pub(super) fn after(inner: &Arc<Inner<T>>, resource_version: &str) -> Result<Self, StoreError> {
+    pub(crate) fn after(inner: &Arc<Inner<T>>, resource_version: &str) -> Result<Self, StoreError> {
         let mut log = lock(&inner.log);
         let next = log.place_after(resource_version)?;
         log.readers += 1;

@@ -8,52 +8,52 @@ use std::task::Waker;
 
 use fixedbitset::FixedBitSet;
 
-use super::entry::Entry;
-use super::error::Cause;
+use crate::error::Cause;
+use crate::state::entry::Entry;
 
 /// The number of objects of the initial state that a subscriber reads in one step.
-pub(super) const LOOK_AHEAD: u32 = 64;
+pub(crate) const LOOK_AHEAD: u32 = 64;
 
 /// A longer queue is freed when it is empty.
 const KEPT_QUEUE: usize = 64;
 
 /// The pending changes of one subscriber.
-pub(super) struct Queue<D> {
+pub(crate) struct Queue<D> {
     /// The pending changes in the order of their tickets. Some entries are void.
     order: VecDeque<(Ticket, Queued)>,
     /// By slot.
     pending: HashMap<u32, Pending<D>>,
     /// The number of changes in `pending`.
-    pub(super) lag: usize,
+    pub(crate) lag: usize,
     tickets: Ticket,
     /// Slots of the objects that the subscriber has received, or that the store had when the subscriber was registered.
     announced: FixedBitSet,
     /// The walk over the objects that the store had when the subscriber was registered; `None` when it is over.
-    pub(super) walk: Option<Walk>,
-    pub(super) waker: Option<Waker>,
+    pub(crate) walk: Option<Walk>,
+    pub(crate) waker: Option<Waker>,
     /// True if the waker must be woken.
-    pub(super) has_news: bool,
-    pub(super) is_closed: bool,
+    pub(crate) has_news: bool,
+    pub(crate) is_closed: bool,
     /// The error that closed the queue, until the subscriber gets it.
-    pub(super) cause: Option<Cause>,
-    pub(super) has_panicked: bool,
+    pub(crate) cause: Option<Cause>,
+    pub(crate) has_panicked: bool,
     /// The panic of a filter, until the subscriber resumes it.
-    pub(super) panic: Option<Box<dyn Any + Send>>,
+    pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
 
 /// A walk over the stored objects. The filters run while others write.
-pub(super) struct Walk {
+pub(crate) struct Walk {
     /// The slots of the objects that may pass; `None` for all slots.
-    pub(super) slots: Option<Vec<u32>>,
-    pub(super) at: u32,
+    pub(crate) slots: Option<Vec<u32>>,
+    pub(crate) at: u32,
     /// True if the walk delivers objects that pass; else it only marks them as announced.
-    pub(super) delivers: bool,
+    pub(crate) delivers: bool,
     /// If it does not deliver, the slots that were written before the walk reached them.
-    pub(super) written: FixedBitSet,
+    pub(crate) written: FixedBitSet,
 }
 
 impl Walk {
-    pub(super) fn new(slots: Option<Vec<u32>>, delivers: bool) -> Self {
+    pub(crate) fn new(slots: Option<Vec<u32>>, delivers: bool) -> Self {
         Self { slots, at: 0, delivers, written: FixedBitSet::new() }
     }
 
@@ -96,14 +96,14 @@ struct Update<D> {
 }
 
 /// A change, with the entries of the objects.
-pub(super) enum Delivery<D> {
+pub(crate) enum Delivery<D> {
     Applied { old: Option<Entry<D>>, new: Entry<D> },
     Deleted { old: Entry<D>, last: Entry<D>, final_state_unknown: bool },
     Synced,
 }
 
 impl<D> Queue<D> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             order: VecDeque::new(),
             pending: HashMap::new(),
@@ -121,7 +121,7 @@ impl<D> Queue<D> {
     }
 
     /// Records that the store replaced `old` with a state that passes the filters.
-    pub(super) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>) {
+    pub(crate) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>) {
         let pending = self.pending.entry(slot).or_insert(Pending { deletion: None, update: None });
         match &mut pending.update {
             Some((_, update)) => update.new = new.clone(),
@@ -134,7 +134,7 @@ impl<D> Queue<D> {
     }
 
     /// Records that the store has its current state in another form.
-    pub(super) fn change_form(&mut self, slot: u32, old: &Entry<D>, new: &Entry<D>) {
+    pub(crate) fn change_form(&mut self, slot: u32, old: &Entry<D>, new: &Entry<D>) {
         if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut())
             && update.new.is_same(old)
         {
@@ -143,14 +143,14 @@ impl<D> Queue<D> {
     }
 
     /// Records that the store replaced `old` with a state that does not pass the filters.
-    pub(super) fn leave(&mut self, slot: u32, old: &Entry<D>) {
+    pub(crate) fn leave(&mut self, slot: u32, old: &Entry<D>) {
         let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
         let last = update.map_or(old, |(_, update)| &update.new).clone();
         self.remove(slot, old, &last, false);
     }
 
     /// Records that the store removed `old`. The last state may be a newer one.
-    pub(super) fn remove(&mut self, slot: u32, old: &Entry<D>, last: &Entry<D>, final_state_unknown: bool) {
+    pub(crate) fn remove(&mut self, slot: u32, old: &Entry<D>, last: &Entry<D>, final_state_unknown: bool) {
         let mut received = None;
         if let Slot::Occupied(mut found) = self.pending.entry(slot)
             && let Some((_, update)) = found.get_mut().update.take()
@@ -190,7 +190,7 @@ impl<D> Queue<D> {
         self.has_news = true;
     }
 
-    pub(super) fn synced(&mut self) {
+    pub(crate) fn synced(&mut self) {
         // A subscriber that has not received the whole initial state gets `Synced` after it.
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
         if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != Queued::Synced) {
@@ -200,7 +200,7 @@ impl<D> Queue<D> {
     }
 
     /// Records an object of the walk that passes the filters.
-    pub(super) fn found(&mut self, slot: u32, entry: &Entry<D>) {
+    pub(crate) fn found(&mut self, slot: u32, entry: &Entry<D>) {
         if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
             self.put(slot, None, entry);
         } else {
@@ -210,7 +210,7 @@ impl<D> Queue<D> {
 
     /// Returns true if the slot is written for the first time, and before a walk that does not deliver has reached it.
     /// Whether the subscriber knows the replaced object is then unknown.
-    pub(super) fn is_first_write(&mut self, slot: u32) -> bool {
+    pub(crate) fn is_first_write(&mut self, slot: u32) -> bool {
         let Some(walk) = self.walk.as_mut().filter(|walk| !walk.delivers) else { return false };
         let is_first = walk.is_before(slot) && !walk.written.contains(slot as usize);
         if is_first {
@@ -220,21 +220,21 @@ impl<D> Queue<D> {
     }
 
     /// Queues an announced object again, unless it has a pending change.
-    pub(super) fn repeat(&mut self, slot: u32, entry: &Entry<D>) {
+    pub(crate) fn repeat(&mut self, slot: u32, entry: &Entry<D>) {
         if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
             self.put(slot, Some(entry), entry);
         }
     }
 
     /// Returns true if the walk may skip a slot.
-    pub(super) fn knows(&self, slot: u32) -> bool {
+    pub(crate) fn knows(&self, slot: u32) -> bool {
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
         let is_written = || self.walk.as_ref().is_some_and(|walk| walk.written.contains(slot as usize));
         let has_update = || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some());
         self.announced.contains(slot as usize) || is_written() || delivers && has_update()
     }
 
-    pub(super) fn next(&mut self) -> Option<Delivery<D>> {
+    pub(crate) fn next(&mut self) -> Option<Delivery<D>> {
         while let Some((ticket, queued)) = self.order.pop_front() {
             let Queued::Slot(slot) = queued else { return Some(Delivery::Synced) };
             let Slot::Occupied(mut found) = self.pending.entry(slot) else { continue };
@@ -267,11 +267,11 @@ impl<D> Queue<D> {
     }
 
     /// Takes the waker, if there is news. The caller wakes it after it has released all locks.
-    pub(super) fn due_waker(&mut self) -> Option<Waker> {
+    pub(crate) fn due_waker(&mut self) -> Option<Waker> {
         self.waker.take_if(|_| self.has_news)
     }
 
-    pub(super) fn close(&mut self, cause: Option<Cause>) {
+    pub(crate) fn close(&mut self, cause: Option<Cause>) {
         // The first cause stays.
         if !mem::replace(&mut self.is_closed, true) {
             self.cause = cause;

@@ -4,18 +4,18 @@ use std::borrow::Cow;
 
 use prost::encoding::{decode_varint, encode_varint};
 
-use super::key::Identity;
+use crate::key::Identity;
 
 /// Three lengths as varints, then the name, the uid, the resource version, and the body.
 ///
 /// A uid in the form that API servers generate takes 16 bytes instead of 36, and has the length 0. Any other uid is kept as text, and its
 /// length is written plus 1.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Head<'a> {
+pub(crate) struct Head<'a> {
     name: &'a [u8],
     uid: Uid<'a>,
     version: &'a [u8],
-    pub(super) body: &'a [u8],
+    pub(crate) body: &'a [u8],
 }
 
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ impl Default for Uid<'_> {
 }
 
 impl<'a> Head<'a> {
-    pub(super) fn write(identity: &Identity<'_>, body: &[u8]) -> Vec<u8> {
+    pub(crate) fn write(identity: &Identity<'_>, body: &[u8]) -> Vec<u8> {
         let Identity { name, uid, resource_version, .. } = identity;
         let number = parse(uid).map(u128::to_be_bytes);
         let (uid_len, uid) = number.as_ref().map_or((uid.len() + 1, uid.as_bytes()), |number| (0, number));
@@ -48,7 +48,7 @@ impl<'a> Head<'a> {
     }
 
     /// Reads what [`write`](Self::write) wrote.
-    pub(super) fn read(bytes: &'a [u8]) -> Self {
+    pub(crate) fn read(bytes: &'a [u8]) -> Self {
         Self::try_read(bytes).unwrap_or_default()
     }
 
@@ -64,24 +64,24 @@ impl<'a> Head<'a> {
         Some(Self { name, uid, version, body })
     }
 
-    pub(super) fn name(&self) -> &'a str {
+    pub(crate) fn name(&self) -> &'a str {
         text(self.name)
     }
 
-    pub(super) fn uid(&self) -> Cow<'a, str> {
+    pub(crate) fn uid(&self) -> Cow<'a, str> {
         match self.uid {
             Uid::Text(uid) => text(uid).into(),
             Uid::Number(number) => text(&format(number)).to_owned().into(),
         }
     }
 
-    pub(super) fn version(&self) -> &'a str {
+    pub(crate) fn version(&self) -> &'a str {
         text(self.version)
     }
 }
 
 /// Returns bytes that were copied from a `str`.
-pub(super) fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or_default()
 }
 

@@ -9,13 +9,13 @@ const LEAF: usize = 128;
 
 /// Slots in key order, in leaves that snapshots share. A slot takes 4 to 9 bytes.
 #[derive(Clone, Default)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// No leaf is empty.
     leaves: Vec<Arc<Vec<u32>>>,
 }
 
 /// Compares two keys by the bytes of `namespace/name`; of the name alone, if the namespace is empty. `a-b/x` is before `a/x`.
-pub(super) fn compare_keys((namespace, name): (&str, &str), (other_namespace, other_name): (&str, &str)) -> Ordering {
+pub(crate) fn compare_keys((namespace, name): (&str, &str), (other_namespace, other_name): (&str, &str)) -> Ordering {
     if namespace == other_namespace {
         return name.cmp(other_name);
     }
@@ -29,7 +29,7 @@ fn bytes<'k>(namespace: &'k str, name: &'k str) -> impl Iterator<Item = &'k u8> 
 
 impl Order {
     /// Inserts a slot. `compare` compares the key of another slot with the key of this slot.
-    pub(super) fn insert(&mut self, slot: u32, compare: impl Fn(u32) -> Ordering) {
+    pub(crate) fn insert(&mut self, slot: u32, compare: impl Fn(u32) -> Ordering) {
         let (mut at, mut place) = self.position(&compare);
         if at == self.leaves.len() {
             // A list arrives in key order, so its leaves are full.
@@ -56,7 +56,7 @@ impl Order {
     }
 
     /// Removes the slot whose key is equal.
-    pub(super) fn remove(&mut self, slot: u32, compare: impl Fn(u32) -> Ordering) {
+    pub(crate) fn remove(&mut self, slot: u32, compare: impl Fn(u32) -> Ordering) {
         let (at, place) = self.position(compare);
         let Some(leaf) = self.leaf_mut(at) else { return };
         if leaf.get(place) != Some(&slot) {
@@ -77,7 +77,7 @@ impl Order {
     }
 
     /// Iterates from the first slot that `compare` does not return as less.
-    pub(super) fn from(&self, compare: impl Fn(u32) -> Ordering) -> impl Iterator<Item = u32> {
+    pub(crate) fn from(&self, compare: impl Fn(u32) -> Ordering) -> impl Iterator<Item = u32> {
         let (at, place) = self.position(compare);
         let leaves = self.leaves.get(at..).unwrap_or_default();
         let skipped = iter::once(place).chain(iter::repeat(0));
@@ -85,14 +85,14 @@ impl Order {
     }
 
     /// Returns the number of slots that `compare` does not return as less. It visits leaves, not slots.
-    pub(super) fn count_from(&self, compare: impl Fn(u32) -> Ordering) -> usize {
+    pub(crate) fn count_from(&self, compare: impl Fn(u32) -> Ordering) -> usize {
         let (at, place) = self.position(compare);
         let leaves = self.leaves.get(at..).unwrap_or_default();
         leaves.iter().map(|leaf| leaf.len()).sum::<usize>().saturating_sub(place)
     }
 
     /// Iterates over all slots.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.from(|_| Ordering::Equal)
     }
 
@@ -113,12 +113,12 @@ impl Order {
         Arc::get_mut(leaf)
     }
 
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.leaves.shrink_to(2 * self.leaves.len());
     }
 
     /// Returns the bytes on the heap.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let leaf = 2 * size_of::<usize>() + size_of::<Vec<u32>>() + LEAF * size_of::<u32>();
         self.leaves.capacity() * size_of::<usize>() + self.leaves.len() * leaf
     }

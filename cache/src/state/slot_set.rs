@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 /// A set of slots: an ascending list, or a bit for each slot of the store where that takes less memory.
 ///
 /// A change moves at most an eighth of a byte for each object of the store.
-pub(super) enum Slots {
+pub(crate) enum Slots {
     List(SmallVec<[u32; 4]>),
     Bits { bits: FixedBitSet, len: usize },
 }
@@ -21,14 +21,14 @@ impl Default for Slots {
 }
 
 impl Slots {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::List(list) => list.len(),
             Self::Bits { len, .. } => *len,
         }
     }
 
-    pub(super) fn each(&self, mut each: impl FnMut(u32)) {
+    pub(crate) fn each(&self, mut each: impl FnMut(u32)) {
         match self {
             Self::List(list) => list.iter().copied().for_each(each),
             // `insert` set only bits at `u32` places.
@@ -36,13 +36,13 @@ impl Slots {
         }
     }
 
-    pub(super) fn to_vec(&self) -> Vec<u32> {
+    pub(crate) fn to_vec(&self) -> Vec<u32> {
         let mut slots = Vec::with_capacity(self.len());
         self.each(|slot| slots.push(slot));
         slots
     }
 
-    pub(super) fn insert(&mut self, slot: u32) {
+    pub(crate) fn insert(&mut self, slot: u32) {
         match self {
             Self::List(list) => {
                 // A new index adds ascending slots.
@@ -66,7 +66,7 @@ impl Slots {
         }
     }
 
-    pub(super) fn remove(&mut self, slot: u32) {
+    pub(crate) fn remove(&mut self, slot: u32) {
         match self {
             Self::List(list) => {
                 if let Ok(at) = list.binary_search(&slot) {
@@ -88,7 +88,7 @@ impl Slots {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::List(list) => spilled(list),
             Self::Bits { bits, .. } => size_of_val(bits.as_slice()),
@@ -97,7 +97,7 @@ impl Slots {
 }
 
 /// Returns the bytes on the heap.
-pub(super) fn spilled<A: smallvec::Array>(values: &SmallVec<A>) -> usize {
+pub(crate) fn spilled<A: smallvec::Array>(values: &SmallVec<A>) -> usize {
     if values.spilled() { values.capacity() * size_of::<A::Item>() } else { 0 }
 }
 

@@ -7,15 +7,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use super::entry::Entry;
-use super::error::Cause;
-use super::object::{Codec, Object};
-use super::queue::{LOOK_AHEAD, Queue, Walk};
 use crate::StoreType;
+use crate::error::Cause;
+use crate::state::entry::Entry;
+use crate::state::object::{Codec, Object};
+use crate::subscribe::queue::{LOOK_AHEAD, Queue, Walk};
 use crate::sync::{Mutex, lock};
 
 /// A part of the objects with subscribers, so that a write of other objects costs them nothing.
-pub(super) trait Route<T: StoreType + ?Sized>: Send + Sync {
+pub(crate) trait Route<T: StoreType + ?Sized>: Send + Sync {
     /// Adds a subscriber, under the writer's lock.
     fn add(&self, subscription: &Arc<Subscription<T>>);
     /// Returns true if the part has the object of the slot.
@@ -24,24 +24,24 @@ pub(super) trait Route<T: StoreType + ?Sized>: Send + Sync {
     fn slots(&self) -> Vec<u32>;
 }
 
-pub(super) type Filter<T> = Box<dyn Fn(&Object<T>) -> bool + Send + Sync>;
+pub(crate) type Filter<T> = Box<dyn Fn(&Object<T>) -> bool + Send + Sync>;
 
 /// Is called for all states of the objects that are written.
-pub(super) type Inspect<T> = Box<dyn Fn(&Object<T>) + Send + Sync>;
+pub(crate) type Inspect<T> = Box<dyn Fn(&Object<T>) + Send + Sync>;
 
 /// The state that a subscriber and a store share. The store changes it under its writer's lock.
-pub(super) struct Subscription<T: StoreType + ?Sized> {
-    pub(super) route: Option<Box<dyn Route<T>>>,
-    pub(super) namespace: Option<String>,
-    pub(super) filters: Vec<Filter<T>>,
-    pub(super) inspect: Option<Inspect<T>>,
-    pub(super) codec: Arc<Codec<T>>,
-    pub(super) queue: Mutex<Queue<T::Decoded>>,
+pub(crate) struct Subscription<T: StoreType + ?Sized> {
+    pub(crate) route: Option<Box<dyn Route<T>>>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) filters: Vec<Filter<T>>,
+    pub(crate) inspect: Option<Inspect<T>>,
+    pub(crate) codec: Arc<Codec<T>>,
+    pub(crate) queue: Mutex<Queue<T::Decoded>>,
 }
 
 impl<T: StoreType + ?Sized> Subscription<T> {
     /// Returns true if the object, which is already in the slot, passes the filters. After a filter panicked, no object passes.
-    pub(super) fn wants(&self, slot: u32, object: &Object<T>) -> bool {
+    pub(crate) fn wants(&self, slot: u32, object: &Object<T>) -> bool {
         self.selects(self.route.as_deref().map(|route| (route, slot)), object)
     }
 
@@ -144,7 +144,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
     }
 
     /// Returns the next few slots of the walk; `None` when it is over.
-    pub(super) fn next_slots(&self) -> Option<Vec<u32>> {
+    pub(crate) fn next_slots(&self) -> Option<Vec<u32>> {
         let queue = lock(&self.queue);
         let Walk { slots, at, .. } = queue.walk.as_ref()?;
         Some(match slots {
@@ -154,7 +154,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
     }
 
     /// Handles the object that the walk has reached. `wanted` states whether it passes the filters, if that is known.
-    pub(super) fn look_at(&self, slot: u32, object: &Object<T>, wanted: Option<bool>) {
+    pub(crate) fn look_at(&self, slot: u32, object: &Object<T>, wanted: Option<bool>) {
         if lock(&self.queue).knows(slot) || !wanted.unwrap_or_else(|| self.wants(slot, object)) {
             return;
         }
@@ -162,7 +162,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
     }
 
     /// Advances the walk past the [next](Self::next_slots) slots. It ends after the last of `slots`, the number in the store.
-    pub(super) fn looked(&self, slots: u32, is_synced: bool) {
+    pub(crate) fn looked(&self, slots: u32, is_synced: bool) {
         let mut queue = lock(&self.queue);
         let Some(walk) = &mut queue.walk else { return };
         walk.at = walk.at.saturating_add(LOOK_AHEAD);
@@ -177,7 +177,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
 }
 
 /// All subscribers of a store.
-pub(super) struct Subscribers<T: StoreType + ?Sized> {
+pub(crate) struct Subscribers<T: StoreType + ?Sized> {
     all: Vec<Weak<Subscription<T>>>,
     /// The number of subscriptions at which dropped subscriptions are removed.
     full: usize,
@@ -195,7 +195,7 @@ pub(super) struct Subscribers<T: StoreType + ?Sized> {
 const FEW: usize = 64;
 
 impl<T: StoreType + ?Sized> Subscribers<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             all: Vec::new(),
             full: FEW,
@@ -207,11 +207,11 @@ impl<T: StoreType + ?Sized> Subscribers<T> {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    pub(super) fn add(&mut self, subscription: &Arc<Subscription<T>>) {
+    pub(crate) fn add(&mut self, subscription: &Arc<Subscription<T>>) {
         if self.are_closed {
             self.wakers.extend(subscription.close(self.cause.clone()));
             return;
@@ -232,7 +232,7 @@ impl<T: StoreType + ?Sized> Subscribers<T> {
     }
 
     /// Ends all subscriptions, and those that are added later once they have delivered their initial state.
-    pub(super) fn close(&mut self, cause: Option<Cause>) {
+    pub(crate) fn close(&mut self, cause: Option<Cause>) {
         each(&mut self.all, &mut self.wakers, &mut |subscription| subscription.close(cause.clone()));
         (self.all, self.unrouted) = Default::default();
         self.by_namespace.clear();
@@ -240,12 +240,12 @@ impl<T: StoreType + ?Sized> Subscribers<T> {
     }
 
     /// Notifies subscriptions that are added from now on of writes again.
-    pub(super) fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         (self.are_closed, self.cause) = (false, None);
     }
 
     /// `routed` are the subscribers to a value that the object has or had in an index.
-    pub(super) fn put(
+    pub(crate) fn put(
         &mut self,
         slot: u32,
         old: Option<&Entry<T::Decoded>>,
@@ -255,7 +255,7 @@ impl<T: StoreType + ?Sized> Subscribers<T> {
         self.notify(object.namespace(), routed, |subscription| subscription.put(slot, old, object));
     }
 
-    pub(super) fn remove(
+    pub(crate) fn remove(
         &mut self,
         slot: u32,
         old: &Entry<T::Decoded>,
@@ -268,13 +268,13 @@ impl<T: StoreType + ?Sized> Subscribers<T> {
     }
 
     /// Replaces the form of a current state that subscribers have yet to receive, so that it is not kept in two forms.
-    pub(super) fn change_form(&mut self, slot: u32, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
+    pub(crate) fn change_form(&mut self, slot: u32, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
         for subscription in self.all.iter().filter_map(Weak::upgrade) {
             lock(&subscription.queue).change_form(slot, old, new);
         }
     }
 
-    pub(super) fn synced(&mut self) {
+    pub(crate) fn synced(&mut self) {
         each(&mut self.all, &mut self.wakers, &mut Subscription::synced);
     }
 
@@ -291,7 +291,7 @@ impl<T: StoreType + ?Sized> Subscribers<T> {
         self.wakers.extend(routed.iter().filter_map(|subscription| notify(subscription)));
     }
 
-    pub(super) fn take_wakers(&mut self) -> Wakers {
+    pub(crate) fn take_wakers(&mut self) -> Wakers {
         Wakers(mem::take(&mut self.wakers))
     }
 }
@@ -317,7 +317,7 @@ impl<T: StoreType + ?Sized> Drop for Subscribers<T> {
 
 /// Wakers that are woken when they are dropped.
 #[derive(Default)]
-pub(super) struct Wakers(Vec<Waker>);
+pub(crate) struct Wakers(Vec<Waker>);
 
 impl Drop for Wakers {
     fn drop(&mut self) {

@@ -1,0 +1,4 @@
+//! The file of a store.
+
+pub(crate) mod format;
+pub(crate) mod save;

@@ -1,0 +1,3 @@
+//! Indexes: objects by values that a function computes from them.
+
+pub(crate) mod handle;

@@ -1,0 +1,4 @@
+//! The handles of a store.
+
+pub(crate) mod handle;
+pub(crate) mod reader;
