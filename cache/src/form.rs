@@ -14,7 +14,9 @@ use crate::family::{self, Lead};
 use crate::key::Identity;
 use crate::state::entry::{Entry, Form, wire_len};
 use crate::sync::write;
-use crate::write::writer::{Inner, StorageFormat, Writer};
+use crate::write::core::StoreCore as Inner;
+use crate::write::storage_format::StorageFormat;
+use crate::write::writer::Writer;
 use listwatch::Encoding;
 
 /// An object resembles a base if the difference saves a quarter of what the dictionary is expected to leave, and this many bytes.
@@ -120,10 +122,10 @@ impl<T: StoreType + ?Sized> Inner<T> {
     /// Returns true if an object of this length is kept encoded for now, and compressed together with others. The objects of a list
     /// are compressed one after the other anyway. A change log keeps states in the form in which they were written, and a budget
     /// allows no more memory than the compressed object takes.
-    pub(super) fn defers(writer: &Writer<T>, len: usize, listed: bool) -> bool {
-        let has_log = writer.has_log;
+    pub(super) fn defers(&self, writer: &Writer<T>, len: usize, listed: bool) -> bool {
+        let has_log = self.log.is_enabled();
         let is_compressed = writer.format == StorageFormat::Compressed;
-        is_compressed && !listed && !has_log && writer.spending.budget.is_none() && len <= DEFERRED_LEN
+        is_compressed && !listed && !has_log && writer.budget.limit.is_none() && len <= DEFERRED_LEN
     }
 
     /// Compresses the object of a slot together with others.

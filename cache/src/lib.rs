@@ -78,15 +78,19 @@ pub(crate) use self::file::save::Saved;
 pub use self::index::handle::Index;
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
-pub use self::log::change_log::{ChangeLogLimits, ChangeLogStatus, Changes, LoggedChange};
+pub use self::log::{
+    change::LoggedChange,
+    cursor::Changes,
+    status::{ChangeLogLimits, ChangeLogStatus},
+};
 pub use self::reflector::{Cache, Reflector, ReflectorStatus, Strategy, SyncError};
 pub use self::state::memory::Memory;
 pub use self::state::object::{Encoded, Object};
-pub use self::state::table::Snapshot;
+pub use self::state::snapshot::Snapshot;
 pub use self::store::handle::{Replace, Store};
 pub use self::store::reader::StoreReader;
-pub use self::subscribe::change::{Change, Written};
-pub use self::subscribe::subscriber::{Subscribe, Subscriber};
-pub use self::write::writer::StorageFormat;
+pub use self::subscribe::change::Change;
+pub use self::subscribe::{builder::Subscribe, subscriber::Subscriber};
+pub use self::write::{outcome::Written, storage_format::StorageFormat};
 #[doc(inline)]
 pub use listwatch::internal::StoreType;

@@ -31,8 +31,8 @@ use crate::state::entry::Form;
 use crate::state::entry::{Entry, MAX_TEXT};
 use crate::state::memory::Usage;
 use crate::state::object::Object;
-use crate::state::table::Snapshot;
-use crate::write::writer::StorageFormat;
+use crate::state::snapshot::Snapshot;
+use crate::write::storage_format::StorageFormat;
 use listwatch::{Encoding, ItemError};
 
 const MAGIC: [u8; 8] = *b"lw-cache";

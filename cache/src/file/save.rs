@@ -23,11 +23,9 @@ use crate::key::Identity;
 use crate::state::entry::{Entry, Form, wire_len};
 use crate::state::memory::Usage;
 use crate::state::object::Object;
-use crate::state::table::Snapshot;
+use crate::state::snapshot::Snapshot;
 use crate::store::handle::Store;
-use crate::sync::lock;
-use crate::sync::write;
-use crate::write::writer::StorageFormat;
+use crate::write::storage_format::StorageFormat;
 use listwatch::internal::is_older;
 
 /// The fewest objects for which another thread pays.
@@ -84,17 +82,17 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// As [`save`](Self::save), with the version from which a watch resumes: of the changes up to its own version, the
     /// collection may have only a part.
     pub(crate) fn save_from(&self, path: &Path, holds: &str, resumes_from: Option<&str>) -> Result<(), FileError> {
-        let inner = &self.inner;
-        let writer = inner.settled_writer();
+        let core = &self.core;
+        let writer = core.settled_writer();
         // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped before.
-        if inner.state().version.is_empty() || writer.is_mixed || writer.skipped.len() > 0 {
+        if core.state().version.is_empty() || !writer.relists.is_consistent() || writer.skipped.len() > 0 {
             return Err(FileError::Incomplete);
         }
-        let (snapshot, epoch) = (inner.snapshot(), writer.replaces);
+        let (snapshot, epoch) = (core.snapshot(), writer.relists.begun());
         // So that the log can begin at the version of the file.
-        let snapshot = if writer.has_log {
+        let snapshot = if core.log.is_enabled() {
             // The log of a loaded store begins at this version, so readers at this version must lack no change.
-            let version = lock(&inner.log).settled_version().ok_or(FileError::Incomplete)?.to_owned();
+            let version = core.log.lock().settled_version().ok_or(FileError::Incomplete)?.to_owned();
             snapshot.at_version(version)
         } else {
             snapshot
@@ -137,9 +135,9 @@ impl<T: StoreType + ?Sized> Store<T> {
     }
 
     pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<Saved<T>, FileError> {
-        let (format, spending) = {
-            let writer = self.inner.writer();
-            (writer.format, writer.spending.clone())
+        let (format, budget) = {
+            let writer = self.core.writer();
+            (writer.format, writer.budget.clone())
         };
         let mut input = Input::open(path)?;
         let damaged = |offset| FileError::Damaged { what: "a malformed record", offset };
@@ -160,13 +158,13 @@ impl<T: StoreType + ?Sized> Store<T> {
                 BASE => {
                     let record = BaseRecord::parse(rest).ok_or(damaged(at))?;
                     bytes = bytes.saturating_add(Base::allocated(record.body.len()));
-                    spending.check(bytes)?;
-                    saved.base(&self.inner.codec.decompressor, &record).ok_or(damaged(at))?;
+                    budget.check_empty_store(bytes)?;
+                    saved.base(&self.core.codec.decompressor, &record).ok_or(damaged(at))?;
                 }
                 OBJECT => {
                     let record = Record::parse(rest).ok_or(damaged(at))?;
                     bytes = bytes.saturating_add(record.size::<T::Decoded>(format));
-                    spending.check(bytes)?;
+                    budget.check_empty_store(bytes)?;
                     let entry = saved.entry(&record)?;
                     saved.entries.push(entry.ok_or(damaged(at))?);
                 }
@@ -211,7 +209,7 @@ impl<T: StoreType + ?Sized> Store<T> {
         if is_converted {
             return Ok(());
         }
-        let object = self.inner.object(entry);
+        let object = self.core.object(entry);
         let (encoding, bytes) = (object.encoding(), object.encoded().map_err(StoreError::from)?);
         let identity = Identity::of(encoding, bytes)?;
         // Only in a forged file the namespace is unknown.
@@ -228,33 +226,33 @@ impl<T: StoreType + ?Sized> Store<T> {
     }
 
     pub(crate) fn put_saved(&self, saved: Saved<T>) -> Result<(), FileError> {
-        let inner = &self.inner;
-        let mut writer = inner.writer();
+        let core = &self.core;
+        let mut writer = core.writer();
         let writer = &mut *writer;
-        if writer.replaces > 0 || !self.is_empty() || !inner.state().version.is_empty() {
+        if writer.relists.begun() > 0 || !self.is_empty() || !core.state().version.is_empty() {
             return Err(FileError::NotEmpty);
         }
         // The budget may have changed since `read_saved`.
         let bytes = saved.entries.iter().map(Usage::of).sum::<usize>();
-        let bytes = bytes + inner.codec.decompressor.base_bytes();
-        writer.spending.check(bytes)?;
-        writer.replaces = saved.epoch.into();
+        let bytes = bytes + core.codec.decompressor.base_bytes();
+        writer.budget.check_empty_store(bytes)?;
+        writer.relists.set_begun(saved.epoch.into());
         writer.namespaces.extend(saved.namespaces);
         if let (StorageFormat::Compressed, Some(dictionary)) = (writer.format, saved.dictionaries.first()) {
             writer.compressor.get_or_insert_with(Compressor::new).adopt(Arc::clone(dictionary));
         }
         if writer.format == StorageFormat::Compressed {
-            inner.find_families(writer, &saved.entries);
+            core.find_families(writer, &saved.entries);
         }
         for entry in saved.entries {
             let identity = entry.identity();
-            let hash = inner.hash(&identity.namespace, &identity.name);
+            let hash = core.hash(&identity.namespace, &identity.name);
             // Only a forged file has an object twice.
-            if inner.find(hash, &identity).is_none() {
-                inner.put(writer, hash, None, &Object::for_functions(&entry, &inner.codec));
+            if core.find(hash, &identity).is_none() {
+                core.put(writer, hash, None, &Object::for_functions(&entry, &core.codec));
             }
         }
-        write(&inner.state).version = saved.version;
+        core.state_mut().version = saved.version;
         writer.subscribers.synced();
         Ok(())
     }

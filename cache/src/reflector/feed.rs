@@ -185,7 +185,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
                     store.skip_unwritten(encoding, item.bytes());
                     Err(error)
                 }
-                (change, _, Ok(bytes)) => store.observe(encoding, &bytes, change == EventType::Deleted),
+                (change, _, Ok(bytes)) => store.apply_watched(encoding, &bytes, change == EventType::Deleted),
             };
             if let Err(error) = written {
                 received.skipped(&item, error);

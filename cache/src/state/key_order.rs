@@ -9,7 +9,7 @@ const LEAF: usize = 128;
 
 /// Slots in key order, in leaves that snapshots share. A slot takes 4 to 9 bytes.
 #[derive(Clone, Default)]
-pub(crate) struct Order {
+pub(crate) struct KeyOrder {
     /// No leaf is empty.
     leaves: Vec<Arc<Vec<u32>>>,
 }
@@ -27,7 +27,7 @@ fn bytes<'k>(namespace: &'k str, name: &'k str) -> impl Iterator<Item = &'k u8> 
     [namespace.as_bytes(), separator, name.as_bytes()].into_iter().flatten()
 }
 
-impl Order {
+impl KeyOrder {
     /// Inserts a slot. `compare` compares the key of another slot with the key of this slot.
     pub(crate) fn insert(&mut self, slot: u32, compare: impl Fn(u32) -> Ordering) {
         let (mut at, mut place) = self.position(&compare);
@@ -143,7 +143,7 @@ mod tests {
     fn equals_a_sorted_list() {
         for (name, sorted) in [("ascending", true), ("random", false)] {
             let mut rng = fastrand::Rng::with_seed(7);
-            let (mut order, mut model) = (Order::default(), Vec::<u32>::new());
+            let (mut order, mut model) = (KeyOrder::default(), Vec::<u32>::new());
             for step in 0..6_000_u32 {
                 let grows = step < 3_000;
                 let slot = if sorted && grows { step } else { rng.u32(..4_000) };
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn fills_leaves_in_a_list() {
-        let mut order = Order::default();
+        let mut order = KeyOrder::default();
         for slot in 0..12_800 {
             order.insert(slot, |other| other.cmp(&slot));
         }

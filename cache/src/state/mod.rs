@@ -5,5 +5,7 @@ pub(crate) mod head;
 pub(crate) mod key_order;
 pub(crate) mod memory;
 pub(crate) mod object;
+pub(crate) mod objects;
 pub(crate) mod slot_set;
+pub(crate) mod snapshot;
 pub(crate) mod table;

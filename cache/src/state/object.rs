@@ -287,26 +287,26 @@ pub(crate) struct Codec<T: StoreType + ?Sized> {
     /// The type meta of the objects, or of their list, once it is known.
     pub(crate) type_meta: OnceLock<TypeMeta>,
     /// Decoded objects by the address of their entry, in parts with separate locks.
-    decoded: [Mutex<Shared<T::Decoded>>; PARTS],
+    decoded: [Mutex<DecodedValues<T::Decoded>>; PARTS],
 }
 
 const PARTS: usize = 16;
 
 /// The decoded objects that readers hold, and some that they held.
-struct Shared<D> {
+struct DecodedValues<D> {
     /// By the address of the entry. A value is of the entry that has the address now only if that entry is marked as shared.
     known: HashMap<usize, Weak<D>>,
     /// The length of `known` at which dropped objects are removed: twice the number of objects that were alive the last time.
     full: usize,
 }
 
-impl<D> Default for Shared<D> {
+impl<D> Default for DecodedValues<D> {
     fn default() -> Self {
         Self { known: HashMap::new(), full: 16 }
     }
 }
 
-impl<D> Shared<D> {
+impl<D> DecodedValues<D> {
     fn get(&self, entry: &Entry<D>) -> Option<&Weak<D>> {
         self.known.get(&entry.address()).filter(|_| entry.is_shared())
     }
@@ -390,7 +390,7 @@ impl<T: StoreType + ?Sized> Codec<T> {
         }
     }
 
-    fn part(&self, entry: &Entry<T::Decoded>) -> &Mutex<Shared<T::Decoded>> {
+    fn part(&self, entry: &Entry<T::Decoded>) -> &Mutex<DecodedValues<T::Decoded>> {
         #[expect(clippy::indexing_slicing, reason = "a remainder is in range")]
         &self.decoded[entry.address() / 16 % PARTS]
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 /// A set of slots: an ascending list, or a bit for each slot of the store where that takes less memory.
 ///
 /// A change moves at most an eighth of a byte for each object of the store.
-pub(crate) enum Slots {
+pub(crate) enum SlotSet {
     List(SmallVec<[u32; 4]>),
     Bits { bits: FixedBitSet, len: usize },
 }
@@ -14,13 +14,13 @@ pub(crate) enum Slots {
 /// The shortest list that becomes bits.
 const LONG: usize = 256;
 
-impl Default for Slots {
+impl Default for SlotSet {
     fn default() -> Self {
         Self::List(SmallVec::new())
     }
 }
 
-impl Slots {
+impl SlotSet {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::List(list) => list.len(),
@@ -112,7 +112,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(1);
         // Few of many places, most of them, and shares in between.
         for (places, share) in [(10, 50), (100_000, 1), (100_000, 50), (2000, 99)] {
-            let (mut slots, mut model) = (Slots::default(), BTreeSet::new());
+            let (mut slots, mut model) = (SlotSet::default(), BTreeSet::new());
             let mut were_bits = false;
             for step in 0..20_000 {
                 let slot = rng.u32(..places);
@@ -126,7 +126,7 @@ mod tests {
                     slots.remove(slot);
                     model.remove(&slot);
                 }
-                were_bits |= matches!(slots, Slots::Bits { .. });
+                were_bits |= matches!(slots, SlotSet::Bits { .. });
                 assert_eq!(slots.len(), model.len());
                 if step % 500 == 0 {
                     let mut all = Vec::new();
@@ -138,7 +138,7 @@ mod tests {
             while let Some(slot) = model.pop_first() {
                 slots.remove(slot);
             }
-            assert!(matches!(slots, Slots::List(list) if list.is_empty()));
+            assert!(matches!(slots, SlotSet::List(list) if list.is_empty()));
         }
     }
 }

@@ -5,19 +5,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::StoreType;
-use crate::error::StoreError;
-use crate::error::{Cause, ObjectError};
+use crate::error::{Cause, ObjectError, StoreError};
 use crate::key::Identity;
-use crate::log::change_log::ChangeLogLimits;
+use crate::log::status::ChangeLogLimits;
 use crate::state::object::Object;
 use crate::store::reader::StoreReader;
-use crate::subscribe::change::{Change, Written};
-use crate::sync::lock;
-use crate::write::relist::Open;
-use crate::write::relist::Origin;
+use crate::subscribe::change::Change;
+use crate::write::core::StoreCore;
+use crate::write::origin::{Origin, is_within};
+use crate::write::outcome::Written;
 use crate::write::rules::Deleted;
-use crate::write::rules::is_within;
-use crate::write::writer::{Inner, StorageFormat, Writer};
+use crate::write::storage_format::StorageFormat;
+use crate::write::writer::Writer;
 use listwatch::internal::is_comparable;
 use listwatch::{Encoding, TypeMeta};
 
@@ -46,7 +45,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Creates an empty store.
     #[must_use]
     pub fn new(format: StorageFormat) -> Self {
-        Self { reader: StoreReader { inner: Arc::new(Inner::new(format)) } }
+        Self { reader: StoreReader { core: Arc::new(StoreCore::new(format)) } }
     }
 
     /// Returns a handle that cannot write.
@@ -55,30 +54,30 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.reader.clone()
     }
 
-    /// Sets the storage format of objects that are written from now on. StoreType objects keep their format.
+    /// Sets the storage format of objects that are written from now on. Stored objects keep their format.
     pub fn set_storage_format(&self, format: StorageFormat) {
-        self.inner.writer().format = format;
+        self.core.writer().format = format;
     }
 
     /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] refuses a view of another
     /// kind. A reflector sets it. Only the first call has an effect.
     pub fn set_type_meta(&self, type_meta: TypeMeta) {
-        _ = self.inner.codec.type_meta.set(type_meta);
+        _ = self.core.codec.type_meta.set(type_meta);
     }
 
     /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`, the default, means
     /// no limit.
     ///
-    /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped). StoreType objects
+    /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped). Stored objects
     /// stay even if they exceed the limit. A write that shrinks the store is never refused.
     ///
     /// The store counts objects with each write. It measures the rest, for example indexes, each time an eighth of the objects has
     /// been written, so the rest may exceed the limit by its growth in between. Subscribers and objects that only callers hold do not
     /// count.
     pub fn set_budget(&self, bytes: Option<usize>) {
-        let mut writer = self.inner.settled_writer();
-        writer.spending.budget = bytes;
-        self.inner.measure_rest(&mut writer);
+        let mut writer = self.core.settled_writer();
+        writer.budget.limit = bytes;
+        self.core.measure_rest(&mut writer);
     }
 
     /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object itself,
@@ -89,15 +88,15 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the object as
     /// [skipped](StoreReader::skipped).
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        self.write(&mut self.inner.writer(), encoding, bytes)
+        self.write(&mut self.core.writer(), encoding, bytes)
     }
 
     fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        let written = self.inner.write_or_skip(writer, encoding, bytes, Origin::Caller)?;
+        let written = self.core.write_or_skip(writer, encoding, bytes, Origin::Caller)?;
         match &written {
-            _ if !writer.has_log => {}
-            Written::Added(new) => self.inner.wrote(&new.entry().identity(), None),
-            Written::Modified { old, new } => self.inner.wrote(&new.entry().identity(), Some(old.entry())),
+            _ if !self.core.log.is_enabled() => {}
+            Written::Added(new) => self.core.note_own_write(&new.entry().identity(), None),
+            Written::Modified { old, new } => self.core.note_own_write(&new.entry().identity(), Some(old.entry())),
             Written::Unchanged | Written::Stale => {}
         }
         Ok(written)
@@ -108,13 +107,13 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// unknown, so it changes nothing.
     pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let identity = Identity::of(encoding, bytes)?;
-        let mut writer = self.inner.writer();
+        let mut writer = self.core.writer();
         let version = &*identity.resource_version;
         if !is_comparable(version) {
             return Ok(Written::Stale);
         }
-        let is_known = is_within(version, &self.inner.state().version);
-        if is_known && self.inner.find(self.inner.hash(&identity.namespace, &identity.name), &identity).is_none() {
+        let is_known = is_within(version, &self.core.state().version);
+        if is_known && self.core.find(self.core.hash(&identity.namespace, &identity.name), &identity).is_none() {
             return Ok(Written::Stale);
         }
         self.write(&mut writer, encoding, bytes)
@@ -128,12 +127,12 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// [`StoreError`] when the key of the object cannot be read. The store then deletes nothing, and counts an object as
     /// [skipped](StoreReader::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
-        let mut writer = self.inner.writer();
-        let Some(Deleted { old, last }) = self.inner.delete(&mut writer, encoding, bytes)? else { return Ok(None) };
-        if writer.has_log {
-            self.inner.wrote(&last.identity(), Some(&old));
+        let mut writer = self.core.writer();
+        let Some(Deleted { old, last }) = self.core.delete(&mut writer, encoding, bytes)? else { return Ok(None) };
+        if self.core.log.is_enabled() {
+            self.core.note_own_write(&last.identity(), Some(&old));
         }
-        Ok(Some(self.inner.object(&last)))
+        Ok(Some(self.core.object(&last)))
     }
 
     /// Records that all changes up to this resource version have been written. Call it with the version of each event and bookmark.
@@ -141,7 +140,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a late event does
     /// not restore them. A store without a resource version remembers them only while a [`Replace`] is open.
     pub fn advance(&self, resource_version: &str) {
-        self.inner.advance(resource_version);
+        self.core.advance(resource_version);
     }
 
     /// Begins to replace all objects with the objects of a list, which the caller writes to the returned [`Replace`]. An earlier
@@ -150,86 +149,81 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Other writes may continue meanwhile, and the list does not undo them.
     #[must_use = "a replace does nothing until it is committed"]
     pub fn begin_replace(&self) -> Replace<T> {
-        let mut writer = self.inner.writer();
-        lock(&self.inner.log).begin_replace();
-        writer.replaces += 1;
-        writer.open = Some(Open::new(writer.replaces));
-        // The list is newer than all earlier deletions.
-        writer.tombstones.clear();
-        // The list has the objects that were refused, or they were deleted.
-        writer.spending.least_refused = None;
-        Replace { inner: Arc::clone(&self.inner), id: writer.replaces }
+        let mut writer = self.core.writer();
+        self.core.log.lock().begin_relist();
+        let id = writer.relists.begin();
+        // The list has the objects that were rejected, or they were deleted.
+        writer.budget.smallest_rejected = None;
+        Replace { core: Arc::clone(&self.core), id }
     }
 }
 
 impl<T: StoreType + ?Sized> Store<T> {
     /// Keeps the changes that the reflector writes from now on.
     pub(crate) fn keep_changes(&self, limits: ChangeLogLimits) {
-        self.inner.writer().has_log = true;
-        lock(&self.inner.log).enable(limits);
+        let _writer = self.core.writer();
+        self.core.log.enable(limits);
     }
 
     pub(crate) fn keeps_changes(&self) -> bool {
-        self.inner.writer().has_log
+        let _writer = self.core.writer();
+        self.core.log.is_enabled()
     }
 
     /// Opens the change log at a version up to which the reflector has written all changes.
     pub(crate) fn open_log(&self, resource_version: &str) {
-        let writer = self.inner.writer();
-        if writer.has_log {
-            self.inner.open_log(&writer, resource_version);
+        let writer = self.core.writer();
+        if self.core.log.is_enabled() {
+            self.core.open_log(&writer, resource_version);
         }
     }
 
     /// Records that a watch which runs beside a list delivers the changes after this version.
     pub(crate) fn watched_from(&self, resource_version: &str) {
-        lock(&self.inner.log).watched_from(resource_version);
+        self.core.log.lock().watched_from(resource_version);
     }
 
     /// Records the version of a list beside which a watch runs.
     pub(crate) fn listed_at(&self, resource_version: &str) {
-        lock(&self.inner.log).listed_at(resource_version);
+        self.core.log.lock().listed_at(resource_version);
     }
 
     /// Writes or deletes an object that a watch delivered.
-    pub(crate) fn observe(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
-        self.inner.observe(encoding, bytes, is_deleted)
+    pub(crate) fn apply_watched(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
+        self.core.apply_watched(encoding, bytes, is_deleted)
     }
 
     /// Registers a reflector that writes to the store.
     pub(crate) fn attach(&self) {
-        let mut writer = self.inner.writer();
-        writer.reflectors += 1;
-        writer.subscribers.reopen();
+        let mut writer = self.core.writer();
+        writer.subscribers.add_reflector();
     }
 
     /// Unregisters a reflector that has ended. Subscribers end with the last reflector.
     pub(crate) fn detach(&self, cause: Option<Cause>) {
-        let mut writer = self.inner.writer();
-        writer.reflectors = writer.reflectors.saturating_sub(1);
-        if writer.reflectors == 0 {
-            lock(&self.inner.log).close();
-            writer.subscribers.close(cause);
+        let mut writer = self.core.writer();
+        if writer.subscribers.remove_reflector(cause) {
+            self.core.log.close();
         }
     }
 
     /// Counts an object that could not be projected as skipped.
     pub(crate) fn skip_unwritten(&self, encoding: Encoding, bytes: &[u8]) {
         let identity = Identity::of(encoding, bytes).ok();
-        let mut writer = self.inner.writer();
-        lock(&self.inner.log).close();
-        self.inner.skip(&mut writer, identity.as_ref(), bytes, false);
+        let mut writer = self.core.writer();
+        self.core.log.close();
+        self.core.add_skipped(&mut writer, identity.as_ref(), bytes, false);
     }
 
     /// Returns the number of failures of index functions since the last call, and the last error.
     pub(crate) fn take_index_errors(&self) -> (u64, Option<ObjectError>) {
-        std::mem::take(&mut self.inner.writer().index_errors)
+        self.core.writer().indexes.take_errors()
     }
 
     /// Returns true if a relist can store a refused object.
     pub(crate) fn has_room_for_skipped(&self) -> bool {
-        let writer = self.inner.writer();
-        writer.skipped.len() > 0 && writer.spending.has_room(self.inner.used(&writer))
+        let writer = self.core.writer();
+        writer.skipped.len() > 0 && writer.budget.has_room(writer.used(&self.core.objects))
     }
 }
 
@@ -261,7 +255,7 @@ impl<T: StoreType + ?Sized> fmt::Debug for Store<T> {
 ///
 /// A replace that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no older state.
 pub struct Replace<T: StoreType + ?Sized> {
-    inner: Arc<Inner<T>>,
+    core: Arc<StoreCore<T>>,
     id: u64,
 }
 
@@ -270,7 +264,7 @@ impl<T: StoreType + ?Sized> Replace<T> {
     /// backup may use the same version for another state.
     #[must_use]
     pub fn replace_equal_versions(self) -> Self {
-        if let Some(open) = self.inner.writer().open.as_mut().filter(|open| open.id == self.id) {
+        if let Some(open) = self.core.writer().relists.open_mut(self.id) {
             open.replaces_equal_versions = true;
         }
         self
@@ -283,17 +277,17 @@ impl<T: StoreType + ?Sized> Replace<T> {
     /// [`StoreError`] when the store cannot hold the object. It is then [skipped](StoreReader::skipped), and the replace may continue.
     /// The commit keeps the stored state of the object, unless that state is newer than the list's.
     pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
-        let mut writer = self.inner.writer();
-        let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
+        let mut writer = self.core.writer();
+        let listed = writer.relists.open_mut(self.id).is_some();
         let origin = if listed { Origin::List } else { Origin::Caller };
-        self.inner.write_or_skip(&mut writer, encoding, bytes, origin)
+        self.core.write_or_skip(&mut writer, encoding, bytes, origin)
     }
 
     /// Counts an object of the list that could not be projected as skipped.
     pub(crate) fn skip_unwritten(&mut self, encoding: Encoding, bytes: &[u8]) {
-        let mut writer = self.inner.writer();
-        let listed = writer.open.as_ref().is_some_and(|open| open.id == self.id);
-        self.inner.skip(&mut writer, Identity::of(encoding, bytes).ok().as_ref(), bytes, listed);
+        let mut writer = self.core.writer();
+        let listed = writer.relists.open_mut(self.id).is_some();
+        self.core.add_skipped(&mut writer, Identity::of(encoding, bytes).ok().as_ref(), bytes, listed);
     }
 
     /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older states that
@@ -305,17 +299,15 @@ impl<T: StoreType + ?Sized> Replace<T> {
     ///
     /// [`StoreError::Superseded`] when another replace was begun since. Then nothing changes.
     pub fn commit(self, resource_version: &str) -> Result<Vec<Change<T>>, StoreError> {
-        self.inner.commit(self.id, resource_version)
+        self.core.commit(self.id, resource_version)
     }
 }
 
 impl<T: StoreType + ?Sized> Drop for Replace<T> {
     fn drop(&mut self) {
-        let mut writer = self.inner.writer();
-        if writer.open.take_if(|open| open.id == self.id).is_some() {
-            let version = self.inner.state().version.clone();
-            writer.forget_deleted(&version);
-        }
+        let mut writer = self.core.writer();
+        let version = self.core.state().version.clone();
+        writer.relists.abandon(self.id, &version);
     }
 }
 

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use crate::StoreType;
 use crate::error::StoreError;
-use crate::index::handle::{Index, function};
-use crate::log::change_log::{ChangeLogStatus, Changes};
+use crate::index::data::function;
+use crate::index::handle::Index;
+use crate::log::cursor::Changes;
+use crate::log::status::ChangeLogStatus;
 use crate::state::memory::Memory;
 use crate::state::object::Object;
-use crate::state::table::Snapshot;
-use crate::subscribe::subscriber::Subscribe;
-use crate::sync::lock;
-use crate::write::writer::Inner;
+use crate::state::snapshot::Snapshot;
+use crate::subscribe::builder::Subscribe;
+use crate::write::core::StoreCore;
 use listwatch::LabelSelector;
 
 /// Reads a [`Store`](crate::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
@@ -21,7 +22,7 @@ use listwatch::LabelSelector;
 /// It is a handle: clones read the same store. Readers wait for a writer only while it writes a single object into its slot, not
 /// during a list and not while an index is added.
 pub struct StoreReader<T: StoreType + ?Sized> {
-    pub(crate) inner: Arc<Inner<T>>,
+    pub(crate) core: Arc<StoreCore<T>>,
 }
 
 impl<T: StoreType + ?Sized> StoreReader<T> {
@@ -38,16 +39,16 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     #[must_use]
     pub fn get<'k>(&self, key: impl Into<(&'k str, &'k str)>) -> Option<Object<T>> {
         let (namespace, name) = key.into();
-        let hash = self.inner.hash(namespace, name);
-        let state = self.inner.state();
+        let hash = self.core.hash(namespace, name);
+        let state = self.core.state();
         let (_, entry) = state.find(hash, namespace, name)?;
-        Some(self.inner.object(entry))
+        Some(self.core.object(entry))
     }
 
     /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.inner.state().table.len()
+        self.core.state().len()
     }
 
     /// Returns true if the store has no object.
@@ -60,7 +61,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// [`Store::advance`](crate::Store::advance); empty before.
     #[must_use]
     pub fn resource_version(&self) -> String {
-        self.inner.state().version.clone()
+        self.core.state().version.clone()
     }
 
     /// Returns all objects of this moment, to iterate over them while others write.
@@ -69,15 +70,15 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// write of a new object or of a deletion also copies a part of the order.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<T> {
-        self.inner.snapshot()
+        self.core.snapshot()
     }
 
     /// Returns the objects of a namespace in key order, without scanning others.
     #[must_use]
     pub fn list_namespace(&self, namespace: &str) -> Vec<Object<T>> {
-        let state = self.inner.state();
+        let state = self.core.state();
         let entries = state.of_namespace(namespace).filter_map(|slot| state.get(slot));
-        entries.map(|entry| self.inner.object(entry)).collect()
+        entries.map(|entry| self.core.object(entry)).collect()
     }
 
     /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels cannot be read are left
@@ -127,7 +128,11 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         I: IntoIterator<Item: Ord + Clone + Send + Sync + 'static>,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        Index::new(Arc::clone(&self.inner), name, function(values))
+        {
+            let index = Index::new(Arc::clone(&self.core) as _, name, function(values));
+            self.core.register_index(&index.maintained());
+            index
+        }
     }
 
     /// Returns an unregistered subscriber to the changes of the store.
@@ -147,7 +152,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// }
     /// ```
     pub fn subscribe(&self) -> Subscribe<T> {
-        Subscribe::new(Arc::clone(&self.inner))
+        Subscribe::new(Arc::clone(&self.core) as _)
     }
 
     /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`] returns; `None` if
@@ -158,7 +163,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// [after the version](Self::changes_after) returns the others.
     #[must_use]
     pub fn exact_snapshot(&self) -> Option<Snapshot<T>> {
-        self.inner.exact_snapshot()
+        self.core.exact_snapshot()
     }
 
     /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the store's is
@@ -173,20 +178,20 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// [`StoreError::ChangesExpired`] when the log does not have all changes after this version, or the version has no
     /// [order](listwatch::compare_resource_versions).
     pub fn changes_after(&self, resource_version: &str) -> Result<Changes<T>, StoreError> {
-        Changes::after(&self.inner, resource_version)
+        Changes::after(&self.core.log, resource_version)
     }
 
     /// Returns the state of the change log, which [`Reflector::change_log`](crate::reflector::Reflector::change_log) enables.
     #[must_use]
     pub fn change_log(&self) -> ChangeLogStatus {
-        lock(&self.inner.log).status()
+        self.core.log.lock().status()
     }
 
     /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait meanwhile.
     /// Before, it compresses the few objects that a [compressed](crate::StorageFormat::Compressed) store has yet to compress.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        self.inner.measure(&self.inner.settled_writer())
+        self.core.measure()
     }
 
     /// Returns the number of objects that the store does not have in their latest state, because it could not hold them: a write
@@ -196,21 +201,21 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// [`Replace`](crate::Replace) that began afterwards is committed.
     #[must_use]
     pub fn skipped(&self) -> usize {
-        self.inner.writer().skipped.len()
+        self.core.writer().skipped.len()
     }
 }
 
 impl<T: StoreType + ?Sized> Clone for StoreReader<T> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self { core: Arc::clone(&self.core) }
     }
 }
 
 impl<T: StoreType + ?Sized> fmt::Debug for StoreReader<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.inner.state();
+        let state = self.core.state();
         f.debug_struct("StoreReader")
-            .field("len", &state.table.len())
+            .field("len", &state.len())
             .field("resource_version", &state.version)
             .finish_non_exhaustive()
     }

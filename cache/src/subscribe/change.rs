@@ -1,4 +1,4 @@
-//! The results of writes, for the writer and for subscribers.
+//! The changes of a store, for subscribers.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -34,26 +34,6 @@ pub enum Change<T: StoreType + ?Sized> {
     Synced,
     /// The reflector of the store ended with this error, so no more changes follow.
     Ended(Arc<dyn Error + Send + Sync>),
-}
-
-/// The result of writing an object.
-#[derive(Debug)]
-#[must_use]
-pub enum Written<T: StoreType + ?Sized> {
-    /// The store did not have the object.
-    Added(Object<T>),
-    /// The object replaced another state.
-    Modified {
-        /// The previous state.
-        old: Object<T>,
-        /// The current state.
-        new: Object<T>,
-    },
-    /// The store already has this state.
-    Unchanged,
-    /// The store has a newer state of the object; or the object was deleted: the store does not have it, and this state is not
-    /// newer than the [resource version](crate::StoreReader::resource_version) of the collection.
-    Stale,
 }
 
 impl<T: StoreType + ?Sized> Clone for Change<T> {

@@ -1,4 +1,16 @@
 //! The pending changes of one subscriber, as one entry for each object.
+//!
+//! A slow subscriber must not hold up writers, nor keep all states of an object. So changes of one object are coalesced: an entry
+//! holds the state that the subscriber received, and the latest state. The memory is bounded by the number of objects.
+//!
+//! - A change has a ticket, which orders it among the changes of all objects. A later change of the object keeps the ticket, so an
+//!   object that changes often is not delayed.
+//! - An entry of the order is void once its change was delivered or withdrawn. Void entries are removed in bulk, because a search
+//!   for each would cost more.
+//! - A slot may get another object while the deletion of the first is pending. Both then have tickets of their own, and the deletion
+//!   is delivered first.
+//! - An object that was added and deleted before it was delivered leaves no change: only announced objects are deleted.
+//! - The waker is taken under the lock of the queue, and woken after all locks were released.
 
 use std::any::Any;
 use std::collections::hash_map::Entry as Slot;
@@ -12,24 +24,24 @@ use crate::error::Cause;
 use crate::state::entry::Entry;
 
 /// The number of objects of the initial state that a subscriber reads in one step.
-pub(crate) const LOOK_AHEAD: u32 = 64;
+pub(crate) const WALK_STEP: u32 = 64;
 
 /// A longer queue is freed when it is empty.
 const KEPT_QUEUE: usize = 64;
 
 /// The pending changes of one subscriber.
-pub(crate) struct Queue<D> {
+pub(crate) struct ChangeQueue<D> {
     /// The pending changes in the order of their tickets. Some entries are void.
-    order: VecDeque<(Ticket, Queued)>,
+    order: VecDeque<(Ticket, QueuedItem)>,
     /// By slot.
-    pending: HashMap<u32, Pending<D>>,
+    pending: HashMap<u32, PendingChange<D>>,
     /// The number of changes in `pending`.
     pub(crate) lag: usize,
     tickets: Ticket,
     /// Slots of the objects that the subscriber has received, or that the store had when the subscriber was registered.
     announced: FixedBitSet,
     /// The walk over the objects that the store had when the subscriber was registered; `None` when it is over.
-    pub(crate) walk: Option<Walk>,
+    pub(crate) walk: Option<InitialWalk>,
     pub(crate) waker: Option<Waker>,
     /// True if the waker must be woken.
     pub(crate) has_news: bool,
@@ -42,7 +54,7 @@ pub(crate) struct Queue<D> {
 }
 
 /// A walk over the stored objects. The filters run while others write.
-pub(crate) struct Walk {
+pub(crate) struct InitialWalk {
     /// The slots of the objects that may pass; `None` for all slots.
     pub(crate) slots: Option<Vec<u32>>,
     pub(crate) at: u32,
@@ -52,7 +64,7 @@ pub(crate) struct Walk {
     pub(crate) written: FixedBitSet,
 }
 
-impl Walk {
+impl InitialWalk {
     pub(crate) fn new(slots: Option<Vec<u32>>, delivers: bool) -> Self {
         Self { slots, at: 0, delivers, written: FixedBitSet::new() }
     }
@@ -70,26 +82,26 @@ impl Walk {
 type Ticket = u64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Queued {
+enum QueuedItem {
     Slot(u32),
     Synced,
 }
 
 /// The deletion of an announced object, and the current state of the slot. A re-created object may get another slot, and a new
 /// object may reuse this slot, so the two have separate tickets: the deletion is delivered first.
-struct Pending<D> {
-    deletion: Option<(Ticket, Deletion<D>)>,
-    update: Option<(Ticket, Update<D>)>,
+struct PendingChange<D> {
+    deletion: Option<(Ticket, PendingDeletion<D>)>,
+    update: Option<(Ticket, PendingUpdate<D>)>,
 }
 
-struct Deletion<D> {
+struct PendingDeletion<D> {
     /// The state that the subscriber has received.
     old: Entry<D>,
     last: Entry<D>,
     final_state_unknown: bool,
 }
 
-struct Update<D> {
+struct PendingUpdate<D> {
     /// The state that the subscriber has received.
     old: Option<Entry<D>>,
     new: Entry<D>,
@@ -102,7 +114,7 @@ pub(crate) enum Delivery<D> {
     Synced,
 }
 
-impl<D> Queue<D> {
+impl<D> ChangeQueue<D> {
     pub(crate) fn new() -> Self {
         Self {
             order: VecDeque::new(),
@@ -122,12 +134,12 @@ impl<D> Queue<D> {
 
     /// Records that the store replaced `old` with a state that passes the filters.
     pub(crate) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>) {
-        let pending = self.pending.entry(slot).or_insert(Pending { deletion: None, update: None });
+        let pending = self.pending.entry(slot).or_insert(PendingChange { deletion: None, update: None });
         match &mut pending.update {
             Some((_, update)) => update.new = new.clone(),
             none => {
                 let old = old.filter(|_| self.announced.contains(slot as usize)).cloned();
-                *none = Some((self.tickets, Update { old, new: new.clone() }));
+                *none = Some((self.tickets, PendingUpdate { old, new: new.clone() }));
                 self.push(slot);
             }
         }
@@ -143,7 +155,7 @@ impl<D> Queue<D> {
     }
 
     /// Records that the store replaced `old` with a state that does not pass the filters.
-    pub(crate) fn leave(&mut self, slot: u32, old: &Entry<D>) {
+    pub(crate) fn remove_rejected(&mut self, slot: u32, old: &Entry<D>) {
         let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
         let last = update.map_or(old, |(_, update)| &update.new).clone();
         self.remove(slot, old, &last, false);
@@ -164,24 +176,25 @@ impl<D> Queue<D> {
         if self.announced.contains(slot as usize) {
             self.announced.remove(slot as usize);
             let old = received.unwrap_or_else(|| old.clone());
-            let deletion = Deletion { old, last: last.clone(), final_state_unknown };
-            self.pending.insert(slot, Pending { deletion: Some((self.tickets, deletion)), update: None });
+            let deletion = PendingDeletion { old, last: last.clone(), final_state_unknown };
+            self.pending.insert(slot, PendingChange { deletion: Some((self.tickets, deletion)), update: None });
             self.push(slot);
         }
     }
 
     fn push(&mut self, slot: u32) {
-        self.order.push_back((self.tickets, Queued::Slot(slot)));
+        self.order.push_back((self.tickets, QueuedItem::Slot(slot)));
         self.tickets += 1;
         self.lag += 1;
         if self.order.len() > 2 * self.lag + KEPT_QUEUE {
             let pending = &self.pending;
-            let is_valid = |ticket, slot| pending.get(&slot).is_some_and(|pending: &Pending<D>| pending.has(ticket));
+            let is_valid =
+                |ticket, slot| pending.get(&slot).is_some_and(|pending: &PendingChange<D>| pending.has(ticket));
             let mut last = None;
             self.order.retain(|&(ticket, queued)| {
                 let stays = match queued {
-                    Queued::Slot(slot) => is_valid(ticket, slot),
-                    Queued::Synced => last != Some(Queued::Synced),
+                    QueuedItem::Slot(slot) => is_valid(ticket, slot),
+                    QueuedItem::Synced => last != Some(QueuedItem::Synced),
                 };
                 last = if stays { Some(queued) } else { last };
                 stays
@@ -193,14 +206,14 @@ impl<D> Queue<D> {
     pub(crate) fn synced(&mut self) {
         // A subscriber that has not received the whole initial state gets `Synced` after it.
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
-        if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != Queued::Synced) {
-            self.order.push_back((self.tickets, Queued::Synced));
+        if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != QueuedItem::Synced) {
+            self.order.push_back((self.tickets, QueuedItem::Synced));
             self.has_news = true;
         }
     }
 
     /// Records an object of the walk that passes the filters.
-    pub(crate) fn found(&mut self, slot: u32, entry: &Entry<D>) {
+    pub(crate) fn add_walked(&mut self, slot: u32, entry: &Entry<D>) {
         if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
             self.put(slot, None, entry);
         } else {
@@ -220,23 +233,23 @@ impl<D> Queue<D> {
     }
 
     /// Queues an announced object again, unless it has a pending change.
-    pub(crate) fn repeat(&mut self, slot: u32, entry: &Entry<D>) {
+    pub(crate) fn requeue(&mut self, slot: u32, entry: &Entry<D>) {
         if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
             self.put(slot, Some(entry), entry);
         }
     }
 
     /// Returns true if the walk may skip a slot.
-    pub(crate) fn knows(&self, slot: u32) -> bool {
+    pub(crate) fn knows_object(&self, slot: u32) -> bool {
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
         let is_written = || self.walk.as_ref().is_some_and(|walk| walk.written.contains(slot as usize));
         let has_update = || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some());
         self.announced.contains(slot as usize) || is_written() || delivers && has_update()
     }
 
-    pub(crate) fn next(&mut self) -> Option<Delivery<D>> {
+    pub(crate) fn pop(&mut self) -> Option<Delivery<D>> {
         while let Some((ticket, queued)) = self.order.pop_front() {
-            let Queued::Slot(slot) = queued else { return Some(Delivery::Synced) };
+            let QueuedItem::Slot(slot) = queued else { return Some(Delivery::Synced) };
             let Slot::Occupied(mut found) = self.pending.entry(slot) else { continue };
             if !found.get().has(ticket) {
                 continue;
@@ -244,11 +257,11 @@ impl<D> Queue<D> {
             self.lag -= 1;
             let pending = found.get_mut();
             let delivery = match (pending.deletion.take(), &mut pending.update) {
-                (Some((_, Deletion { old, last, final_state_unknown })), _) => {
+                (Some((_, PendingDeletion { old, last, final_state_unknown })), _) => {
                     Delivery::Deleted { old, last, final_state_unknown }
                 }
                 (None, update) => match update.take() {
-                    Some((_, Update { old, new })) => {
+                    Some((_, PendingUpdate { old, new })) => {
                         self.announced.grow_and_insert(slot as usize);
                         Delivery::Applied { old, new }
                     }
@@ -280,7 +293,7 @@ impl<D> Queue<D> {
     }
 }
 
-impl<D> Pending<D> {
+impl<D> PendingChange<D> {
     fn has(&self, ticket: Ticket) -> bool {
         self.deletion.as_ref().is_some_and(|(own, _)| *own == ticket)
             || self.update.as_ref().is_some_and(|(own, _)| *own == ticket)

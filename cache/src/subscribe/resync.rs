@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::subscribe::queue::LOOK_AHEAD;
+use crate::subscribe::queue::WALK_STEP;
 
 /// The resolution of tokio's timers.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -34,7 +34,7 @@ impl Resync {
         Some(Self { period, began: Instant::now(), next: 0, slots: 0, timer: None })
     }
 
-    /// Returns the slots that are due, of `slots` in total: at most [`LOOK_AHEAD`].
+    /// Returns the slots that are due, of `slots` in total: at most [`WALK_STEP`].
     pub(crate) fn due(&mut self, slots: u32) -> Option<Range<u32>> {
         self.slots = slots;
         let at = self.next_at();
@@ -63,7 +63,7 @@ impl Resync {
     }
 
     fn up_to(&self) -> u32 {
-        self.next.saturating_add(LOOK_AHEAD).min(self.slots).max(self.next)
+        self.next.saturating_add(WALK_STEP).min(self.slots).max(self.next)
     }
 
     fn next_at(&self) -> Instant {

@@ -1,35 +1,32 @@
-//! Writes what a watch delivers, and keeps the change log.
+//! Writes what a watch delivers, and appends it to the change log.
 
 use crate::StoreType;
 use crate::error::StoreError;
 use crate::key::Identity;
-use crate::log::change_log::Observed;
+use crate::log::contents::ObservedChange;
 use crate::state::entry::Entry;
-use crate::state::table::Snapshot;
-use crate::subscribe::change::Written;
-use crate::sync::lock;
-use crate::write::relist::Origin;
+use crate::write::core::StoreCore;
+use crate::write::origin::Origin;
+use crate::write::outcome::Written;
 use crate::write::rules::Deleted;
-use crate::write::writer::{Inner, Writer};
 use listwatch::Encoding;
-use listwatch::internal::{is_comparable, is_older};
 
 /// Closes the log when a write does not complete: after an error, or a panic in a function of the caller.
-struct CloseUnlessWritten<'s, T: StoreType + ?Sized>(Option<&'s Inner<T>>);
+struct CloseUnlessWritten<'s, T: StoreType + ?Sized>(Option<&'s StoreCore<T>>);
 
 impl<T: StoreType + ?Sized> Drop for CloseUnlessWritten<'_, T> {
     fn drop(&mut self) {
-        if let Some(inner) = self.0 {
-            lock(&inner.log).close();
+        if let Some(core) = self.0 {
+            core.log.close();
         }
     }
 }
 
-impl<T: StoreType + ?Sized> Inner<T> {
+impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Writes or deletes an object that a watch delivered.
-    pub(crate) fn observe(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
+    pub(crate) fn apply_watched(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
         let mut writer = self.writer();
-        let has_log = writer.has_log;
+        let has_log = self.log.is_enabled();
         let mut guard = CloseUnlessWritten(has_log.then_some(self));
         let effect = if is_deleted {
             self.delete(&mut writer, encoding, bytes)?.map(|Deleted { old, last }| (Some(old), last))
@@ -42,10 +39,10 @@ impl<T: StoreType + ?Sized> Inner<T> {
         };
         if has_log {
             let observed = match effect {
-                Some((old, object)) => Observed { old, object, is_deleted, has_effect: true, known: None },
+                Some((old, object)) => ObservedChange { old, object, is_deleted, has_effect: true, known: None },
                 None => self.without_effect(encoding, bytes, is_deleted)?,
             };
-            lock(&self.log).append(observed, &self.codec);
+            self.log.lock().append(observed, &self.codec);
         }
         guard.0 = None;
         Ok(())
@@ -58,43 +55,12 @@ impl<T: StoreType + ?Sized> Inner<T> {
         encoding: Encoding,
         bytes: &[u8],
         is_deleted: bool,
-    ) -> Result<Observed<T::Decoded>, StoreError> {
+    ) -> Result<ObservedChange<T::Decoded>, StoreError> {
         let identity = Identity::of(encoding, bytes)?;
         let known = self.find(self.hash(&identity.namespace, &identity.name), &identity);
         let known = known.map(|(_, known)| known.resource_version().to_owned());
         let object = Entry::encoded(encoding, bytes, &identity, || (*identity.namespace).into());
-        Ok(Observed { old: None, object, is_deleted, has_effect: false, known })
-    }
-
-    /// Records a write of others than the reflector.
-    pub(crate) fn wrote(&self, identity: &Identity<'_>, old: Option<&Entry<T::Decoded>>) {
-        lock(&self.log).wrote(identity.key(), old.cloned(), &identity.resource_version);
-    }
-
-    /// Opens a closed log, if the store has all objects; or advances it.
-    pub(crate) fn open_log(&self, writer: &Writer<T>, resource_version: &str) {
-        let mut log = lock(&self.log);
-        if !log.is_closed() {
-            return log.advance(resource_version);
-        }
-        if !is_comparable(resource_version) || writer.open.is_some() || writer.is_mixed || writer.skipped.len() > 0 {
-            return;
-        }
-        let state = self.state();
-        // A loaded store may have a part of the changes up to its version.
-        let mut newest = state.version.clone();
-        for version in state.entries().map(Entry::resource_version) {
-            if is_older(&newest, version) || newest.is_empty() {
-                version.clone_into(&mut newest);
-            }
-        }
-        log.open(resource_version, &newest);
-    }
-
-    pub(crate) fn exact_snapshot(&self) -> Option<Snapshot<T>> {
-        let _writer = self.writer();
-        let version = lock(&self.log).exact_version()?.to_owned();
-        Some(self.snapshot().at_version(version))
+        Ok(ObservedChange { old: None, object, is_deleted, has_effect: false, known })
     }
 }
 
@@ -106,8 +72,10 @@ mod tests {
     use fastrand::Rng;
 
     use super::*;
+    use crate::Snapshot;
     use crate::{ChangeLogLimits, Changes, LoggedChange, StorageFormat, Store};
     use listwatch::encode::EventType;
+    use listwatch::internal::is_older;
 
     fn json(name: &str, version: &str) -> Vec<u8> {
         let meta = format!(r#"{{"name":"{name}","namespace":"ns","uid":"{name}","resourceVersion":"{version}"}}"#);
@@ -134,7 +102,7 @@ mod tests {
             let (kind, rest) = event.split_at(1);
             let (name, version) = rest.split_once('@').unwrap_or(("", rest));
             if kind != "=" {
-                store.observe(Encoding::Json, &json(name, version), kind == "-").unwrap();
+                store.apply_watched(Encoding::Json, &json(name, version), kind == "-").unwrap();
             }
             if is_older(&store.resource_version(), version) {
                 store.advance(version);
