@@ -83,7 +83,7 @@ mod write;
 
 pub use self::error::{ObjectError, StoreError};
 pub use self::file::format::FileError;
-pub(crate) use self::file::load::Saved;
+pub(crate) use self::file::load::SavedStore;
 pub use self::index::handle::Index;
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
