@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::compress::Base;
+use crate::compress::Base;
 use listwatch::{Encoding, ItemRef};
 
 /// A longer object has no family, which bounds the memory for the bases that are decompressed.

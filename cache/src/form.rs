@@ -7,14 +7,16 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::Weak;
 
-use super::compress::{Base, Common, Compressor, Dictionary, UNTRAINED, is_sample};
-use super::entry::{Entry, Form, wire_len};
-use super::error::StoreError;
-use super::family::{self, Lead};
-use super::inner::{Inner, StorageFormat, Writer};
-use super::key::Identity;
 use crate::StoreType;
+use crate::compress::{Base, Common, Compressor, Dictionary, UNTRAINED, is_sample};
+use crate::error::StoreError;
+use crate::family::{self, Lead};
+use crate::key::Identity;
+use crate::state::entry::{Entry, Form, wire_len};
+use crate::state::storage_format::StorageFormat;
 use crate::sync::write;
+use crate::write::core::StoreCore as Inner;
+use crate::write::writer::Writer;
 use listwatch::Encoding;
 
 /// An object resembles a base if the difference saves a quarter of what the dictionary is expected to leave, and this many bytes.
@@ -120,10 +122,10 @@ impl<T: StoreType + ?Sized> Inner<T> {
     /// Returns true if an object of this length is kept encoded for now, and compressed together with others. The objects of a list
     /// are compressed one after the other anyway. A change log keeps states in the form in which they were written, and a budget
     /// allows no more memory than the compressed object takes.
-    pub(super) fn defers(writer: &Writer<T>, len: usize, listed: bool) -> bool {
-        let has_log = writer.has_log;
+    pub(super) fn defers(&self, writer: &Writer<T>, len: usize, listed: bool) -> bool {
+        let has_log = self.log.is_enabled();
         let is_compressed = writer.format == StorageFormat::Compressed;
-        is_compressed && !listed && !has_log && writer.spending.budget.is_none() && len <= DEFERRED_LEN
+        is_compressed && !listed && !has_log && writer.budget.limit.is_none() && len <= DEFERRED_LEN
     }
 
     /// Compresses the object of a slot together with others.
@@ -155,7 +157,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     fn change_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
         writer.usage.subtract(old);
         writer.usage.add(&new);
-        self.codec.moved(old, &new);
+        self.codec.copy_decoded(old, &new);
         if let Some(held) = write(&self.state).slot_mut(slot) {
             *held = Some(new);
         }

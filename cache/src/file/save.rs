@@ -1,0 +1,97 @@
+//! Saves a store to a file.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use crate::StoreType;
+use crate::compress::{Compressor, FEW_SAMPLES, is_sample};
+use crate::file::format::{BUFFER, FileError, FileOutput};
+use crate::state::snapshot::Snapshot;
+use crate::state::storage_format::StorageFormat;
+use crate::write::core::StoreCore;
+use listwatch::internal::is_older;
+
+/// Saves the collection of this moment. A watch resumes from the version `resumes_from`: of the changes up to its own
+/// version, the collection may have only a part.
+pub(crate) fn save<T: StoreType + ?Sized>(
+    core: &StoreCore<T>,
+    path: &Path,
+    holds: &str,
+    resumes_from: Option<&str>,
+) -> Result<(), FileError> {
+    let writer = core.settled_writer();
+    // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped
+    // before.
+    if core.state().version.is_empty() || !writer.relists.is_consistent() || writer.skipped.len() > 0 {
+        return Err(FileError::Incomplete);
+    }
+    let (snapshot, epoch) = (core.snapshot(), writer.relists.begun());
+    // So that the log can begin at the version of the file.
+    let snapshot = if core.log.is_enabled() {
+        // The log of a loaded store begins at this version, so readers at this version must lack no change.
+        let version = core.log.lock().settled_version().ok_or(FileError::Incomplete)?.to_owned();
+        snapshot.at_version(version)
+    } else {
+        snapshot
+    };
+    let (format, dictionary) = (writer.format, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());
+    drop(writer);
+    replace(path, |file| {
+        let mut output = FileOutput::new(file)?;
+        let version = snapshot.resource_version();
+        let resumes_from = resumes_from.filter(|from| is_older(from, version)).unwrap_or(version);
+        output.head(epoch, &snapshot, resumes_from, holds)?;
+        let mut compressor = if format == StorageFormat::Compressed { None } else { trained(&snapshot) };
+        if let Some(dictionary) = &dictionary {
+            output.dictionary(dictionary)?;
+        }
+        for object in snapshot.iter() {
+            output.object(&object, compressor.as_mut())?;
+        }
+        Ok(output.finish()?)
+    })
+}
+
+/// Atomically replaces the file at this path with the file that `write` writes.
+fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), FileError>) -> Result<(), FileError> {
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    for left in fs::read_dir(folder)? {
+        let left = left?;
+        let name = left.file_name();
+        let name = name.as_encoded_bytes();
+        if name.starts_with(prefix.as_encoded_bytes()) && name.ends_with(UNFINISHED.as_bytes()) {
+            _ = fs::remove_file(left.path());
+        }
+    }
+    let file = tempfile::Builder::new().prefix(&prefix).suffix(UNFINISHED).tempfile_in(folder)?;
+    let mut buffered = BufWriter::with_capacity(BUFFER, file.as_file());
+    write(&mut buffered)?;
+    buffered.flush()?;
+    drop(buffered);
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    // Flushes the file's name. Other systems cannot open folders.
+    #[cfg(unix)]
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(FileError::Unflushed)?;
+    Ok(())
+}
+
+const UNFINISHED: &str = ".unfinished";
+
+/// Trains a compressor with samples from the whole collection; `None` if it has too few objects.
+fn trained<T: StoreType + ?Sized>(snapshot: &Snapshot<T>) -> Option<Compressor> {
+    if snapshot.len() < FEW_SAMPLES {
+        return None;
+    }
+    let len = snapshot.iter().map(|object| object.entry().wire_len() as usize).sum::<usize>();
+    let samples = snapshot.iter().zip(0..).filter(|(_, place)| is_sample(*place, len));
+    let mut compressor = Compressor::new();
+    compressor.train(samples.filter_map(|(object, _)| Some(object.encoded().ok()?.to_vec())));
+    Some(compressor)
+}

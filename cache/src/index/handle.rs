@@ -1,0 +1,157 @@
+//! The handle of an index.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::iter;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use crate::StoreType;
+use crate::error::ObjectError;
+use crate::index::data::{IndexData, IndexFunction};
+use crate::index::groups::Group;
+use crate::index::registry::MaintainedIndex;
+use crate::state::object::Object;
+use crate::state::slot_set::SlotSet;
+use crate::subscribe::builder::Subscribe;
+use crate::subscribe::host::SubscriberHost;
+use crate::subscribe::subscription::{Route, Subscription};
+use crate::sync::read;
+
+/// Finds the objects of a store by values that a function computes from each: see
+/// [`StoreReader::index`](crate::StoreReader::index).
+///
+/// The store keeps it up to date until its last clone and its last subscriber are dropped. A lookup takes about
+/// `log2(values)` comparisons, and returns the objects of one moment, unordered.
+///
+/// It takes about 30 bytes for each object, and for each value about 130 bytes and two copies of the value: for text
+/// prefer `Arc<str>`.
+pub struct Index<T: StoreType + ?Sized, V> {
+    host: Arc<dyn SubscriberHost<T>>,
+    data: Arc<IndexData<T, V>>,
+}
+
+impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
+    /// Creates an empty index. The store must [register](Self::maintained) it.
+    pub(crate) fn new(host: Arc<dyn SubscriberHost<T>>, name: &str, function: Box<IndexFunction<T, V>>) -> Self {
+        Self { host, data: Arc::new(IndexData::new(name, function)) }
+    }
+
+    /// Returns the index as writers see it.
+    pub(crate) fn maintained(&self) -> Arc<dyn MaintainedIndex<T>> {
+        Arc::clone(&self.data) as _
+    }
+
+    /// Returns the objects that have this value.
+    #[must_use]
+    pub fn get<Q: Ord + ?Sized>(&self, value: &Q) -> Vec<Object<T>>
+    where
+        V: Borrow<Q>,
+    {
+        self.objects(self.data.values().get(value).copied())
+    }
+
+    /// Returns the number of objects that have this value.
+    #[must_use]
+    pub fn count<Q: Ord + ?Sized>(&self, value: &Q) -> usize
+    where
+        V: Borrow<Q>,
+    {
+        let Some(group) = self.data.values().get(value).copied() else { return 0 };
+        let _state = self.host.objects().state();
+        read(&self.data.groups).slots(group).map_or(0, SlotSet::len)
+    }
+
+    /// Returns all values that objects have, in order.
+    #[must_use]
+    pub fn values(&self) -> Vec<V> {
+        self.data.values().keys().cloned().collect()
+    }
+
+    /// Iterates over the values in a range, in order, with the objects of each. Each step sees all earlier writes.
+    pub fn range(&self, range: impl RangeBounds<V>) -> impl Iterator<Item = (V, Vec<Object<T>>)> {
+        let (mut start, end) = (range.start_bound().cloned(), range.end_bound().cloned());
+        iter::from_fn(move || {
+            loop {
+                let values = self.data.values();
+                let range = (start.as_ref(), end.as_ref());
+                let (value, group) = (!is_empty(range)).then(|| values.range::<V, _>(range).next()).flatten()?;
+                start = Bound::Excluded(value.clone());
+                let objects = self.objects(Some(*group));
+                // The last object may have been removed since.
+                if !objects.is_empty() {
+                    return Some((value.clone(), objects));
+                }
+            }
+        })
+    }
+
+    /// Returns an unregistered subscriber to the objects that have this value. Writes of other objects cost it nothing,
+    /// and the function of the index is called once for all subscribers.
+    pub fn subscribe(&self, value: V) -> Subscribe<T> {
+        let route = ValueRoute { data: Arc::clone(&self.data), value };
+        Subscribe::new(Arc::clone(&self.host)).route(Box::new(route))
+    }
+
+    /// Returns an error for each object that the index does not have because its function failed.
+    #[must_use]
+    pub fn errors(&self) -> Vec<ObjectError> {
+        read(&self.data.groups).failed.values().cloned().collect()
+    }
+
+    fn objects(&self, group: Option<Group>) -> Vec<Object<T>> {
+        let Some(group) = group else { return Vec::new() };
+        // Locks in the same order as writers.
+        let objects = self.host.objects();
+        let state = objects.state();
+        let data = read(&self.data.groups);
+        let Some(slots) = data.slots(group) else { return Vec::new() };
+        let mut found = Vec::with_capacity(slots.len());
+        slots.each(|slot| found.extend(state.get(slot).map(|entry| objects.object(entry))));
+        found
+    }
+}
+
+impl<T: StoreType + ?Sized, V> Clone for Index<T, V> {
+    fn clone(&self) -> Self {
+        Self { host: Arc::clone(&self.host), data: Arc::clone(&self.data) }
+    }
+}
+
+impl<T: StoreType + ?Sized, V> fmt::Debug for Index<T, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Index").field(&self.data.name).finish()
+    }
+}
+
+/// The route to the objects that have a value.
+struct ValueRoute<T: StoreType + ?Sized, V> {
+    data: Arc<IndexData<T, V>>,
+    value: V,
+}
+
+impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Route<T> for ValueRoute<T, V> {
+    fn add(&self, subscription: &Arc<Subscription<T>>) {
+        self.data.routes.add(&self.value, subscription);
+    }
+
+    fn slots(&self) -> Vec<u32> {
+        let Some(group) = self.data.values().get(&self.value).copied() else { return Vec::new() };
+        let data = read(&self.data.groups);
+        data.slots(group).map_or(Vec::new(), SlotSet::to_vec)
+    }
+
+    fn contains(&self, slot: u32) -> bool {
+        let Some(group) = self.data.values().get(&self.value).copied() else { return false };
+        read(&self.data.groups).by_slot.get(slot as usize).is_some_and(|groups| groups.contains(&group.at))
+    }
+}
+
+/// Returns true for an empty range: `RedBlackTreeMap::range` panics on some of them.
+fn is_empty<V: Ord>(range: (Bound<&V>, Bound<&V>)) -> bool {
+    match range {
+        (Bound::Included(start), Bound::Included(end)) => start > end,
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => start >= end,
+        _ => false,
+    }
+}

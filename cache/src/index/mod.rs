@@ -1,0 +1,7 @@
+//! Indexes: objects by values that a function computes from them.
+
+pub(crate) mod data;
+pub(crate) mod groups;
+pub(crate) mod handle;
+pub(crate) mod registry;
+pub(crate) mod routes;

@@ -1,0 +1,92 @@
+//! The indexes of a store, as writers see them.
+
+use std::sync::{Arc, Weak};
+
+use crate::StoreType;
+use crate::error::ObjectError;
+use crate::state::object::Object;
+use crate::subscribe::subscription::Subscription;
+
+/// The steps of a write for an index: see [`IndexData`](super::data::IndexData).
+pub(crate) trait MaintainedIndex<T: StoreType + ?Sized>: Send + Sync {
+    /// Adds the objects of these slots to an index that is empty and has no readers yet.
+    fn rebuild(&self, objects: &mut dyn Iterator<Item = (u32, Object<T>)>);
+    /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is
+    /// removed. Changes nothing that readers see.
+    fn stage(&self, slot: Option<u32>, object: Option<&Object<T>>);
+    /// Makes the staged values visible to readers. It runs under the lock of the state, and calls no user code.
+    fn commit(&self, slot: u32) -> Option<ObjectError>;
+    /// Appends the subscribers to the values that the object had or has.
+    fn notify(&self, subscribers: &mut Vec<Arc<Subscription<T>>>);
+    fn bytes(&self) -> usize;
+}
+
+/// The indexes of a store that have readers, and the errors of their functions.
+pub(crate) struct IndexRegistry<T: StoreType + ?Sized> {
+    indexes: Vec<Weak<dyn MaintainedIndex<T>>>,
+    /// The number of failures of index functions since the reflector last read it, and the last error.
+    errors: (u64, Option<ObjectError>),
+}
+
+impl<T: StoreType + ?Sized> IndexRegistry<T> {
+    pub(crate) fn new() -> Self {
+        Self { indexes: Vec::new(), errors: (0, None) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.indexes.is_empty()
+    }
+
+    /// Keeps an index up to date from now on.
+    pub(crate) fn add(&mut self, index: &Arc<dyn MaintainedIndex<T>>) {
+        self.indexes.push(Arc::downgrade(index));
+    }
+
+    /// Stages the write of an object in all indexes. It runs user code.
+    pub(crate) fn stage(&mut self, slot: Option<u32>, object: Option<&Object<T>>) -> StagedIndexes<T> {
+        self.indexes.retain(|index| index.strong_count() > 0);
+        let indexes: Vec<_> = self.indexes.iter().filter_map(Weak::upgrade).collect();
+        for index in &indexes {
+            index.stage(slot, object);
+        }
+        StagedIndexes(indexes)
+    }
+
+    /// Counts the errors of a commit.
+    pub(crate) fn add_errors(&mut self, (count, last): (u64, Option<ObjectError>)) {
+        self.errors.0 += count;
+        if last.is_some() {
+            self.errors.1 = last;
+        }
+    }
+
+    /// Returns the number of failures of index functions since the last call, and the last error.
+    pub(crate) fn take_errors(&mut self) -> (u64, Option<ObjectError>) {
+        std::mem::take(&mut self.errors)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.indexes.iter().filter_map(Weak::upgrade).map(|index| index.bytes()).sum()
+    }
+}
+
+/// The indexes that have staged a write.
+pub(crate) struct StagedIndexes<T: StoreType + ?Sized>(Vec<Arc<dyn MaintainedIndex<T>>>);
+
+impl<T: StoreType + ?Sized> StagedIndexes<T> {
+    /// Commits the write in all indexes, under the lock of the state. Returns the number of errors, and the last of
+    /// them.
+    pub(crate) fn commit(&self, slot: u32) -> (u64, Option<ObjectError>) {
+        let errors = self.0.iter().filter_map(|index| index.commit(slot));
+        errors.fold((0, None), |(count, _), error| (count + 1, Some(error)))
+    }
+
+    /// Returns the subscribers to the values that the object had or has. It runs user code.
+    pub(crate) fn notify(&self) -> Vec<Arc<Subscription<T>>> {
+        let mut subscribers = Vec::new();
+        for index in &self.0 {
+            index.notify(&mut subscribers);
+        }
+        subscribers
+    }
+}

@@ -1,0 +1,101 @@
+//! The changes of a change log.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::StoreType;
+use crate::log::frames::Frames;
+use crate::state::entry::Entry;
+use crate::state::object::{Codec, Object};
+use listwatch::encode::EventType;
+
+/// A change of a collection as the server made it: see
+/// [`StoreReader::changes_after`](crate::StoreReader::changes_after).
+pub struct LoggedChange<T: StoreType + ?Sized> {
+    pub(super) kind: EventType,
+    pub(super) resource_version: String,
+    pub(super) old: Option<Entry<T::Decoded>>,
+    pub(super) object: Entry<T::Decoded>,
+    pub(super) codec: Arc<Codec<T>>,
+    /// Distinguishes its frames from those of other changes.
+    pub(super) number: u64,
+    pub(super) frames: Arc<Frames>,
+}
+
+/// The number of forms of frames that the log keeps of a change.
+const FRAMES: usize = 4;
+
+impl<T: StoreType + ?Sized> LoggedChange<T> {
+    /// Returns what the change did.
+    #[must_use]
+    pub fn kind(&self) -> EventType {
+        self.kind
+    }
+
+    /// Returns the resource version of the change, which orders the changes of a collection.
+    ///
+    /// Several changes may share a version: when a lease of etcd expires, it deletes all its objects at one version. A
+    /// change without a version of its own, for example a deletion that some servers send without one, has the version
+    /// of the change before it.
+    #[must_use]
+    pub fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    /// Returns the state before the change; `None` for a new object.
+    #[must_use]
+    pub fn old(&self) -> Option<Object<T>> {
+        self.old.as_ref().map(|old| Object::new(old, &self.codec))
+    }
+
+    /// Returns the state after the change; of a deleted object, the final state.
+    #[must_use]
+    pub fn object(&self) -> Object<T> {
+        Object::new(&self.object, &self.codec)
+    }
+
+    /// Returns the frame that a reader sends for this change, which `encode` encodes once for all readers. `form` is a
+    /// number below 4 that names the form of the frame.
+    ///
+    /// Frames count in the memory of the log. The log drops the frames that were encoded first when they exceed a
+    /// quarter of [`ChangeLogLimits::bytes`](crate::ChangeLogLimits::bytes): then the next call encodes again.
+    ///
+    /// # Errors
+    ///
+    /// The error of `encode`, which the next call calls again. An unknown form is encoded by each call.
+    pub fn frame<E>(&self, form: usize, encode: impl FnOnce(&Self) -> Result<Vec<u8>, E>) -> Result<Bytes, E> {
+        if form >= FRAMES {
+            return encode(self).map(Bytes::from);
+        }
+        if let Some(frame) = self.frames.get(self.number, form) {
+            return Ok(frame);
+        }
+        let frame = Bytes::from(encode(self)?);
+        Ok(self.frames.keep(self.number, form, frame))
+    }
+
+    /// Returns the bytes that only the log holds: a replaced state, and the final state of a deleted object.
+    pub(super) fn bytes(&self) -> usize {
+        let last = if self.kind == EventType::Deleted { self.object.allocated() } else { 0 };
+        let old = self.old.as_ref().map_or(0, Entry::allocated);
+        size_of::<Self>() + self.resource_version.len() + old + last
+    }
+}
+
+impl<T: StoreType + ?Sized> Drop for LoggedChange<T> {
+    fn drop(&mut self) {
+        self.frames.drop_change(self.number, FRAMES);
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for LoggedChange<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoggedChange")
+            .field("kind", &self.kind)
+            .field("resource_version", &self.resource_version)
+            .field("object", &self.object())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! The cursors of a change log.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+
+use crate::StoreType;
+use crate::error::StoreError;
+use crate::log::change::LoggedChange;
+use crate::log::change_log::ChangeLog;
+use crate::log::contents::CursorPlace;
+use listwatch::internal::is_older;
+
+/// A cursor in the change log: see [`StoreReader::changes_after`](crate::StoreReader::changes_after).
+///
+/// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it
+/// has not returned, when a relist begins, and when the store is dropped.
+pub struct Changes<T: StoreType + ?Sized> {
+    log: Weak<ChangeLog<T>>,
+    place: CursorPlace,
+    /// The version up to which the reader has all changes.
+    version: String,
+    /// True until the first change that the reader may lack.
+    skips_known: bool,
+    has_ended: bool,
+}
+
+impl<T: StoreType + ?Sized> Changes<T> {
+    pub(crate) fn after(log: &Arc<ChangeLog<T>>, resource_version: &str) -> Result<Self, StoreError> {
+        let place = log.lock().add_cursor(resource_version)?;
+        let version = resource_version.to_owned();
+        Ok(Self { log: Arc::downgrade(log), place, version, skips_known: true, has_ended: false })
+    }
+
+    /// Returns the resource version up to which the reader has all changes. If it has read the whole log, this is the
+    /// version of the log, which bookmarks advance.
+    pub fn resource_version(&mut self) -> &str {
+        if let Some(log) = self.log.upgrade()
+            && let Some(version) = log.lock().version_at_end(&self.place)
+            && is_older(&self.version, version)
+        {
+            version.clone_into(&mut self.version);
+        }
+        &self.version
+    }
+
+    /// Returns the next change, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ChangesExpired`].
+    pub fn try_next(&mut self) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
+        self.advance(None)
+    }
+
+    fn advance(&mut self, waker: Option<&Waker>) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
+        let log = self.log.upgrade().ok_or(StoreError::ChangesExpired)?;
+        let mut log = log.lock();
+        while let Some(kept) = log.change_at(&self.place)? {
+            self.place.next += 1;
+            // A reader that knows a newer version than the store. From the first change that it may lack on, it gets
+            // all: a change without a version may be older than what it knows.
+            if self.skips_known && kept.is_known_at(&self.version) {
+                continue;
+            }
+            self.skips_known = false;
+            kept.change.resource_version.clone_into(&mut self.version);
+            return Ok(Some(Arc::clone(&kept.change)));
+        }
+        if let Some(waker) = waker {
+            log.set_waker(&self.place, waker);
+        }
+        Ok(None)
+    }
+}
+
+/// Ends after an error.
+impl<T: StoreType + ?Sized> Stream for Changes<T> {
+    type Item = Result<Arc<LoggedChange<T>>, StoreError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let next = self.advance(Some(cx.waker()));
+        self.has_ended = next.is_err();
+        match next {
+            Ok(Some(change)) => Poll::Ready(Some(Ok(change))),
+            Ok(None) => Poll::Pending,
+            Err(expired) => Poll::Ready(Some(Err(expired))),
+        }
+    }
+}
+
+impl<T: StoreType + ?Sized> Drop for Changes<T> {
+    fn drop(&mut self) {
+        if let Some(log) = self.log.upgrade() {
+            let waker = log.lock().remove_waker(&self.place);
+            drop(waker);
+        }
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for Changes<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("resource_version", &self.version).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,330 @@
+//! One state of one object, in its storage format.
+
+use std::borrow::Cow;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use triomphe::ThinArc;
+
+use crate::compress::{Base, Common};
+use crate::error::StoreError;
+use crate::key::Identity;
+use crate::state::head::{Head, text};
+use listwatch::{Encoding, ItemRef};
+
+/// The longest namespace, name, uid or resource version, in bytes. API servers allow 253 in a name.
+pub(crate) const MAX_TEXT: usize = u16::MAX as usize;
+
+impl<'a> Identity<'a> {
+    /// Reads the identity off the bytes of an object.
+    pub(crate) fn of(encoding: Encoding, bytes: &'a [u8]) -> Result<Self, StoreError> {
+        let [namespace, name, uid, resource_version] = ItemRef::new(encoding, bytes).meta()?.into_identity();
+        if name.is_empty() {
+            return Err(StoreError::NoName);
+        }
+        for (what, text) in
+            [("namespace", &namespace), ("name", &name), ("uid", &uid), ("resource version", &resource_version)]
+        {
+            if text.len() > MAX_TEXT {
+                return Err(StoreError::TooLong(what));
+            }
+        }
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(StoreError::TooLong("the whole"));
+        }
+        Ok(Self { namespace, name, uid, resource_version })
+    }
+}
+
+/// A counted reference to one state of an object: one allocation of a count, the properties, and the bytes with their length. The bytes
+/// are a [head](Head) and the body, or only the body if the form is `Encoded`.
+///
+/// A state is never changed, except that it remembers a check and that a decoded value is shared.
+pub(crate) struct Entry<D>(ThinArc<Properties<D>, u8>);
+
+struct Properties<D> {
+    form: Form<D>,
+    encoding: Encoding,
+    /// True once the codec has had a decoded value of this state.
+    is_shared: AtomicBool,
+    /// The number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
+    checked: AtomicU16,
+    /// Length of the object's bytes as they arrived.
+    wire_len: u32,
+}
+
+impl<D> Clone for Entry<D> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// The form of the body. The head does not contain the namespace, so forms with a head hold it. Each form is at most 16 bytes long.
+pub(crate) enum Form<D> {
+    /// The bytes as they arrived. They contain the identity.
+    Encoded(Spans),
+    /// The bytes as they arrived. Their JSON escapes a part of the identity, or it is far from their beginning.
+    EncodedWithHead(Box<Arc<str>>),
+    Compressed(Arc<Common>),
+    /// The difference to the base, which holds the namespace. An empty body is the base itself.
+    Member(Arc<Base>),
+    /// An empty body, and the decoded object.
+    Decoded(Box<(Arc<str>, Arc<D>)>),
+}
+
+/// The places of namespace, name, uid and resource version in the bytes.
+pub(crate) struct Spans {
+    starts: [u16; 4],
+    lens: [u8; 4],
+}
+
+impl Spans {
+    /// Returns `None` if a text is not borrowed from the bytes, if it begins after 64 KiB of them, or if it is longer than 255 bytes.
+    fn of(bytes: &[u8], identity: &Identity<'_>) -> Option<Self> {
+        let Identity { namespace, name, uid, resource_version } = identity;
+        let mut spans = Self { starts: [0; 4], lens: [0; 4] };
+        let texts = [namespace, name, uid, resource_version];
+        for ((start, len), text) in spans.starts.iter_mut().zip(&mut spans.lens).zip(texts) {
+            match text {
+                text if text.is_empty() => {}
+                Cow::Borrowed(text) => {
+                    // A text that is borrowed from other memory has an address outside of `bytes`.
+                    let at = text.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
+                    at.checked_add(text.len()).filter(|end| *end <= bytes.len())?;
+                    *start = at.try_into().ok()?;
+                    *len = text.len().try_into().ok()?;
+                }
+                Cow::Owned(_) => return None,
+            }
+        }
+        Some(spans)
+    }
+
+    fn texts<'a>(&self, bytes: &'a [u8]) -> [&'a [u8]; 4] {
+        let (mut starts, mut lens) = (self.starts.into_iter(), self.lens.into_iter());
+        [(); 4].map(|()| {
+            let (start, len) = (starts.next().unwrap_or_default(), lens.next().unwrap_or_default());
+            bytes.get(start.into()..).and_then(|bytes| bytes.get(..len.into())).unwrap_or_default()
+        })
+    }
+
+    /// Compares namespace and name.
+    fn is(&self, bytes: &[u8], namespace: &str, name: &str) -> bool {
+        let [held_namespace, held_name, _, _] = self.texts(bytes);
+        held_name == name.as_bytes() && held_namespace == namespace.as_bytes()
+    }
+}
+
+impl<D> Entry<D> {
+    fn new(encoding: Encoding, wire_len: u32, bytes: &[u8], form: Form<D>) -> Self {
+        let (is_shared, checked) = (AtomicBool::new(false), AtomicU16::new(0));
+        let properties = Properties { form, encoding, is_shared, checked, wire_len };
+        Self(ThinArc::from_header_and_slice(properties, bytes))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.0.slice
+    }
+
+    fn properties(&self) -> &Properties<D> {
+        &self.0.header.header
+    }
+
+    /// Returns the address of the state, which no other state has while a reference to this one exists.
+    pub(crate) fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    /// Returns true if both refer to the same state.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+
+    /// Returns the number of references.
+    pub(crate) fn references(&self) -> usize {
+        ThinArc::strong_count(&self.0)
+    }
+
+    /// Keeps these bytes as they are. The identity should be borrowed from them.
+    pub(crate) fn encoded(
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        namespace: impl FnOnce() -> Arc<str>,
+    ) -> Self {
+        if let Some(spans) = Spans::of(bytes, identity) {
+            return Self::new(encoding, wire_len(bytes), bytes, Form::Encoded(spans));
+        }
+        let form = Form::EncodedWithHead(Box::new(namespace()));
+        Self::with_head(encoding, wire_len(bytes), identity, bytes, form)
+    }
+
+    /// Keeps the identity in a head before the body.
+    pub(crate) fn with_head(
+        encoding: Encoding,
+        wire_len: u32,
+        identity: &Identity<'_>,
+        body: &[u8],
+        form: Form<D>,
+    ) -> Self {
+        Self::new(encoding, wire_len, &Head::write(identity, body), form)
+    }
+
+    /// Returns namespace, name and resource version.
+    pub(crate) fn texts(&self) -> [&str; 3] {
+        let namespace = match self.form() {
+            Form::Encoded(spans) => {
+                let [namespace, name, _, version] = spans.texts(self.bytes()).map(text);
+                return [namespace, name, version];
+            }
+            Form::EncodedWithHead(namespace) => namespace,
+            Form::Decoded(decoded) => &decoded.0,
+            Form::Compressed(common) => &common.namespace,
+            Form::Member(base) => &base.namespace,
+        };
+        let head = self.head();
+        [namespace, head.name(), head.version()]
+    }
+
+    pub(crate) fn uid(&self) -> Cow<'_, str> {
+        match self.form() {
+            Form::Encoded(spans) => {
+                let [_, _, uid, _] = spans.texts(self.bytes());
+                text(uid).into()
+            }
+            _ => self.head().uid(),
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Identity<'_> {
+        let [namespace, name, resource_version] = self.texts().map(Cow::from);
+        Identity { namespace, name, uid: self.uid(), resource_version }
+    }
+
+    /// Returns namespace and name.
+    pub(crate) fn key(&self) -> (&str, &str) {
+        let [namespace, name, _] = self.texts();
+        (namespace, name)
+    }
+
+    pub(crate) fn resource_version(&self) -> &str {
+        let [_, _, resource_version] = self.texts();
+        resource_version
+    }
+
+    pub(crate) fn is(&self, namespace: &str, name: &str) -> bool {
+        if let Form::Encoded(spans) = self.form() {
+            return spans.is(self.bytes(), namespace, name);
+        }
+        self.key() == (namespace, name)
+    }
+
+    /// Returns the bytes of the object as they arrived, if the entry has them.
+    pub(crate) fn as_encoded(&self) -> Option<&[u8]> {
+        match self.form() {
+            Form::Encoded(_) => Some(self.bytes()),
+            Form::EncodedWithHead(_) => Some(self.body()),
+            Form::Compressed(_) | Form::Member(_) => None,
+            Form::Decoded(_) => None,
+        }
+    }
+
+    /// Brings the count, the properties and the beginning of the bytes into the processor's caches.
+    pub(crate) fn prefetch(&self) {
+        black_box((self.wire_len(), self.bytes().get(32).copied()));
+    }
+
+    /// Returns the bytes after the head.
+    pub(crate) fn body(&self) -> &[u8] {
+        self.head().body
+    }
+
+    /// Returns the head and the body, unless the form is `Encoded`.
+    pub(crate) fn head(&self) -> Head<'_> {
+        Head::read(self.bytes())
+    }
+
+    pub(crate) fn form(&self) -> &Form<D> {
+        &self.properties().form
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.properties().encoding
+    }
+
+    /// Returns the number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
+    pub(crate) fn checked(&self) -> u16 {
+        self.properties().checked.load(Ordering::Relaxed)
+    }
+
+    /// Records that the codec has a decoded value of this state.
+    pub(crate) fn set_shared(&self) {
+        self.properties().is_shared.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.properties().is_shared.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each time, so it
+    /// remembers nothing, and this returns false.
+    pub(crate) fn remember_checked(&self, message: u16) -> bool {
+        let has_bytes = !matches!(self.form(), Form::Decoded(_));
+        if has_bytes {
+            self.properties().checked.store(message, Ordering::Relaxed);
+        }
+        has_bytes
+    }
+
+    pub(crate) fn wire_len(&self) -> u32 {
+        self.properties().wire_len
+    }
+
+    /// Returns the bytes of the allocation, and of a box of the form.
+    pub(crate) fn allocated(&self) -> usize {
+        let form = match self.form() {
+            Form::EncodedWithHead(namespace) => size_of_val(&**namespace),
+            Form::Decoded(decoded) => size_of_val(&**decoded),
+            _ => 0,
+        };
+        Self::allocated_with(self.bytes().len()) + form
+    }
+
+    /// Returns the length of the allocation for this many bytes.
+    pub(crate) fn allocated_with(bytes: usize) -> usize {
+        2 * size_of::<usize>() + size_of::<Properties<D>>() + bytes
+    }
+}
+
+/// `Identity::of` refuses objects of 4 GiB.
+pub(crate) fn wire_len(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_an_identity_only_in_the_bytes_that_have_it() {
+        let whole = b"a web-1 uid-1 7|a web-1 uid-1 7";
+        let (bytes, other) = whole.split_at(16);
+        let identity = |text: &'static str| {
+            let mut texts = text.split(' ').map(Cow::Borrowed);
+            let mut next = || texts.next().unwrap_or_default();
+            Identity { namespace: next(), name: next(), uid: next(), resource_version: next() }
+        };
+        let here = identity(str::from_utf8(&bytes[..15]).unwrap());
+        let entry = Entry::<()>::encoded(Encoding::Json, bytes, &here, || "a".into());
+        assert!(matches!(entry.form(), Form::Encoded(_)));
+        assert_eq!(entry.identity(), here);
+        // The same text elsewhere in memory, after the bytes or before them.
+        let elsewhere = identity(str::from_utf8(other).unwrap());
+        for (bytes, identity) in [(bytes, &elsewhere), (other, &here), (&bytes[..14], &here)] {
+            let entry = Entry::<()>::encoded(Encoding::Json, bytes, identity, || "a".into());
+            assert!(matches!(entry.form(), Form::EncodedWithHead(_)));
+            assert_eq!(entry.identity(), *identity);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The handle of a store for writers.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::StoreType;
+use crate::error::{Cause, ObjectError, StoreError};
+use crate::key::Identity;
+use crate::log::status::ChangeLogLimits;
+use crate::state::object::Object;
+use crate::state::storage_format::StorageFormat;
+use crate::store::reader::StoreReader;
+use crate::subscribe::change::Change;
+use crate::write::core::StoreCore;
+use crate::write::origin::{Origin, is_within};
+use crate::write::outcome::Written;
+use crate::write::rules::DeletedStates;
+use crate::write::writer::Writer;
+use listwatch::internal::is_comparable;
+use listwatch::{Encoding, TypeMeta};
+
+/// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. It is a handle: clones share
+/// the collection.
+///
+/// Any number of threads may read and write. Writes are serialized.
+///
+/// # Which state of an object wins
+///
+/// The state with the newer resource version ([`compare_resource_versions`](listwatch::compare_resource_versions))
+/// wins. If the versions do not compare, the last write wins. So a controller can [`apply`](Self::apply) the result of
+/// its own write at once: the later event of the watch changes nothing.
+///
+/// A committed [`Replace`] is the exception: it replaces all objects that the store had when it began, because a server
+/// that was restored from a backup has older versions.
+///
+/// # Memory
+///
+/// An encoded object takes its bytes and about 100 bytes more: see [`memory`](StoreReader::memory). The memory of a
+/// replaced state is freed with its last [`Object`].
+pub struct Store<T: StoreType + ?Sized> {
+    reader: StoreReader<T>,
+}
+
+impl<T: StoreType + ?Sized> Store<T> {
+    /// Creates an empty store.
+    #[must_use]
+    pub fn new(format: StorageFormat) -> Self {
+        Self { reader: StoreReader { core: Arc::new(StoreCore::new(format)) } }
+    }
+
+    /// Returns a handle that cannot write.
+    #[must_use]
+    pub fn reader(&self) -> StoreReader<T> {
+        self.reader.clone()
+    }
+
+    /// Sets the storage format of objects that are written from now on. Stored objects keep their format.
+    pub fn set_storage_format(&self, format: StorageFormat) {
+        self.core.writer().format = format;
+    }
+
+    /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] refuses
+    /// a view of another kind. A reflector sets it. Only the first call has an effect.
+    pub fn set_type_meta(&self, type_meta: TypeMeta) {
+        _ = self.core.codec.type_meta.set(type_meta);
+    }
+
+    /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`,
+    /// the default, means no limit.
+    ///
+    /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped).
+    /// Stored objects stay even if they exceed the limit. A write that shrinks the store is never refused.
+    ///
+    /// The store counts objects with each write. It measures the rest, for example indexes, each time an eighth of the
+    /// objects has been written, so the rest may exceed the limit by its growth in between. Subscribers and objects
+    /// that only callers hold do not count.
+    pub fn set_budget(&self, bytes: Option<usize>) {
+        let mut writer = self.core.settled_writer();
+        writer.budget.limit = bytes;
+        self.core.measure_rest(&mut writer);
+    }
+
+    /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object
+    /// itself, without an envelope; the store copies it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the
+    /// object as [skipped](StoreReader::skipped).
+    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        self.write(&mut self.core.writer(), encoding, bytes)
+    }
+
+    fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        let written = self.core.write_or_skip(writer, encoding, bytes, Origin::Caller)?;
+        match &written {
+            _ if !self.core.log.is_enabled() => {}
+            Written::Added(new) => self.core.note_own_write(&new.entry().identity(), None),
+            Written::Modified { old, new } => self.core.note_own_write(&new.entry().identity(), Some(old.entry())),
+            Written::Unchanged | Written::Stale => {}
+        }
+        Ok(written)
+    }
+
+    /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have,
+    /// at a version that the store has passed, was deleted since: it stays deleted. Whether an answer of a version that
+    /// does not compare is late is unknown, so it changes nothing.
+    pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        let identity = Identity::of(encoding, bytes)?;
+        let mut writer = self.core.writer();
+        let version = &*identity.resource_version;
+        if !is_comparable(version) {
+            return Ok(Written::Stale);
+        }
+        let is_known = is_within(version, &self.core.state().version);
+        if is_known && self.core.find(self.core.hash(&identity.namespace, &identity.name), &identity).is_none() {
+            return Ok(Written::Stale);
+        }
+        self.write(&mut writer, encoding, bytes)
+    }
+
+    /// Deletes the object whose last state is `bytes`, and returns that state; `None` if the store does not have the
+    /// object, or has a newer state.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the key of the object cannot be read. The store then deletes nothing, and counts an object
+    /// as [skipped](StoreReader::skipped).
+    pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
+        let mut writer = self.core.writer();
+        let Some(DeletedStates { old, last }) = self.core.delete(&mut writer, encoding, bytes)? else {
+            return Ok(None);
+        };
+        if self.core.log.is_enabled() {
+            self.core.note_own_write(&last.identity(), Some(&old));
+        }
+        Ok(Some(self.core.object(&last)))
+    }
+
+    /// Records that all changes up to this resource version have been written. Call it with the version of each event
+    /// and bookmark.
+    ///
+    /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a
+    /// late event does not restore them. A store without a resource version remembers them only while a [`Replace`] is
+    /// open.
+    pub fn advance(&self, resource_version: &str) {
+        self.core.advance(resource_version);
+    }
+
+    /// Begins to replace all objects with the objects of a list, which the caller writes to the returned [`Replace`].
+    /// An earlier replace that is not committed is then [`Superseded`](StoreError::Superseded).
+    ///
+    /// Other writes may continue meanwhile, and the list does not undo them.
+    #[must_use = "a replace does nothing until it is committed"]
+    pub fn begin_replace(&self) -> Replace<T> {
+        let mut writer = self.core.writer();
+        self.core.log.lock().begin_relist();
+        let id = writer.relists.begin();
+        // The list has the objects that were rejected, or they were deleted.
+        writer.budget.smallest_rejected = None;
+        Replace { core: Arc::clone(&self.core), id }
+    }
+}
+
+impl<T: StoreType + ?Sized> Store<T> {
+    /// Keeps the changes that the reflector writes from now on.
+    pub(crate) fn keep_changes(&self, limits: ChangeLogLimits) {
+        let _writer = self.core.writer();
+        self.core.log.enable(limits);
+    }
+
+    pub(crate) fn keeps_changes(&self) -> bool {
+        let _writer = self.core.writer();
+        self.core.log.is_enabled()
+    }
+
+    /// Opens the change log at a version up to which the reflector has written all changes.
+    pub(crate) fn open_log(&self, resource_version: &str) {
+        let writer = self.core.writer();
+        if self.core.log.is_enabled() {
+            self.core.open_log(&writer, resource_version);
+        }
+    }
+
+    /// Records that a watch which runs beside a list delivers the changes after this version.
+    pub(crate) fn watched_from(&self, resource_version: &str) {
+        self.core.log.lock().watched_from(resource_version);
+    }
+
+    /// Records the version of a list beside which a watch runs.
+    pub(crate) fn listed_at(&self, resource_version: &str) {
+        self.core.log.lock().listed_at(resource_version);
+    }
+
+    /// Writes or deletes an object that a watch delivered.
+    pub(crate) fn apply_watched(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
+        self.core.apply_watched(encoding, bytes, is_deleted)
+    }
+
+    /// Registers a reflector that writes to the store.
+    pub(crate) fn attach(&self) {
+        let mut writer = self.core.writer();
+        writer.subscribers.add_reflector();
+    }
+
+    /// Unregisters a reflector that has ended. Subscribers end with the last reflector.
+    pub(crate) fn detach(&self, cause: Option<Cause>) {
+        let mut writer = self.core.writer();
+        if writer.subscribers.remove_reflector(cause) {
+            self.core.log.close();
+        }
+    }
+
+    /// Counts an object that could not be projected as skipped.
+    pub(crate) fn skip_unwritten(&self, encoding: Encoding, bytes: &[u8]) {
+        let identity = Identity::of(encoding, bytes).ok();
+        let mut writer = self.core.writer();
+        self.core.log.close();
+        self.core.add_skipped(&mut writer, identity.as_ref(), bytes, false);
+    }
+
+    /// Returns the number of failures of index functions since the last call, and the last error.
+    pub(crate) fn take_index_errors(&self) -> (u64, Option<ObjectError>) {
+        self.core.writer().indexes.take_errors()
+    }
+
+    /// Returns true if a relist can store a refused object.
+    pub(crate) fn has_room_for_skipped(&self) -> bool {
+        let writer = self.core.writer();
+        writer.skipped.len() > 0 && writer.budget.has_room(writer.used(&self.core.objects))
+    }
+}
+
+impl<T: StoreType + ?Sized> Deref for Store<T> {
+    type Target = StoreReader<T>;
+
+    fn deref(&self) -> &StoreReader<T> {
+        &self.reader
+    }
+}
+
+impl<T: StoreType + ?Sized> Clone for Store<T> {
+    fn clone(&self) -> Self {
+        Self { reader: self.reader.clone() }
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for Store<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.reader).finish()
+    }
+}
+
+/// A list that replaces the objects of a [`Store`], by mark and sweep: see [`Store::begin_replace`].
+///
+/// An object that the store has in the same state is only marked, which costs neither decoding nor memory. A newer
+/// state replaces the store's state at once. An older state, which a server sends after it was restored from a backup,
+/// is set aside until the commit.
+///
+/// A replace that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no
+/// older state.
+pub struct Replace<T: StoreType + ?Sized> {
+    core: Arc<StoreCore<T>>,
+    id: u64,
+}
+
+impl<T: StoreType + ?Sized> Replace<T> {
+    /// Lets a listed object also replace a stored object of the same uid and resource version: a server that was
+    /// restored from a backup may use the same version for another state.
+    #[must_use]
+    pub fn replace_equal_versions(self) -> Self {
+        if let Some(open) = self.core.writer().relists.open_mut(self.id) {
+            open.replaces_equal_versions = true;
+        }
+        self
+    }
+
+    /// Writes an object of the list. A [superseded](StoreError::Superseded) replace writes it as [`Store::apply`] does.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the store cannot hold the object. It is then [skipped](StoreReader::skipped), and the
+    /// replace may continue. The commit keeps the stored state of the object, unless that state is newer than the
+    /// list's.
+    pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+        let mut writer = self.core.writer();
+        let listed = writer.relists.open_mut(self.id).is_some();
+        let origin = if listed { Origin::List } else { Origin::Caller };
+        self.core.write_or_skip(&mut writer, encoding, bytes, origin)
+    }
+
+    /// Counts an object of the list that could not be projected as skipped.
+    pub(crate) fn skip_unwritten(&mut self, encoding: Encoding, bytes: &[u8]) {
+        let mut writer = self.core.writer();
+        let listed = writer.relists.open_mut(self.id).is_some();
+        self.core.add_skipped(&mut writer, Identity::of(encoding, bytes).ok().as_ref(), bytes, listed);
+    }
+
+    /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older
+    /// states that it has. Returns these changes.
+    ///
+    /// An object that others wrote since the replace began stays if it is newer than the list, or if its version does
+    /// not compare.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Superseded`] when another replace was begun since. Then nothing changes.
+    pub fn commit(self, resource_version: &str) -> Result<Vec<Change<T>>, StoreError> {
+        self.core.commit(self.id, resource_version)
+    }
+}
+
+impl<T: StoreType + ?Sized> Drop for Replace<T> {
+    fn drop(&mut self) {
+        let mut writer = self.core.writer();
+        let version = self.core.state().version.clone();
+        writer.relists.abandon(self.id, &version);
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for Replace<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replace").field("id", &self.id).finish_non_exhaustive()
+    }
+}

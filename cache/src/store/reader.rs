@@ -1,0 +1,225 @@
+//! The handle of a store for readers.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::StoreType;
+use crate::error::StoreError;
+use crate::index::data::index_function;
+use crate::index::handle::Index;
+use crate::log::cursor::Changes;
+use crate::log::status::ChangeLogStatus;
+use crate::state::memory::Memory;
+use crate::state::object::Object;
+use crate::state::snapshot::Snapshot;
+use crate::subscribe::builder::Subscribe;
+use crate::write::core::StoreCore;
+use listwatch::LabelSelector;
+
+/// Reads a [`Store`](crate::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
+///
+/// It is a handle: clones read the same store. Readers wait for a writer only while it writes a single object into its
+/// slot, not during a list and not while an index is added.
+pub struct StoreReader<T: StoreType + ?Sized> {
+    pub(crate) core: Arc<StoreCore<T>>,
+}
+
+impl<T: StoreType + ?Sized> StoreReader<T> {
+    /// Returns the object with this key: an [`&ObjectKey`](crate::ObjectKey), or a pair of namespace and name. The
+    /// namespace is empty for a cluster-scoped object.
+    ///
+    /// ```
+    /// # use listwatch_cache::{ObjectKey, StorageFormat, Store};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// assert!(store.get(("kube-system", "dns")).is_none());
+    /// let key = ObjectKey { namespace: "kube-system".to_owned(), name: "dns".to_owned() };
+    /// assert!(store.get(&key).is_none());
+    /// ```
+    #[must_use]
+    pub fn get<'k>(&self, key: impl Into<(&'k str, &'k str)>) -> Option<Object<T>> {
+        let (namespace, name) = key.into();
+        let hash = self.core.hash(namespace, name);
+        let state = self.core.state();
+        let (_, entry) = state.find(hash, namespace, name)?;
+        Some(self.core.object(entry))
+    }
+
+    /// Returns the number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.core.state().len()
+    }
+
+    /// Returns true if the store has no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the resource version up to which the store has all changes, as set by
+    /// [`Replace::commit`](crate::Replace::commit) and [`Store::advance`](crate::Store::advance); empty before.
+    #[must_use]
+    pub fn resource_version(&self) -> String {
+        self.core.state().version.clone()
+    }
+
+    /// Returns all objects of this moment, to iterate over them while others write.
+    ///
+    /// It copies 8 bytes for each 64 objects, and as much for their order. As long as it exists, a write copies up to
+    /// 64 pointers, and the write of a new object or of a deletion also copies a part of the order.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<T> {
+        self.core.snapshot()
+    }
+
+    /// Returns the objects of a namespace in key order, without scanning others.
+    #[must_use]
+    pub fn list_namespace(&self, namespace: &str) -> Vec<Object<T>> {
+        let state = self.core.state();
+        let entries = state.of_namespace(namespace).filter_map(|slot| state.get(slot));
+        entries.map(|entry| self.core.object(entry)).collect()
+    }
+
+    /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels
+    /// cannot be read are left out.
+    ///
+    /// It reads the labels of each object. An [`index`](Self::index) by label is faster.
+    #[must_use]
+    pub fn list_labels(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Object<T>> {
+        // A clone drops bytes that were decompressed for the labels.
+        let selected = |object: Object<T>| object.matches(selector).then(|| object.clone());
+        match namespace {
+            Some(namespace) => self.list_namespace(namespace).into_iter().filter_map(selected).collect(),
+            None => self.snapshot().iter().filter_map(selected).collect(),
+        }
+    }
+
+    /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the
+    /// function must return the same values. The function may read the store.
+    ///
+    /// It scans all objects. Writers wait meanwhile, readers do not.
+    ///
+    /// # Panics
+    ///
+    /// A method that writes to the store, or that waits for writers as [`memory`](Self::memory), [`index`](Self::index)
+    /// and [`Subscribe::start`] do, panics in the function. A panic in the function leaves the object as it was before
+    /// the write.
+    ///
+    /// ```
+    /// # use listwatch::ItemError;
+    /// use listwatch_cache::{StorageFormat, Store};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// let by_app = store.index("app", |object| {
+    ///     Ok::<_, ItemError>(object.meta()?.label("app")?.map(String::from))
+    /// });
+    /// let by_owner = store.index("owner", |object| {
+    ///     let meta = object.meta()?;
+    ///     Ok::<Vec<_>, ItemError>(meta.owner_references()?.map(|owner| owner.uid.into_owned()).collect())
+    /// });
+    /// assert_eq!(by_app.count("web") + by_owner.values().len(), 0);
+    /// ```
+    #[must_use = "the index is removed with its last handle"]
+    pub fn index<I, E>(
+        &self,
+        name: &str,
+        values: impl Fn(&Object<T>) -> Result<I, E> + Send + Sync + 'static,
+    ) -> Index<T, I::Item>
+    where
+        I: IntoIterator<Item: Ord + Clone + Send + Sync + 'static>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        {
+            let index = Index::new(Arc::clone(&self.core) as _, name, index_function(values));
+            self.core.register_index(&index.maintained());
+            index
+        }
+    }
+
+    /// Returns an unregistered subscriber to the changes of the store.
+    ///
+    /// ```
+    /// # use listwatch_cache::{Change, StorageFormat, Store};
+    /// let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// let mut of_web = store.subscribe().with_initial_state().namespace("web").start();
+    /// while let Some(change) = of_web.try_next() {
+    ///     match change {
+    ///         Change::Applied { old: None, new } => println!("{} was added", new.name()),
+    ///         Change::Applied { old: Some(old), new } => println!("{new:?} replaced {}", old.resource_version()),
+    ///         Change::Deleted { last, .. } => println!("{} was deleted", last.name()),
+    ///         Change::Synced => println!("the initial state is complete"),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// ```
+    pub fn subscribe(&self) -> Subscribe<T> {
+        Subscribe::new(Arc::clone(&self.core) as _)
+    }
+
+    /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`]
+    /// returns; `None` if the store has no such version: the [change log](Self::change_log) is closed, or somebody
+    /// other than the reflector has written objects that the watch has not delivered yet. It waits for a writer.
+    ///
+    /// If several changes share the version, the watch may have delivered only the first of them. A cursor
+    /// [after the version](Self::changes_after) returns the others.
+    #[must_use]
+    pub fn exact_snapshot(&self) -> Option<Snapshot<T>> {
+        self.core.exact_snapshot()
+    }
+
+    /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the
+    /// store's is allowed: the cursor skips the changes up to it.
+    ///
+    /// Several changes may share the version, and a reader at this version may have only the first of them. The cursor
+    /// returns the others, and changes without a version of their own, so a reader may get them again. No change is
+    /// lost.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ChangesExpired`] when the log does not have all changes after this version, or the version has no
+    /// [order](listwatch::compare_resource_versions).
+    pub fn changes_after(&self, resource_version: &str) -> Result<Changes<T>, StoreError> {
+        Changes::after(&self.core.log, resource_version)
+    }
+
+    /// Returns the state of the change log, which [`Reflector::change_log`](crate::reflector::Reflector::change_log)
+    /// enables.
+    #[must_use]
+    pub fn change_log(&self) -> ChangeLogStatus {
+        self.core.log.lock().status()
+    }
+
+    /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait
+    /// meanwhile. Before, it compresses the few objects that a [compressed](crate::StorageFormat::Compressed) store has
+    /// yet to compress.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.core.measure()
+    }
+
+    /// Returns the number of objects that the store does not have in their latest state, because it could not hold
+    /// them: a write of each returned a [`StoreError`]. The store is incomplete unless this is 0.
+    ///
+    /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
+    /// [`Replace`](crate::Replace) that began afterwards is committed.
+    #[must_use]
+    pub fn skipped(&self) -> usize {
+        self.core.writer().skipped.len()
+    }
+}
+
+impl<T: StoreType + ?Sized> Clone for StoreReader<T> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core) }
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for StoreReader<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.core.state();
+        f.debug_struct("StoreReader")
+            .field("len", &state.len())
+            .field("resource_version", &state.version)
+            .finish_non_exhaustive()
+    }
+}

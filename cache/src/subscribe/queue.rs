@@ -1,0 +1,302 @@
+//! The pending changes of one subscriber, as one entry for each object.
+//!
+//! A slow subscriber must not hold up writers, nor keep all states of an object. So changes of one object are
+//! coalesced: an entry holds the state that the subscriber received, and the latest state. The memory is bounded by the
+//! number of objects.
+//!
+//! - A change has a ticket, which orders it among the changes of all objects. A later change of the object keeps the
+//!   ticket, so an object that changes often is not delayed.
+//! - An entry of the order is void once its change was delivered or withdrawn. Void entries are removed in bulk,
+//!   because a search for each would cost more.
+//! - A slot may get another object while the deletion of the first is pending. Both then have tickets of their own, and
+//!   the deletion is delivered first.
+//! - An object that was added and deleted before it was delivered leaves no change: only announced objects are deleted.
+//! - The waker is taken under the lock of the queue, and woken after all locks were released.
+
+use std::any::Any;
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::task::Waker;
+
+use fixedbitset::FixedBitSet;
+
+use crate::error::Cause;
+use crate::state::entry::Entry;
+
+/// The number of objects of the initial state that a subscriber reads in one step.
+pub(crate) const WALK_STEP: u32 = 64;
+
+/// A longer queue is freed when it is empty.
+const KEPT_QUEUE: usize = 64;
+
+/// The pending changes of one subscriber.
+pub(crate) struct ChangeQueue<D> {
+    /// The pending changes in the order of their tickets. Some entries are void.
+    order: VecDeque<(Ticket, QueuedItem)>,
+    /// By slot.
+    pending: HashMap<u32, PendingChange<D>>,
+    /// The number of changes in `pending`.
+    pub(crate) lag: usize,
+    tickets: Ticket,
+    /// Slots of the objects that the subscriber has received, or that the store had when the subscriber was registered.
+    announced: FixedBitSet,
+    /// The walk over the objects that the store had when the subscriber was registered; `None` when it is over.
+    pub(crate) walk: Option<InitialWalk>,
+    pub(crate) waker: Option<Waker>,
+    /// True if the waker must be woken.
+    pub(crate) has_news: bool,
+    pub(crate) is_closed: bool,
+    /// The error that closed the queue, until the subscriber gets it.
+    pub(crate) cause: Option<Cause>,
+    pub(crate) has_panicked: bool,
+    /// The panic of a filter, until the subscriber resumes it.
+    pub(crate) panic: Option<Box<dyn Any + Send>>,
+}
+
+/// A walk over the stored objects. The filters run while others write.
+pub(crate) struct InitialWalk {
+    /// The slots of the objects that may pass; `None` for all slots.
+    pub(crate) slots: Option<Vec<u32>>,
+    pub(crate) at: u32,
+    /// True if the walk delivers objects that pass; else it only marks them as announced.
+    pub(crate) delivers: bool,
+    /// If it does not deliver, the slots that were written before the walk reached them.
+    pub(crate) written: FixedBitSet,
+}
+
+impl InitialWalk {
+    pub(crate) fn new(slots: Option<Vec<u32>>, delivers: bool) -> Self {
+        Self { slots, at: 0, delivers, written: FixedBitSet::new() }
+    }
+
+    /// Returns true if the walk has yet to reach the object that the slot had when the subscriber was registered.
+    fn is_before(&self, slot: u32) -> bool {
+        match &self.slots {
+            Some(slots) => slots.iter().skip(self.at as usize).any(|other| *other == slot),
+            None => slot >= self.at,
+        }
+    }
+}
+
+/// The place of a change in the order. Each value is used once.
+type Ticket = u64;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum QueuedItem {
+    Slot(u32),
+    Synced,
+}
+
+/// The deletion of an announced object, and the current state of the slot. A re-created object may get another slot,
+/// and a new object may reuse this slot, so the two have separate tickets: the deletion is delivered first.
+struct PendingChange<D> {
+    deletion: Option<(Ticket, PendingDeletion<D>)>,
+    update: Option<(Ticket, PendingUpdate<D>)>,
+}
+
+struct PendingDeletion<D> {
+    /// The state that the subscriber has received.
+    old: Entry<D>,
+    last: Entry<D>,
+    final_state_unknown: bool,
+}
+
+struct PendingUpdate<D> {
+    /// The state that the subscriber has received.
+    old: Option<Entry<D>>,
+    new: Entry<D>,
+}
+
+/// A change, with the entries of the objects.
+pub(crate) enum Delivery<D> {
+    Applied { old: Option<Entry<D>>, new: Entry<D> },
+    Deleted { old: Entry<D>, last: Entry<D>, final_state_unknown: bool },
+    Synced,
+}
+
+impl<D> ChangeQueue<D> {
+    pub(crate) fn new() -> Self {
+        Self {
+            order: VecDeque::new(),
+            pending: HashMap::new(),
+            lag: 0,
+            tickets: 0,
+            announced: FixedBitSet::new(),
+            walk: None,
+            waker: None,
+            has_news: false,
+            is_closed: false,
+            cause: None,
+            has_panicked: false,
+            panic: None,
+        }
+    }
+
+    /// Records that the store replaced `old` with a state that passes the filters.
+    pub(crate) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>) {
+        let pending = self.pending.entry(slot).or_insert(PendingChange { deletion: None, update: None });
+        match &mut pending.update {
+            Some((_, update)) => update.new = new.clone(),
+            none => {
+                let old = old.filter(|_| self.announced.contains(slot as usize)).cloned();
+                *none = Some((self.tickets, PendingUpdate { old, new: new.clone() }));
+                self.push(slot);
+            }
+        }
+    }
+
+    /// Records that the store has its current state in another form.
+    pub(crate) fn change_form(&mut self, slot: u32, old: &Entry<D>, new: &Entry<D>) {
+        if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut())
+            && update.new.is_same(old)
+        {
+            update.new = new.clone();
+        }
+    }
+
+    /// Records that the store replaced `old` with a state that does not pass the filters.
+    pub(crate) fn remove_rejected(&mut self, slot: u32, old: &Entry<D>) {
+        let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
+        let last = update.map_or(old, |(_, update)| &update.new).clone();
+        self.remove(slot, old, &last, false);
+    }
+
+    /// Records that the store removed `old`. The last state may be a newer one.
+    pub(crate) fn remove(&mut self, slot: u32, old: &Entry<D>, last: &Entry<D>, final_state_unknown: bool) {
+        let mut received = None;
+        if let Slot::Occupied(mut found) = self.pending.entry(slot)
+            && let Some((_, update)) = found.get_mut().update.take()
+        {
+            self.lag -= 1;
+            received = update.old;
+            if found.get().deletion.is_none() {
+                found.remove();
+            }
+        }
+        if self.announced.contains(slot as usize) {
+            self.announced.remove(slot as usize);
+            let old = received.unwrap_or_else(|| old.clone());
+            let deletion = PendingDeletion { old, last: last.clone(), final_state_unknown };
+            self.pending.insert(slot, PendingChange { deletion: Some((self.tickets, deletion)), update: None });
+            self.push(slot);
+        }
+    }
+
+    fn push(&mut self, slot: u32) {
+        self.order.push_back((self.tickets, QueuedItem::Slot(slot)));
+        self.tickets += 1;
+        self.lag += 1;
+        if self.order.len() > 2 * self.lag + KEPT_QUEUE {
+            let pending = &self.pending;
+            let is_valid =
+                |ticket, slot| pending.get(&slot).is_some_and(|pending: &PendingChange<D>| pending.has(ticket));
+            let mut last = None;
+            self.order.retain(|&(ticket, queued)| {
+                let stays = match queued {
+                    QueuedItem::Slot(slot) => is_valid(ticket, slot),
+                    QueuedItem::Synced => last != Some(QueuedItem::Synced),
+                };
+                last = if stays { Some(queued) } else { last };
+                stays
+            });
+        }
+        self.has_news = true;
+    }
+
+    pub(crate) fn push_synced(&mut self) {
+        // A subscriber that has not received the whole initial state gets `Synced` after it.
+        let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
+        if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != QueuedItem::Synced) {
+            self.order.push_back((self.tickets, QueuedItem::Synced));
+            self.has_news = true;
+        }
+    }
+
+    /// Records an object of the walk that passes the filters.
+    pub(crate) fn add_walked(&mut self, slot: u32, entry: &Entry<D>) {
+        if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
+            self.put(slot, None, entry);
+        } else {
+            self.announced.grow_and_insert(slot as usize);
+        }
+    }
+
+    /// Returns true if the slot is written for the first time, and before a walk that does not deliver has reached it.
+    /// Whether the subscriber knows the replaced object is then unknown.
+    pub(crate) fn is_first_write(&mut self, slot: u32) -> bool {
+        let Some(walk) = self.walk.as_mut().filter(|walk| !walk.delivers) else { return false };
+        let is_first = walk.is_before(slot) && !walk.written.contains(slot as usize);
+        if is_first {
+            walk.written.grow_and_insert(slot as usize);
+        }
+        is_first
+    }
+
+    /// Queues an announced object again, unless it has a pending change.
+    pub(crate) fn requeue(&mut self, slot: u32, entry: &Entry<D>) {
+        if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
+            self.put(slot, Some(entry), entry);
+        }
+    }
+
+    /// Returns true if the walk may skip a slot.
+    pub(crate) fn knows_object(&self, slot: u32) -> bool {
+        let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
+        let is_written = || self.walk.as_ref().is_some_and(|walk| walk.written.contains(slot as usize));
+        let has_update = || self.pending.get(&slot).is_some_and(|pending| pending.update.is_some());
+        self.announced.contains(slot as usize) || is_written() || delivers && has_update()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Delivery<D>> {
+        while let Some((ticket, queued)) = self.order.pop_front() {
+            let QueuedItem::Slot(slot) = queued else { return Some(Delivery::Synced) };
+            let Slot::Occupied(mut found) = self.pending.entry(slot) else { continue };
+            if !found.get().has(ticket) {
+                continue;
+            }
+            self.lag -= 1;
+            let pending = found.get_mut();
+            let delivery = match (pending.deletion.take(), &mut pending.update) {
+                (Some((_, PendingDeletion { old, last, final_state_unknown })), _) => {
+                    Delivery::Deleted { old, last, final_state_unknown }
+                }
+                (None, update) => match update.take() {
+                    Some((_, PendingUpdate { old, new })) => {
+                        self.announced.grow_and_insert(slot as usize);
+                        Delivery::Applied { old, new }
+                    }
+                    None => continue,
+                },
+            };
+            if found.get().update.is_none() {
+                found.remove();
+            }
+            return Some(delivery);
+        }
+        if self.pending.capacity() > KEPT_QUEUE {
+            (self.order, self.pending) = Default::default();
+        }
+        None
+    }
+
+    /// Takes the waker, if there is news. The caller wakes it after it has released all locks.
+    pub(crate) fn due_waker(&mut self) -> Option<Waker> {
+        self.waker.take_if(|_| self.has_news)
+    }
+
+    pub(crate) fn close(&mut self, cause: Option<Cause>) {
+        // The first cause stays.
+        if !mem::replace(&mut self.is_closed, true) {
+            self.cause = cause;
+        }
+        self.has_news = true;
+    }
+}
+
+impl<D> PendingChange<D> {
+    fn has(&self, ticket: Ticket) -> bool {
+        self.deletion.as_ref().is_some_and(|(own, _)| *own == ticket)
+            || self.update.as_ref().is_some_and(|(own, _)| *own == ticket)
+    }
+}

@@ -1,0 +1,177 @@
+//! The subscriptions of a store, and the choice of those that a write notifies.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use crate::StoreType;
+use crate::error::Cause;
+use crate::state::entry::Entry;
+use crate::state::object::Object;
+use crate::subscribe::subscription::Subscription;
+use crate::sync::lock;
+
+/// All subscribers of a store.
+pub(crate) struct SubscriberRegistry<T: StoreType + ?Sized> {
+    all: Vec<Weak<Subscription<T>>>,
+    /// The number of subscriptions at which dropped subscriptions are removed.
+    full: usize,
+    /// Subscriptions that every write notifies.
+    unrouted: Vec<Weak<Subscription<T>>>,
+    by_namespace: HashMap<String, Vec<Weak<Subscription<T>>>>,
+    /// True if no more writes follow.
+    are_closed: bool,
+    /// The error that closed the subscriptions.
+    cause: Option<Cause>,
+    /// The wakers to wake after all locks are released.
+    wakers: Vec<Waker>,
+    /// The number of reflectors that write to the store. Subscriptions end when the last of them ends.
+    reflectors: usize,
+}
+
+const FEW: usize = 64;
+
+impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Vec::new(),
+            full: FEW,
+            unrouted: Vec::new(),
+            by_namespace: HashMap::new(),
+            are_closed: false,
+            cause: None,
+            wakers: Vec::new(),
+            reflectors: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, subscription: &Arc<Subscription<T>>) {
+        if self.are_closed {
+            self.wakers.extend(subscription.close(self.cause.clone()));
+            return;
+        }
+        if self.all.len() >= self.full {
+            self.all.retain(|known| known.strong_count() > 0);
+            self.full = (2 * self.all.len()).max(FEW);
+            self.unrouted.retain(|known| known.strong_count() > 0);
+            self.by_namespace.retain(|_, list| list.iter().any(|known| known.strong_count() > 0));
+        }
+        self.all.push(Arc::downgrade(subscription));
+        let list = match (&subscription.route, &subscription.namespace) {
+            (Some(route), _) => return route.add(subscription),
+            (None, Some(namespace)) => self.by_namespace.entry(namespace.clone()).or_default(),
+            (None, None) => &mut self.unrouted,
+        };
+        list.push(Arc::downgrade(subscription));
+    }
+
+    /// Ends all subscriptions, and those that are added later once they have delivered their initial state.
+    fn close(&mut self, cause: Option<Cause>) {
+        notify_each(&mut self.all, &mut self.wakers, &mut |subscription| subscription.close(cause.clone()));
+        (self.all, self.unrouted) = Default::default();
+        self.by_namespace.clear();
+        (self.are_closed, self.cause) = (true, cause);
+    }
+
+    /// Registers a reflector. Subscriptions that are added from now on are notified of writes again.
+    pub(crate) fn add_reflector(&mut self) {
+        self.reflectors += 1;
+        (self.are_closed, self.cause) = (false, None);
+    }
+
+    /// Unregisters a reflector that has ended with this error. Returns true if it was the last: then all subscriptions
+    /// end.
+    pub(crate) fn remove_reflector(&mut self, cause: Option<Cause>) -> bool {
+        self.reflectors = self.reflectors.saturating_sub(1);
+        let was_last = self.reflectors == 0;
+        if was_last {
+            self.close(cause);
+        }
+        was_last
+    }
+
+    /// `routed` are the subscribers to a value that the object has or had in an index.
+    pub(crate) fn notify_put(
+        &mut self,
+        slot: u32,
+        old: Option<&Entry<T::Decoded>>,
+        object: &Object<T>,
+        routed: &[Arc<Subscription<T>>],
+    ) {
+        self.notify(object.namespace(), routed, |subscription| subscription.put(slot, old, object));
+    }
+
+    pub(crate) fn notify_removal(
+        &mut self,
+        slot: u32,
+        old: &Entry<T::Decoded>,
+        last: &Entry<T::Decoded>,
+        final_state_unknown: bool,
+        routed: &[Arc<Subscription<T>>],
+    ) {
+        let [namespace, ..] = last.texts();
+        self.notify(namespace, routed, |subscription| subscription.remove(slot, old, last, final_state_unknown));
+    }
+
+    /// Replaces the form of a current state that subscribers have yet to receive, so that it is not kept in two forms.
+    pub(crate) fn change_form(&mut self, slot: u32, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
+        for subscription in self.all.iter().filter_map(Weak::upgrade) {
+            lock(&subscription.queue).change_form(slot, old, new);
+        }
+    }
+
+    pub(crate) fn notify_synced(&mut self) {
+        notify_each(&mut self.all, &mut self.wakers, &mut Subscription::push_synced);
+    }
+
+    fn notify(
+        &mut self,
+        namespace: &str,
+        routed: &[Arc<Subscription<T>>],
+        mut notify: impl FnMut(&Subscription<T>) -> Option<Waker>,
+    ) {
+        notify_each(&mut self.unrouted, &mut self.wakers, &mut notify);
+        if let Some(list) = self.by_namespace.get_mut(namespace) {
+            notify_each(list, &mut self.wakers, &mut notify);
+        }
+        self.wakers.extend(routed.iter().filter_map(|subscription| notify(subscription)));
+    }
+
+    pub(crate) fn take_wakers(&mut self) -> Wakers {
+        Wakers(mem::take(&mut self.wakers))
+    }
+}
+
+fn notify_each<T: StoreType + ?Sized>(
+    list: &mut Vec<Weak<Subscription<T>>>,
+    wakers: &mut Vec<Waker>,
+    notify: &mut impl FnMut(&Subscription<T>) -> Option<Waker>,
+) {
+    list.retain(|subscription| {
+        let subscription = subscription.upgrade();
+        wakers.extend(subscription.as_ref().and_then(|subscription| notify(subscription)));
+        subscription.is_some()
+    });
+}
+
+impl<T: StoreType + ?Sized> Drop for SubscriberRegistry<T> {
+    fn drop(&mut self) {
+        self.close(None);
+        self.take_wakers();
+    }
+}
+
+/// Wakers that are woken when they are dropped.
+#[derive(Default)]
+pub(crate) struct Wakers(Vec<Waker>);
+
+impl Drop for Wakers {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
+    }
+}

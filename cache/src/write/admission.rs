@@ -1,0 +1,92 @@
+//! Whether the store can hold an object: the budget, and the objects that were skipped.
+
+use crate::StoreType;
+use crate::error::StoreError;
+use crate::form::NewObject;
+use crate::key::Identity;
+use crate::state::entry::Entry;
+use crate::state::memory::Usage;
+use crate::write::budget::MEASURE;
+use crate::write::core::StoreCore;
+use crate::write::origin::Origin;
+use crate::write::writer::Writer;
+use listwatch::Encoding;
+use listwatch::internal::is_older;
+
+impl<T: StoreType + ?Sized> StoreCore<T> {
+    /// Records that the store could not hold an object. The commit of a list keeps the stored state of the object,
+    /// unless that is newer than the listed state: then the server was restored from a backup.
+    pub(crate) fn add_skipped(
+        &self,
+        writer: &mut Writer<T>,
+        identity: Option<&Identity<'_>>,
+        bytes: &[u8],
+        listed: bool,
+    ) {
+        let hash = match identity {
+            Some(Identity { namespace, name, .. }) => self.whole_hash((&**namespace, &**name)),
+            // The same bytes are the same object.
+            None => self.whole_hash(bytes),
+        };
+        writer.skipped.add(hash, writer.relists.begun());
+        if let Some(identity) = identity.filter(|_| listed)
+            && let Some((slot, known)) = self.find(self.hash(&identity.namespace, &identity.name), identity)
+            && !is_older(&identity.resource_version, known.resource_version())
+        {
+            writer.relists.mark_slot(slot, Origin::List);
+        }
+    }
+
+    /// Records that the store has the latest state of an object, or that the object was deleted.
+    pub(super) fn clear_skipped(&self, writer: &mut Writer<T>, identity: &Identity<'_>, listed: bool) {
+        if writer.skipped.len() == 0 {
+            return;
+        }
+        let hash = self.whole_hash((&*identity.namespace, &*identity.name));
+        if listed {
+            writer.skipped.remove_listed(hash, writer.relists.begun());
+        } else {
+            writer.skipped.remove(hash);
+        }
+    }
+
+    /// Measures the memory that is not counted with each write, at once, because it has changed much.
+    pub(crate) fn measure_rest(&self, writer: &mut Writer<T>) {
+        if writer.budget.limit.is_some() {
+            writer.budget.until_measured = 0;
+            self.measure_if_due(writer);
+        }
+    }
+
+    fn measure_if_due(&self, writer: &mut Writer<T>) {
+        if writer.budget.until_measured == 0 {
+            writer.budget.rest =
+                writer.measure(&self.objects, &self.log).total().saturating_sub(writer.counted(&self.objects));
+            writer.budget.until_measured = (self.state().len() / 8).max(MEASURE);
+        }
+        writer.budget.until_measured -= 1;
+    }
+
+    /// Returns the entry for a slot, or for an object that is set aside, if there is room for it.
+    pub(super) fn entry_in_budget(
+        &self,
+        writer: &mut Writer<T>,
+        slot: Option<u32>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+    ) -> Result<Entry<T::Decoded>, StoreError> {
+        let known = slot.and_then(|slot| self.entry_at(slot));
+        let object = NewObject { known: known.as_ref(), encoding, bytes, identity };
+        let entry = self.entry(writer, &object)?;
+        let Some(budget) = writer.budget.limit else { return Ok(entry) };
+        self.measure_if_due(writer);
+        let old = known.as_ref().map(Usage::of).unwrap_or_default();
+        let new = Usage::of(&entry);
+        if new <= old || writer.used(&self.objects) + new - old <= budget {
+            return Ok(entry);
+        }
+        writer.budget.reject(new - old);
+        Err(StoreError::OverBudget(budget))
+    }
+}

@@ -1,0 +1,74 @@
+//! How a store keeps its budget.
+//!
+//! The bytes of objects are counted with each write. The rest, for example indexes, costs a scan to measure, so it is
+//! measured from time to time. It may exceed the budget by its growth in between.
+//!
+//! A reflector relists when a full store has room again. A relist of a collection that does not fit would repeat itself
+//! without an end. So a relist needs room for the smallest object that was rejected, and a tenth of the budget. If the
+//! last list left out as many objects as the list before, that much must have become free since.
+
+use crate::error::StoreError;
+
+/// How a store keeps its budget.
+#[derive(Clone, Default)]
+pub(crate) struct BudgetState {
+    pub(crate) limit: Option<usize>,
+    /// The memory that is not counted with each write: the table, indexes, and objects that a relist staged.
+    pub(crate) rest: usize,
+    /// Writes until `rest` is measured again.
+    pub(crate) until_measured: usize,
+    /// The size of the smallest object that was rejected since the last relist began.
+    pub(crate) smallest_rejected: Option<usize>,
+    /// The end of the last list, if the budget made it leave objects out.
+    pub(crate) last_list: Option<IncompleteList>,
+}
+
+/// The end of a list that left objects out.
+#[derive(Clone, Copy)]
+pub(crate) struct IncompleteList {
+    /// The number of objects that the store does not have in their latest state.
+    skipped: usize,
+    /// The memory that was free.
+    room: usize,
+    /// True if the list left out fewer objects than the list before.
+    has_improved: bool,
+}
+
+/// `rest` is measured after an eighth as many writes as there are objects, and at least this many.
+pub(crate) const MEASURE: usize = 64;
+
+impl BudgetState {
+    /// Records the end of a list.
+    pub(crate) fn record_list(&mut self, skipped: usize, used: usize) {
+        let has_improved = self.last_list.is_none_or(|before| skipped < before.skipped);
+        let is_full = skipped > 0 && self.smallest_rejected.is_some();
+        self.last_list = is_full.then_some(IncompleteList { skipped, room: self.room(used), has_improved });
+    }
+
+    /// Returns true if a list can store a rejected object at this use of memory: the smallest of them fits, and a tenth
+    /// of the budget is free. If the last list left out as many objects as the list before, that much must have become
+    /// free since.
+    pub(crate) fn has_room(&self, used: usize) -> bool {
+        let Some(smallest) = self.smallest_rejected else { return false };
+        let Some(budget) = self.limit else { return true };
+        let before = self.last_list.filter(|list| !list.has_improved).map_or(0, |list| list.room);
+        self.room(used) >= smallest.max(budget / 10).saturating_add(before)
+    }
+
+    /// Records that an object of this size does not fit.
+    pub(super) fn reject(&mut self, size: usize) {
+        self.smallest_rejected = Some(self.smallest_rejected.map_or(size, |smallest| smallest.min(size)));
+    }
+
+    fn room(&self, used: usize) -> usize {
+        self.limit.unwrap_or_default().saturating_sub(used)
+    }
+
+    /// Checks whether an empty store has room for this many bytes.
+    pub(crate) fn check_empty_store(&self, bytes: usize) -> Result<(), StoreError> {
+        match self.limit {
+            Some(budget) if bytes > budget => Err(StoreError::OverBudget(budget)),
+            _ => Ok(()),
+        }
+    }
+}

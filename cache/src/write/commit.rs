@@ -1,0 +1,68 @@
+//! The commit of a relist: see [`relist`](super::relist) for the rules.
+
+use std::sync::Arc;
+
+use crate::StoreType;
+use crate::error::StoreError;
+use crate::state::object::Object;
+use crate::subscribe::change::Change;
+use crate::write::core::StoreCore;
+use crate::write::writer::Writer;
+
+impl<T: StoreType + ?Sized> StoreCore<T> {
+    /// Commits a list: deletes the objects that it does not have, and restores the older states that were set aside.
+    pub(crate) fn commit(&self, relist: u64, version: &str) -> Result<Vec<Change<T>>, StoreError> {
+        let mut writer = self.writer();
+        let writer = &mut *writer;
+        let mut open = writer.relists.take_open(relist).ok_or(StoreError::Superseded)?;
+        let mut changes = Vec::new();
+        // Until the end, because an index function may panic.
+        writer.relists.is_mixed = true;
+        // In descending order, so that the lowest free slots are reused first.
+        for slot in (0..writer.slots.count).rev() {
+            if open.keeps_state(slot) {
+                continue;
+            }
+            let Some(known) = self.entry_at(slot) else { continue };
+            let [namespace, name, resource_version] = known.texts();
+            let hash = self.hash(namespace, name);
+            if let Some(staged) = open.take_staged(slot) {
+                self.put_object(writer, hash, Some(slot), &Object::for_functions(&staged, &self.codec));
+                changes.push(Change::Applied { old: Some(self.object(&known)), new: self.object(&staged) });
+            } else if !open.keeps_object(slot, resource_version, version) {
+                self.remove_object(writer, hash, slot, &known, true);
+                changes.push(Change::Deleted {
+                    old: self.object(&known),
+                    last: self.object(&known),
+                    final_state_unknown: true,
+                });
+            }
+        }
+        writer.relists.is_mixed = false;
+        writer.skipped.forget_before(relist);
+        writer.relists.forget_deletions(version);
+        self.shrink(writer, version);
+        {
+            self.compress_deferred(writer);
+            if let Some(compressor) = &mut writer.compressor {
+                compressor.rest();
+            }
+        }
+        self.measure_rest(writer);
+        let used = writer.used(&self.objects);
+        writer.budget.record_list(writer.skipped.len(), used);
+        writer.subscribers.notify_synced();
+        Ok(changes)
+    }
+
+    /// Frees memory that a smaller collection does not need.
+    fn shrink(&self, writer: &mut Writer<T>, version: &str) {
+        self.forget_families(writer);
+        let slots = self.objects.shrink(version);
+        writer.slots.shrink_to(slots);
+        writer.common.retain(|_, common| common.strong_count() > 0);
+        writer.common.shrink_to(2 * writer.common.len());
+        writer.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
+        writer.namespaces.shrink_to(2 * writer.namespaces.len());
+    }
+}

@@ -1,0 +1,46 @@
+//! When the change log of a store opens, and what it must know of writes of others.
+
+use crate::StoreType;
+use crate::key::Identity;
+use crate::state::entry::Entry;
+use crate::state::snapshot::Snapshot;
+use crate::write::core::StoreCore;
+use crate::write::writer::Writer;
+use listwatch::internal::{is_comparable, is_older};
+
+impl<T: StoreType + ?Sized> StoreCore<T> {
+    /// Records a write of others than the reflector.
+    pub(crate) fn note_own_write(&self, identity: &Identity<'_>, old: Option<&Entry<T::Decoded>>) {
+        self.log.lock().note_own_write(identity.key(), old.cloned(), &identity.resource_version);
+    }
+
+    /// Opens a closed log, if the store has all objects; or advances it.
+    pub(crate) fn open_log(&self, writer: &Writer<T>, resource_version: &str) {
+        let mut log = self.log.lock();
+        if !log.is_closed() {
+            return log.advance(resource_version);
+        }
+        if !is_comparable(resource_version)
+            || writer.relists.is_open()
+            || !writer.relists.is_consistent()
+            || writer.skipped.len() > 0
+        {
+            return;
+        }
+        let state = self.state();
+        // A loaded store may have a part of the changes up to its version.
+        let mut newest = state.version.clone();
+        for version in state.entries().map(Entry::resource_version) {
+            if is_older(&newest, version) || newest.is_empty() {
+                version.clone_into(&mut newest);
+            }
+        }
+        log.open(resource_version, &newest);
+    }
+
+    pub(crate) fn exact_snapshot(&self) -> Option<Snapshot<T>> {
+        let _writer = self.writer();
+        let version = self.log.lock().exact_version()?.to_owned();
+        Some(self.snapshot().at_version(version))
+    }
+}

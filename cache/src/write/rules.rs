@@ -1,0 +1,203 @@
+//! The rules of a write: which state of an object wins.
+//!
+//! The newer resource version wins, and versions that do not compare are decided by the order of writes. The rules
+//! below keep one promise. The store never goes back to an older state, except by the commit of a list.
+//!
+//! | the written state | origin | result |
+//! |---|---|---|
+//! | equal to the store's | any | `Unchanged`, and marked in an open relist |
+//! | older than the store's | list | `Stale`: staged for the commit, unless others have written the object |
+//! | older than the store's | watch, caller | `Stale`; it replaces an older staged state |
+//! | newer, or without an order | any | `Modified` |
+//! | of an unknown object, at a version that the collection has passed | caller, without an open relist | `Stale` |
+//! | the same | watch | `Added`: a server may send an old object when the user gains access to it |
+//! | of an object with a [tombstone](super::tombstones) | any | `Stale`, by the rules of tombstones |
+//!
+//! - A state without a version is never equal to another. After a server went back, an equal version may be of another
+//!   state, too (`replaces_equal_versions`).
+//! - All checks happen before the first change. So an error leaves the object as it was, and so does a panic.
+//! - An object that cannot be held is *skipped*, and counted until a later state of it is written. A store with skipped
+//!   objects is neither saved nor logged.
+//! - The time of a write must not depend on the size of the collection. Work that grows with it, such as a larger
+//!   table, happens after a number of writes that grows, too.
+//!
+//! To change a rule, change the model in `tests/store/model.rs` first: it compares the store with these rules on random
+//! writes.
+
+use crate::StoreType;
+use crate::error::StoreError;
+use crate::form::{NewObject, intern};
+use crate::key::Identity;
+use crate::state::entry::Entry;
+use crate::state::object::Object;
+use crate::write::core::StoreCore;
+use crate::write::origin::{Origin, is_within};
+use crate::write::outcome::Written;
+use crate::write::writer::Writer;
+use listwatch::Encoding;
+use listwatch::internal::{is_comparable, is_older};
+
+/// The states of a deleted object.
+pub(crate) struct DeletedStates<D> {
+    /// The state that the store had.
+    pub(crate) old: Entry<D>,
+    pub(crate) last: Entry<D>,
+}
+
+impl<T: StoreType + ?Sized> StoreCore<T> {
+    /// Writes an object by the rules, or counts it as skipped.
+    pub(crate) fn write_or_skip(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+        origin: Origin,
+    ) -> Result<Written<T>, StoreError> {
+        let listed = origin == Origin::List;
+        let identity = Identity::of(encoding, bytes).inspect_err(|_| self.add_skipped(writer, None, bytes, listed))?;
+        let written = self.write(writer, encoding, bytes, &identity, origin);
+        match &written {
+            Ok(Written::Added(_) | Written::Modified { .. }) => {
+                self.clear_skipped(writer, &identity, listed);
+                writer.relists.is_mixed |= listed;
+            }
+            Ok(Written::Unchanged | Written::Stale) => {}
+            Err(_) => self.add_skipped(writer, Some(&identity), bytes, listed),
+        }
+        written
+    }
+
+    /// Writes an object by the rules.
+    fn write(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        origin: Origin,
+    ) -> Result<Written<T>, StoreError> {
+        let listed = origin == Origin::List;
+        let hash = self.hash(&identity.namespace, &identity.name);
+        let found = self.find(hash, identity);
+        if let Some((slot, known)) = &found {
+            let known = known.identity();
+            let replaces_equal =
+                listed && writer.relists.open.as_ref().is_some_and(|open| open.replaces_equal_versions);
+            if !known.resource_version.is_empty() && known == *identity && !replaces_equal {
+                writer.relists.mark_slot(*slot, origin);
+                return Ok(Written::Unchanged);
+            }
+            if is_older(&identity.resource_version, &known.resource_version) {
+                self.stage_older(writer, *slot, encoding, bytes, identity, listed)?;
+                return Ok(Written::Stale);
+            }
+        } else {
+            // Its version is not newer than the collection's, and the store does not have it: it was deleted.
+            let version = &*identity.resource_version;
+            let was_there = origin != Origin::Watch
+                && writer.relists.open.is_none()
+                && is_comparable(version)
+                && is_within(version, &self.state().version);
+            if was_there || writer.relists.is_deleted(identity, origin) {
+                return Ok(Written::Stale);
+            }
+        }
+        let slot = found.as_ref().map(|(slot, _)| *slot);
+        let defers = slot.is_some() && self.defers(writer, bytes.len(), listed);
+        let entry = if defers {
+            Self::encoded(writer, &NewObject { known: None, encoding, bytes, identity })
+        } else {
+            self.entry_in_budget(writer, slot, encoding, bytes, identity)?
+        };
+        let object = Object::for_functions(&entry, &self.codec);
+        let has_functions = !writer.indexes.is_empty() || !writer.subscribers.is_empty();
+        let object = if has_functions { object.with_bytes(bytes) } else { object };
+        let slot = self.put_object(writer, hash, slot, &object);
+        writer.relists.mark_slot(slot, origin);
+        {
+            self.train_if_due(writer);
+            if defers {
+                self.defer(writer, slot, bytes.len());
+            }
+        }
+        let new = self.object(&entry);
+        Ok(match found {
+            Some((_, old)) => Written::Modified { old: self.object(&old), new },
+            None => Written::Added(new),
+        })
+    }
+
+    /// Sets aside a state that is older than the store's, if the open relist needs it.
+    fn stage_older(
+        &self,
+        writer: &mut Writer<T>,
+        slot: u32,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+        listed: bool,
+    ) -> Result<(), StoreError> {
+        let Some(open) = &writer.relists.open else { return Ok(()) };
+        if listed && writer.relists.is_deleted(identity, Origin::List) {
+            return Ok(());
+        }
+        let entry = if open.needs_staging(slot, &identity.resource_version, listed) {
+            Some(self.entry_in_budget(writer, None, encoding, bytes, identity)?)
+        } else {
+            None
+        };
+        if let Some(open) = &mut writer.relists.open {
+            open.stage(slot, entry, listed);
+        }
+        Ok(())
+    }
+
+    /// Deletes the object whose last state is `bytes`. Returns the state that the store had, and the last state; `None`
+    /// if the store has no state or a newer state.
+    pub(crate) fn delete(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+    ) -> Result<Option<DeletedStates<T::Decoded>>, StoreError> {
+        let identity = Identity::of(encoding, bytes).inspect_err(|_| self.add_skipped(writer, None, bytes, false))?;
+        let hash = self.hash(&identity.namespace, &identity.name);
+        let found = self.find(hash, &identity);
+        if writer.relists.open.is_some() || is_older(&self.state().version, &identity.resource_version) {
+            writer.relists.add_tombstone(&identity);
+        }
+        if let Some((slot, known)) = &found
+            && is_older(&identity.resource_version, known.resource_version())
+        {
+            if let Some(open) = &mut writer.relists.open {
+                open.note_older_deletion(*slot, &identity.resource_version);
+            }
+            return Ok(None);
+        }
+        self.clear_skipped(writer, &identity, false);
+        let Some((slot, old)) = found else { return Ok(None) };
+        // Some servers only name the object.
+        let is_named_only = identity.resource_version.is_empty() && identity.uid.is_empty();
+        let last = if is_named_only {
+            old.clone()
+        } else {
+            let namespace = || intern(&mut writer.namespaces, &identity.namespace);
+            Entry::encoded(encoding, bytes, &identity, namespace)
+        };
+        self.remove_object(writer, hash, slot, &last, is_named_only);
+        Ok(Some(DeletedStates { old, last }))
+    }
+
+    /// Records that the store has all changes up to this version.
+    pub(crate) fn advance(&self, resource_version: &str) {
+        let mut writer = self.writer();
+        if is_older(resource_version, &self.state().version) {
+            return;
+        }
+        writer.relists.forget_deletions(resource_version);
+        resource_version.clone_into(&mut self.state_mut().version);
+        if self.log.is_enabled() {
+            self.open_log(&writer, resource_version);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The objects that were deleted lately.
+//!
+//! States of an object may be late. A list that began before a deletion has the object, and so has an answer to an
+//! earlier write. Without a record of the deletion, they would restore the object until the next relist.
+//!
+//! - A tombstone has the key and the version of a deletion. A state is late if it is not newer than that.
+//! - A tombstone is removed once the collection has its version. From then on, the version of the collection identifies
+//!   late states.
+//! - While a relist is open, none is removed, because the list may be older than all of them. A relist that begins
+//!   removes all earlier ones: its list is newer.
+//! - The watch is the server's order of events. It may add an object at the version of the deletion. The object may
+//!   also be older: the user may have gained access to it.
+
+use std::collections::HashMap;
+
+use crate::key::{Identity, ObjectKey};
+use crate::write::origin::{Origin, is_within};
+use listwatch::internal::is_older;
+
+/// Resource versions of deletions that a list or a watch may not have passed yet.
+#[derive(Default)]
+pub(super) struct Tombstones(HashMap<ObjectKey, String>);
+
+impl Tombstones {
+    /// Adds a tombstone for an object that was deleted at its resource version.
+    pub(super) fn add(&mut self, identity: &Identity<'_>) {
+        let version = self.0.entry(identity.key()).or_default();
+        if !is_older(&identity.resource_version, version) {
+            *version = identity.resource_version.clone().into_owned();
+        }
+    }
+
+    /// Returns true if the object was deleted after this state.
+    pub(super) fn cover(&self, identity: &Identity<'_>, origin: Origin) -> bool {
+        let version = &*identity.resource_version;
+        !self.0.is_empty()
+            && self.0.get(&identity.key()).is_some_and(|deleted| match origin {
+                Origin::Watch => is_older(version, deleted),
+                // A deletion without a version is newer than the list: the watch adds the object again if it exists.
+                Origin::List => deleted.is_empty() || is_within(version, deleted),
+                Origin::Caller => is_within(version, deleted),
+            })
+    }
+
+    /// Removes tombstones up to this version, because no late event of these objects follows, and tombstones whose
+    /// version does not compare.
+    pub(super) fn remove_until(&mut self, version: &str) {
+        self.0.retain(|_, deleted| is_older(version, deleted));
+        self.0.shrink_to_fit();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let bytes = |(key, version): (&ObjectKey, &String)| {
+            size_of::<(ObjectKey, String)>() + key.namespace.len() + key.name.len() + version.len()
+        };
+        self.0.iter().map(bytes).sum()
+    }
+}
