@@ -26,8 +26,8 @@ pub enum StoreError {
     /// Another [`Replace`](super::Replace) of the store was begun, so this one was not committed.
     #[error("another replace of the store was begun")]
     Superseded,
-    /// The changes after a version are not in the [change log](super::Changes), because it is closed or has dropped them. The reader has
-    /// to list again.
+    /// The changes after a version are not in the [change log](super::Changes), because it is closed or has dropped
+    /// them. The reader has to list again.
     #[error("the change log does not have all changes after this resource version")]
     ChangesExpired,
 }

@@ -1,6 +1,8 @@
-//! Whole collections in memory: objects by key, namespace and index, each allocated separately and never replaced by an older state.
+//! Whole collections in memory: objects by key, namespace and index, each allocated separately and never replaced by an
+//! older state.
 //!
-//! A [`Store`] is synchronous and independent of HTTP and async: the caller writes the objects of lists and watches to it.
+//! A [`Store`] is synchronous and independent of HTTP and async: the caller writes the objects of lists and watches to
+//! it.
 //!
 //! ```
 //! use k8s_pb::api::core::v1::Pod;
@@ -32,18 +34,25 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-// Each file imports only files above it:
+// Imports point to earlier rows of this table, and in a row to earlier files. No two files import each other.
 //
-//     slots, order, key ── error              data: sets of slots, their order, keys, errors
-//     compress ── head ── entry ── object     one state of an object, its form, its decoded value
-//     change, state, memory, budget, open     what readers see and what writers count
-//     queue ── subscription                   the pending changes of subscribers
-//     frames ── log                           the change log, which imports `inner` for its cursors
-//     family ── inner ── form ── write        the locks `writer` and `state`, forms of objects, and the rules of writes
-//     observe                                 the writes of a reflector, which the change log keeps
-//     resync ── subscribe ── index            subscribers and indexes for users
-//     reader ── store                         the handles
-//     file ── save                            the file of a store
+// | room | files, lowest first | owns |
+// |---|---|---|
+// | - | sync, key, error | |
+// | compression | compress, family | bases, dictionaries, the pool of decompressors |
+// | state | storage_format, slot_set, key_order, head, entry, memory, object, table, snapshot, objects | the lock of readers |
+// | subscribe | change, queue, subscription, registry, host, resync, walk, subscriber, builder | the queues |
+// | index | groups, routes, registry, data, handle | the locks of an index |
+// | log | status, frames, change, place, contents, change_log, cursor | the lock of the log |
+// | write | origin, slot_allocator, skipped, budget, tombstones, relist, outcome, writer, core | the writer's lock |
+// | compression | form | |
+// | write | admission, put, logging, rules, commit, watched | |
+// | file | format, save, load | |
+// | store | reader, handle, files | |
+// | reflector | silence, sync, status, attached, cache, feed, handle, requests, warm, run | |
+//
+// A part that needs a later one gets a trait of its own: subscribers know their store as `SubscriberHost`, and writers
+// know indexes as `MaintainedIndex`.
 
 /// Compiles the examples of README.md.
 #[cfg(doctest)]
@@ -74,7 +83,7 @@ mod write;
 
 pub use self::error::{ObjectError, StoreError};
 pub use self::file::format::FileError;
-pub(crate) use self::file::save::Saved;
+pub(crate) use self::file::load::Saved;
 pub use self::index::handle::Index;
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
@@ -87,10 +96,11 @@ pub use self::reflector::{Cache, Reflector, ReflectorStatus, Strategy, SyncError
 pub use self::state::memory::Memory;
 pub use self::state::object::{Encoded, Object};
 pub use self::state::snapshot::Snapshot;
+pub use self::state::storage_format::StorageFormat;
 pub use self::store::handle::{Replace, Store};
 pub use self::store::reader::StoreReader;
 pub use self::subscribe::change::Change;
 pub use self::subscribe::{builder::Subscribe, subscriber::Subscriber};
-pub use self::write::{outcome::Written, storage_format::StorageFormat};
+pub use self::write::outcome::Written;
 #[doc(inline)]
 pub use listwatch::internal::StoreType;

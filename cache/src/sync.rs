@@ -1,4 +1,5 @@
-//! Locks without poisoning: a panic while one is held does not affect later callers. Under `cfg(shuttle)`, shuttle's locks.
+//! Locks without poisoning: a panic while one is held does not affect later callers. Under `cfg(shuttle)`, shuttle's
+//! locks.
 
 use std::sync::PoisonError;
 

@@ -32,7 +32,7 @@ use crate::state::entry::{Entry, MAX_TEXT};
 use crate::state::memory::Usage;
 use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
-use crate::write::storage_format::StorageFormat;
+use crate::state::storage_format::StorageFormat;
 use listwatch::{Encoding, ItemError};
 
 const MAGIC: [u8; 8] = *b"lw-cache";
@@ -58,23 +58,24 @@ pub(crate) const MAX_DICTIONARIES: usize = 64;
 
 /// The error of a file of a store: nothing was saved, or nothing was loaded.
 ///
-/// After an error of saving the previous file is intact, except after [`Unflushed`](Self::Unflushed). After an error of loading the store
-/// and the reflector are unchanged.
+/// After an error of saving the previous file is intact, except after [`Unflushed`](Self::Unflushed). After an error of
+/// loading the store and the reflector are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
     /// The file cannot be written; or it cannot be read, for example because nothing was saved yet.
     #[error("the file cannot be read or written")]
     Io(#[from] io::Error),
-    /// The new file has replaced the previous one, but the folder could not be flushed to disk: a crash of the machine may
-    /// restore the previous file.
+    /// The new file has replaced the previous one, but the folder could not be flushed to disk: a crash of the machine
+    /// may restore the previous file.
     #[error("the file was written, but its folder cannot be flushed to disk")]
     Unflushed(#[source] io::Error),
-    /// Not saved: the store has no resource version yet; or an uncommitted [`Replace`](crate::Replace) has changed it; or it lacks
-    /// objects that it could not hold ([`skipped`](crate::StoreReader::skipped)).
+    /// Not saved: the store has no resource version yet; or an uncommitted [`Replace`](crate::Replace) has changed it;
+    /// or it lacks objects that it could not hold ([`skipped`](crate::StoreReader::skipped)).
     #[error("the store does not have the whole collection at one resource version")]
     Incomplete,
-    /// Not saved: the store keeps objects decoded, and the type lacks fields of this object: encoded again it would be incomplete.
+    /// Not saved: the store keeps objects decoded, and the type lacks fields of this object: encoded again it would be
+    /// incomplete.
     #[error("{0} was decoded as a type that does not have all its fields")]
     Lossy(ObjectKey),
     /// Not saved: the object cannot be encoded or decompressed.
@@ -105,19 +106,19 @@ pub enum FileError {
     /// The file was saved with the feature `zstd`, which is disabled.
     #[error("the file is compressed: reading it needs the feature zstd")]
     Compressed,
-    /// The store cannot hold an object of the file: it cannot be decoded, and the store keeps objects decoded; or the objects exceed
-    /// the budget.
+    /// The store cannot hold an object of the file: it cannot be decoded, and the store keeps objects decoded; or the
+    /// objects exceed the budget.
     #[error("the store cannot hold an object of the file")]
     Object(#[from] StoreError),
     /// Not loaded: the store has been written to.
     #[error("the store is not empty")]
     NotEmpty,
-    /// A request of a reflector for an object of the file failed; or the server has not reached the resource version of the file
-    /// ([`Error::is_too_large_version`](listwatch::client::Error::is_too_large_version)).
+    /// A request of a reflector for an object of the file failed; or the server has not reached the resource version of
+    /// the file ([`Error::is_too_large_version`](listwatch::client::Error::is_too_large_version)).
     #[error("cannot check that the file is from this cluster")]
     Client(#[from] listwatch::client::Error),
-    /// The server has an object at a version that the file should have, or at an older version: the file is from another cluster, or
-    /// the server was restored from a backup.
+    /// The server has an object at a version that the file should have, or at an older version: the file is from
+    /// another cluster, or the server was restored from a backup.
     #[error(
         "{object} is at version {found} on the server and at {saved} in the file, which has all changes up to {version}"
     )]
@@ -131,8 +132,8 @@ pub enum FileError {
         /// The resource version of the file.
         version: String,
     },
-    /// The server has none of the requested objects: the file is from another cluster, or too old to decide. Also for a file without
-    /// objects, or with objects without a uid.
+    /// The server has none of the requested objects: the file is from another cluster, or too old to decide. Also for a
+    /// file without objects, or with objects without a uid.
     #[error("the server has none of the requested objects of the file, which may be from another cluster")]
     Unknown,
 }
@@ -142,7 +143,8 @@ pub(crate) struct Output<'f> {
     sum: Hasher,
     record: Vec<u8>,
     dictionaries: Vec<Arc<Dictionary>>,
-    /// The forms of the members of the bases that were written, by the address of the base, which the saved snapshot keeps alive.
+    /// The forms of the members of the bases that were written, by the address of the base, which the saved snapshot
+    /// keeps alive.
     bases: HashMap<usize, u64>,
 }
 
@@ -407,7 +409,8 @@ impl<'r> Record<'r> {
         (!name.is_empty()).then_some(Self { encoding, form, wire_len, identity, body: rest })
     }
 
-    /// Returns a lower bound of the object's memory in this format, so that an object that does not fit is not expanded.
+    /// Returns a lower bound of the object's memory in this format, so that an object that does not fit is not
+    /// expanded.
     pub(crate) fn size<D>(&self, format: StorageFormat) -> usize {
         let wire_len = self.wire_len as usize;
         match format {

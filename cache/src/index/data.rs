@@ -1,7 +1,7 @@
 //! The data of an index, and the steps in which a write changes it.
 //!
-//! The caller's function computes values, and values are compared, cloned and dropped by the caller's code. None of it may run while
-//! a lock is held that readers acquire. So a write takes three steps:
+//! The caller's function computes values, and values are compared, cloned and dropped by the caller's code. None of it
+//! may run while a lock is held that readers acquire. So a write takes three steps:
 //!
 //! | step | under the lock of the state | runs code of the caller | changes |
 //! |---|---|---|---|
@@ -11,8 +11,8 @@
 //!
 //! - A panic in `stage` leaves the index and the object as they were.
 //! - The maps are persistent, so the copy that `stage` changes shares its nodes with the map of the readers.
-//! - A value and its group live as long as an object has it. A reader that found the group just before a commit compares the
-//!   generation of the group: a reused group is not its value's.
+//! - A value and its group live as long as an object has it. A group may be reused for another value. So a reader that
+//!   found it before a commit compares its generation.
 //! - An error of the function is kept for its object until a later state succeeds. The object then has no value.
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! The objects of each value of an index, by numbers.
 //!
-//! Code under the locks of readers may not run functions of the caller, and comparing values is such a function. So a value has a
-//! group, a number, and the sets of objects and the groups of an object are kept by numbers.
+//! Code under the locks of readers may not run functions of the caller, and comparing values is such a function. So a
+//! value has a number, its group. Sets of objects, and the groups of an object, are kept by numbers.
 
 use std::collections::HashMap;
 use std::mem;
@@ -13,7 +13,8 @@ use smallvec::SmallVec;
 use crate::error::ObjectError;
 use crate::state::slot_set::{SlotSet, spilled};
 
-/// The number of the set of a value's objects. A value that loses its last object and later gains another has a new group.
+/// The number of the set of a value's objects. A value that loses its last object and later gains another has a new
+/// group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) at: u32,
@@ -21,7 +22,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Returns the place of a list in the lists of [routes](super::routes::ValueRoutes). There are fewer lists than bytes of memory.
+    /// Returns the place of a list in the lists of [routes](super::routes::ValueRoutes). There are fewer lists than
+    /// bytes of memory.
     pub(super) fn of_route(at: usize) -> Self {
         Self { at: u32::try_from(at).unwrap_or(u32::MAX), generation: 0 }
     }

@@ -18,13 +18,14 @@ use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::subscription::{Route, Subscription};
 use crate::sync::read;
 
-/// Finds the objects of a store by values that a function computes from each: see [`StoreReader::index`](crate::StoreReader::index).
+/// Finds the objects of a store by values that a function computes from each: see
+/// [`StoreReader::index`](crate::StoreReader::index).
 ///
-/// The store keeps it up to date until its last clone and its last subscriber are dropped. A lookup takes about `log2(values)`
-/// comparisons, and returns the objects of one moment, unordered.
+/// The store keeps it up to date until its last clone and its last subscriber are dropped. A lookup takes about
+/// `log2(values)` comparisons, and returns the objects of one moment, unordered.
 ///
-/// It takes about 30 bytes for each object, and for each value about 130 bytes and two copies of the value: for text prefer
-/// `Arc<str>`.
+/// It takes about 30 bytes for each object, and for each value about 130 bytes and two copies of the value: for text
+/// prefer `Arc<str>`.
 pub struct Index<T: StoreType + ?Sized, V> {
     host: Arc<dyn SubscriberHost<T>>,
     data: Arc<IndexData<T, V>>,
@@ -85,8 +86,8 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
         })
     }
 
-    /// Returns an unregistered subscriber to the objects that have this value. Writes of other objects cost it nothing, and the
-    /// function of the index is called once for all subscribers.
+    /// Returns an unregistered subscriber to the objects that have this value. Writes of other objects cost it nothing,
+    /// and the function of the index is called once for all subscribers.
     pub fn subscribe(&self, value: V) -> Subscribe<T> {
         let route = ValueRoute { data: Arc::clone(&self.data), value };
         Subscribe::new(Arc::clone(&self.host)).route(Box::new(route))
@@ -140,7 +141,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Route<T> for
         data.slots(group).map_or(Vec::new(), SlotSet::to_vec)
     }
 
-    fn has(&self, slot: u32) -> bool {
+    fn contains(&self, slot: u32) -> bool {
         let Some(group) = self.data.values().get(&self.value).copied() else { return false };
         read(&self.data.groups).by_slot.get(slot as usize).is_some_and(|groups| groups.contains(&group.at))
     }

@@ -11,8 +11,8 @@ use crate::subscribe::subscription::Subscription;
 pub(crate) trait MaintainedIndex<T: StoreType + ?Sized>: Send + Sync {
     /// Adds the objects of these slots to an index that is empty and has no readers yet.
     fn rebuild(&self, objects: &mut dyn Iterator<Item = (u32, Object<T>)>);
-    /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is removed. Changes
-    /// nothing that readers see.
+    /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is
+    /// removed. Changes nothing that readers see.
     fn stage(&self, slot: Option<u32>, object: Option<&Object<T>>);
     /// Makes the staged values visible to readers. It runs under the lock of the state, and calls no user code.
     fn commit(&self, slot: u32) -> Option<ObjectError>;
@@ -74,7 +74,8 @@ impl<T: StoreType + ?Sized> IndexRegistry<T> {
 pub(crate) struct StagedIndexes<T: StoreType + ?Sized>(Vec<Arc<dyn MaintainedIndex<T>>>);
 
 impl<T: StoreType + ?Sized> StagedIndexes<T> {
-    /// Commits the write in all indexes, under the lock of the state. Returns the number of errors, and the last of them.
+    /// Commits the write in all indexes, under the lock of the state. Returns the number of errors, and the last of
+    /// them.
     pub(crate) fn commit(&self, slot: u32) -> (u64, Option<ObjectError>) {
         let errors = self.0.iter().filter_map(|index| index.commit(slot));
         errors.fold((0, None), |(count, _), error| (count + 1, Some(error)))

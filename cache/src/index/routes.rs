@@ -1,6 +1,6 @@
 //! The subscribers to the values of an index.
 //!
-//! Values are the caller's, so they are compared, cloned and dropped without the lock: a caller clones the map, searches or changes
+//! Values are the caller's, so they are compared, cloned and dropped without the lock. A change clones the map, changes
 //! its copy, and locks to swap it. Only one writer at a time changes it, because all callers hold the writer's lock.
 
 use std::mem;

@@ -11,7 +11,8 @@ use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};
 use listwatch::encode::EventType;
 
-/// A change of a collection as the server made it: see [`StoreReader::changes_after`](crate::StoreReader::changes_after).
+/// A change of a collection as the server made it: see
+/// [`StoreReader::changes_after`](crate::StoreReader::changes_after).
 pub struct LoggedChange<T: StoreType + ?Sized> {
     pub(super) kind: EventType,
     pub(super) resource_version: String,
@@ -55,8 +56,8 @@ impl<T: StoreType + ?Sized> LoggedChange<T> {
         Object::new(&self.object, &self.codec)
     }
 
-    /// Returns the frame that a reader sends for this change, which `encode` encodes once for all readers. `form` is a number below 4
-    /// that names the form of the frame.
+    /// Returns the frame that a reader sends for this change, which `encode` encodes once for all readers. `form` is a
+    /// number below 4 that names the form of the frame.
     ///
     /// Frames count in the memory of the log. The log drops the frames that were encoded first when they exceed a
     /// quarter of [`ChangeLogLimits::bytes`]: then the next call encodes again.

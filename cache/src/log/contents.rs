@@ -1,23 +1,25 @@
 //! The contents of a change log: when it opens and closes, and what is appended, dropped and returned.
 //!
-//! The log has the changes of the server in the order of the watch. It has them while the store is complete: then the store at a
-//! version, and the changes after it, give the store at a later version. Each rule below follows from this.
+//! The log has the changes of the server in the order of the watch. It has them while the store is complete. Then the
+//! store at a version and the changes after it give each later state. Each rule below follows from this.
 //!
-//! - **A relist never becomes changes.** A list has no order, and lacks the deletions. The log closes when a relist begins.
-//! - **The log opens late.** Pages of a list, or a list in parallel to a watch, may have objects newer than the version of the
-//!   collection. The log opens once the watch has passed the newest of them (`Opening`).
-//! - **Writes of others are not changes.** The caller may apply the server's answer before the watch delivers it. `ahead` keeps the
-//!   state before such a write, so that the change of the watch replaces the right state. While `ahead` has an object, the store
-//!   is of no exact version.
-//! - **A lost order closes the log.** If a version does not compare, or if a deletion meets a newer state of others, a reader could
-//!   miss a change. Readers then list again, which is always right.
+//! - **A relist never becomes changes.** A list has no order, and lacks the deletions. The log closes when a relist
+//!   begins.
+//! - **The log opens late.** Pages of a list may have objects newer than the collection, and so may a list in parallel
+//!   to a watch. The log opens once the watch has passed the newest of them (`Opening`).
+//! - **Writes of others are not changes.** The caller may apply the server's answer before the watch delivers it.
+//!   `ahead` keeps the state before such a write, so that the change of the watch replaces the right state. While
+//!   `ahead` has an object, the store is of no exact version.
+//! - **A lost order closes the log.** A version may not compare, or a deletion may meet a newer state of others. Then a
+//!   reader could miss a change. Readers then list again, which is always right.
 //! - **Places, not versions, order a cursor.** Several changes may share a version: see [`Place`].
-//! - **Changes that share the newest version stay**, over the limits too. Otherwise each reader that lists at it would expire.
+//! - **Changes that share the newest version stay**, over the limits too. Otherwise each reader that lists at it would
+//!   expire.
 //!
-//! Left out: a log in the file of a store. It would make each save as long as the log, and a restart opens the log at once anyway.
+//! Left out: a log in the file of a store. After a load the log opens at the saved version, without changes.
 //!
-//! Dropped changes go to `garbage` and wakers to `wakers`, and both leave as [`DueWork`]: freeing a state and waking a task may run
-//! code of the caller, which must not run under a lock.
+//! Freeing a state and waking a task may run code of the caller, which must not run under a lock. So dropped changes
+//! and wakers leave the log as [`DueWork`].
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
@@ -121,8 +123,8 @@ pub(crate) struct ObservedChange<D> {
     pub(crate) is_deleted: bool,
     /// True if the store changed.
     pub(crate) has_effect: bool,
-    /// The version that the store has of an object that did not change: newer than the change if others than the reflector have
-    /// written it.
+    /// The version that the store has of an object that did not change: newer than the change if others than the
+    /// reflector have written it.
     pub(crate) known: Option<String>,
 }
 
@@ -213,7 +215,8 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         }
     }
 
-    /// Begins at a version up to which the store has all changes, and which has an order. `newest` is the newest version of an object of the store.
+    /// Begins at a version up to which the store has all changes, and which has an order. `newest` is the newest
+    /// version of an object of the store.
     pub(crate) fn open(&mut self, version: &str, newest: &str) {
         let is_unsure = self.unsure.as_ref().is_some_and(|unsure| !is_older(unsure, version));
         if self.limits.is_none() || is_unsure {
@@ -276,8 +279,8 @@ impl<T: StoreType + ?Sized> LogContents<T> {
             if is_newer {
                 self.advance(own_version);
             } else if observed.has_effect || observed.is_deleted && self.is_closed() {
-                // It happened after a version at which the log could open without it. While the log is closed, a deletion may have no
-                // effect because the list has not delivered the object yet.
+                // It happened after a version at which the log could open without it. While the log is closed, a
+                // deletion may have no effect because the list has not delivered the object yet.
                 self.lose_order();
             }
             return;

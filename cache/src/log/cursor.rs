@@ -16,8 +16,8 @@ use listwatch::internal::is_older;
 
 /// A cursor in the change log: see [`StoreReader::changes_after`](crate::StoreReader::changes_after).
 ///
-/// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it has not
-/// returned, when a relist begins, and when the store is dropped.
+/// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it
+/// has not returned, when a relist begins, and when the store is dropped.
 pub struct Changes<T: StoreType + ?Sized> {
     log: Weak<ChangeLog<T>>,
     place: CursorPlace,
@@ -35,8 +35,8 @@ impl<T: StoreType + ?Sized> Changes<T> {
         Ok(Self { log: Arc::downgrade(log), place, version, skips_known: true, has_ended: false })
     }
 
-    /// Returns the resource version up to which the reader has all changes. If it has read the whole log, this is the version of the
-    /// log, which bookmarks advance.
+    /// Returns the resource version up to which the reader has all changes. If it has read the whole log, this is the
+    /// version of the log, which bookmarks advance.
     pub fn resource_version(&mut self) -> &str {
         if let Some(log) = self.log.upgrade()
             && let Some(version) = log.lock().version_at_end(&self.place)
@@ -61,8 +61,8 @@ impl<T: StoreType + ?Sized> Changes<T> {
         let mut log = log.lock();
         while let Some(kept) = log.change_at(&self.place)? {
             self.place.next += 1;
-            // A reader that knows a newer version than the store. From the first change that it may lack on, it gets all: a change
-            // without a version may be older than what it knows.
+            // A reader that knows a newer version than the store. From the first change that it may lack on, it gets
+            // all: a change without a version may be older than what it knows.
             if self.skips_known && kept.is_known_at(&self.version) {
                 continue;
             }

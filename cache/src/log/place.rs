@@ -1,9 +1,9 @@
 //! The place of a change among the changes of its version.
 //!
-//! A resource version does not always name one change. When a lease of etcd expires, its objects are deleted at one version. Some
-//! servers send deletions without a version, or with the version of the object's last state. So a reader at a version may have only
-//! a part of the changes of this version. The place of a change says whether such a reader has it for certain. If not, the reader
-//! gets it again: a repeated change converges, and a missing one does not.
+//! A resource version does not always name one change. When a lease of etcd expires, its objects are deleted at one
+//! version. Some servers send deletions without a version, or with the version of the object's last state. So a reader
+//! at a version may have only a part of the changes of this version. The place of a change says whether such a reader
+//! has it for certain. If not, the reader gets it again: a repeated change converges, and a missing one does not.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

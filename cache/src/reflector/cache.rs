@@ -7,12 +7,13 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
-use super::status::{ReflectorStatus, SyncError};
+use crate::reflector::status::{ReflectorStatus, SyncError};
 use crate::{FileError, Store, StoreError, StoreReader, StoreType, Written};
 use listwatch::client::Selection;
 use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta, compare_resource_versions};
 
-/// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the store.
+/// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the
+/// store.
 pub struct Cache<T: StoreType + ?Sized> {
     pub(super) store: Store<T>,
     pub(super) status: watch::Receiver<ReflectorStatus>,
@@ -22,7 +23,7 @@ pub struct Cache<T: StoreType + ?Sized> {
 /// The objects that a reflector stores, and their form.
 pub(super) struct Collection {
     /// The collection as text, for files.
-    pub(super) holds: String,
+    pub(super) description: String,
     /// The type meta of the whole objects.
     pub(super) type_meta: TypeMeta,
     pub(super) namespace: Option<String>,
@@ -66,12 +67,13 @@ impl<T: StoreType + ?Sized> Cache<T> {
         self.status.borrow().resource_version.is_some()
     }
 
-    /// Waits until the store has had the whole collection, and returns the resource version up to which it has all changes.
+    /// Waits until the store has had the whole collection, and returns the resource version up to which it has all
+    /// changes.
     ///
     /// # Errors
     ///
-    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] if the reflector
-    /// ended first.
+    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] if the
+    /// reflector ended first.
     pub async fn synced(&self) -> Result<String, SyncError> {
         self.wait_for(|status| {
             let resource_version = status.resource_version.clone()?;
@@ -83,16 +85,16 @@ impl<T: StoreType + ?Sized> Cache<T> {
         .await?
     }
 
-    /// Waits until the store has all changes up to this resource version, for example the version of an object that the caller has
-    /// just written.
+    /// Waits until the store has all changes up to this resource version, for example the version of an object that the
+    /// caller has just written.
     ///
-    /// It has no time limit: while the reflector cannot reach the server it waits, so a caller that must not wait that long uses
-    /// [`timeout`](tokio::time::timeout). It ignores [skipped](ReflectorStatus::skipped) objects.
+    /// It has no time limit: while the reflector cannot reach the server it waits, so a caller that must not wait that
+    /// long uses [`timeout`](tokio::time::timeout). It ignores [skipped](ReflectorStatus::skipped) objects.
     ///
     /// # Errors
     ///
-    /// [`SyncError::Incomparable`] for a version that does not [compare](compare_resource_versions) with the server's versions, such
-    /// as an empty one, once the cache is synced; [`SyncError::Ended`] if the reflector ended first.
+    /// [`SyncError::Incomparable`] for a version that does not [compare](compare_resource_versions) with the server's
+    /// versions, such as an empty one, once the cache is synced; [`SyncError::Ended`] if the reflector ended first.
     pub async fn wait_for_resource_version(&self, resource_version: &str) -> Result<(), SyncError> {
         self.wait_for(|status| {
             let so_far = status.resource_version.as_deref()?;
@@ -107,20 +109,20 @@ impl<T: StoreType + ?Sized> Cache<T> {
         .await?
     }
 
-    /// Saves the collection with its resource version, so that the next start can [load](super::Reflector::load) it: see
-    /// [`Store::save`]. It blocks its caller: call it in [`spawn_blocking`](tokio::task::spawn_blocking), every few minutes and when
-    /// the process ends.
+    /// Saves the collection with its resource version, so that the next start can [load](super::Reflector::load) it:
+    /// see [`Store::save`]. It blocks its caller: call it in [`spawn_blocking`](tokio::task::spawn_blocking), every few
+    /// minutes and when the process ends.
     ///
     /// The file names the collection: path and selectors, the requested form of objects, and the projection.
     ///
     /// # Errors
     ///
-    /// [`FileError`]: it is [`Incomplete`](FileError::Incomplete) until the collection is complete, while a relist has changed a part
-    /// of it, and while objects are [skipped](ReflectorStatus::skipped).
+    /// [`FileError`]: it is [`Incomplete`](FileError::Incomplete) until the collection is complete, while a relist has
+    /// changed a part of it, and while objects are [skipped](ReflectorStatus::skipped).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let collection = self.collection.get().filter(|_| self.is_synced()).ok_or(FileError::Incomplete)?;
         let resumes_from = self.status.borrow().resumes_from.clone();
-        self.store.save_from(path.as_ref(), &collection.holds, resumes_from.as_deref())
+        self.store.save_from(path.as_ref(), &collection.description, resumes_from.as_deref())
     }
 
     async fn wait_for<R>(&self, ready: impl Fn(&ReflectorStatus) -> Option<R>) -> Result<R, SyncError> {
@@ -135,22 +137,25 @@ impl<T: StoreType + ?Sized> Cache<T> {
         }
     }
 
-    /// Writes the server's answer to a write of the caller, so that the cache has it before the watch delivers it. The bytes are
-    /// in the encoding from which the cache decodes its objects: protobuf for prost messages, JSON for `Json<T>`, either for `[u8]`.
-    /// [`apply_decoded`](Self::apply_decoded) accepts a decoded object. For an answer in the other encoding, for example of kube's `Api`,
-    /// wait for its version: [`wait_for_resource_version`](Self::wait_for_resource_version).
+    /// Writes the server's answer to a write of the caller, so that the cache has it before the watch delivers it. The
+    /// bytes are in the encoding from which the cache decodes its objects: protobuf for prost messages, JSON for
+    /// `Json<T>`, either for `[u8]`. [`apply_decoded`](Self::apply_decoded) accepts a decoded object. For an answer in
+    /// the other encoding, for example of kube's `Api`, wait for its version:
+    /// [`wait_for_resource_version`](Self::wait_for_resource_version).
     ///
-    /// The object is stored like other objects of the reflector, for example without the fields that its projection drops. Returns
-    /// `None` if the cache does not store the object: it is of another namespace or shard, the selectors do not match, or the
-    /// reflector does not run yet.
+    /// The object is stored like other objects of the reflector, for example without the fields that its projection
+    /// drops. Returns `None` if the cache does not store the object: it is of another namespace or shard, the selectors
+    /// do not match, or the reflector does not run yet.
     ///
-    /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state. An answer whose
-    /// version does not [compare](compare_resource_versions) with others is dropped, and the watch delivers the object.
+    /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state.
+    /// An answer whose version does not [compare](compare_resource_versions) with others is dropped, and the watch
+    /// delivers the object.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the object cannot be stored, or the selectors cannot be checked; it contains [`ItemError::WrongEncoding`]
-    /// when the objects of the cache are decoded from the other encoding. The cache is then unchanged.
+    /// [`StoreError`] when the object cannot be stored, or the selectors cannot be checked; it contains
+    /// [`ItemError::WrongEncoding`] when the objects of the cache are decoded from the other encoding. The cache is
+    /// then unchanged.
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Written<T>>, StoreError> {
         if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
             return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
@@ -163,8 +168,9 @@ impl<T: StoreType + ?Sized> Cache<T> {
         self.store.apply_own(encoding, &collection.stored(&item)?).map(Some)
     }
 
-    /// Encodes the server's answer to a write of the caller, and writes it as [`apply`](Self::apply) does. Fields that the type does
-    /// not have are missing from the cache until the watch delivers the object at a newer resource version.
+    /// Encodes the server's answer to a write of the caller, and writes it as [`apply`](Self::apply) does. Fields that
+    /// the type does not have are missing from the cache until the watch delivers the object at a newer resource
+    /// version.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use super::sync::Attempt;
+use crate::reflector::sync::Attempt;
 use crate::{ObjectError, ObjectKey, Replace, Store, StoreError, StoreType};
 use listwatch::client::{Error, OwnedEvent};
 use listwatch::encode::EventType;
@@ -20,7 +20,7 @@ pub(super) struct Feed<'r, T: StoreType + ?Sized> {
     store: &'r Store<T>,
     projection: Option<&'r Projection>,
     attempt: &'r Attempt,
-    replace: Option<Replace<T>>,
+    relist: Option<Replace<T>>,
     list: Option<Pages>,
     watch: Option<Connections>,
     /// The resource version from which a watch in parallel to the list began.
@@ -30,7 +30,7 @@ pub(super) struct Feed<'r, T: StoreType + ?Sized> {
     /// The resource version up to which all changes of the watch are written, if known.
     version: Option<String>,
     /// The number of events of the watch, including bookmarks.
-    heard: u64,
+    events: u64,
     /// What was delivered since the last call of `take_received`.
     received: Received,
 }
@@ -41,13 +41,13 @@ pub(super) struct Received {
     /// Objects and deletions that were written.
     pub(super) written: u64,
     /// True if the watch delivered an event or a bookmark.
-    pub(super) has_heard: bool,
+    pub(super) has_event: bool,
     /// The last object that could not be stored.
     pub(super) skipped: Option<ObjectError>,
 }
 
 impl Received {
-    fn skipped(&mut self, item: &ItemRef<'_>, error: StoreError) {
+    fn add_skipped(&mut self, item: &ItemRef<'_>, error: StoreError) {
         let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
         let key =
             key.map(|meta| ObjectKey { namespace: meta.namespace().into_owned(), name: meta.name().into_owned() });
@@ -73,8 +73,8 @@ pub(super) enum Step {
 }
 
 impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
-    /// Creates a feed. The list, or without a list the watch until it is [synced](Step::Synced), replaces the objects of the store. A
-    /// watch that resumes does not.
+    /// Creates a feed. The list, or without a list the watch until it is [synced](Step::Synced), replaces the objects
+    /// of the store. A watch that resumes does not.
     pub(super) fn new(
         store: &'r Store<T>,
         projection: Option<&'r Projection>,
@@ -87,29 +87,29 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             store,
             projection,
             attempt,
-            replace: None,
+            relist: None,
             list,
             watch,
             began,
             resumes: attempt.resumes.then(|| attempt.known.clone()),
             version: None,
-            heard: 0,
+            events: 0,
             received: Received::default(),
         };
         if attempt.resumes {
             store.open_log(&attempt.known);
         } else {
-            feed.begin_replace();
+            feed.begin_relist();
         }
         feed
     }
 
-    fn begin_replace(&mut self) {
+    fn begin_relist(&mut self) {
         let replace = self.store.begin_replace();
         if let (Some(_), Some(began)) = (&self.list, &self.began) {
             self.store.watched_from(began);
         }
-        self.replace = Some(if self.attempt.went_back { replace.replace_equal_versions() } else { replace });
+        self.relist = Some(if self.attempt.went_back { replace.replace_equal_versions() } else { replace });
     }
 
     /// Takes what was delivered, and returns the resource version up to which all changes of the watch are written.
@@ -143,11 +143,11 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             self.version = version.map(str::to_owned);
         }
         let is_open = self.is_watching();
-        let heard = self.watch.as_ref().map_or(0, Connections::heard);
-        self.received.has_heard |= heard != mem::replace(&mut self.heard, heard);
+        let events = self.watch.as_ref().map_or(0, Connections::heard);
+        self.received.has_event |= events != mem::replace(&mut self.events, events);
         match step.or_else(|| self.resumes.take_if(|_| is_open).map(Step::Resumed)) {
             Some(step) => Poll::Ready(step),
-            None if self.received.has_heard || self.received.written > 0 => Poll::Ready(Step::Written),
+            None if self.received.has_event || self.received.written > 0 => Poll::Ready(Step::Written),
             None => Poll::Pending,
         }
     }
@@ -174,13 +174,13 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
         let Some(watch) = &mut self.watch else { return Poll::Pending };
         // A watch in parallel to a list delivers changes, not the initial state.
-        let mut replace = self.replace.as_mut().filter(|_| self.list.is_none());
+        let mut replace = self.relist.as_mut().filter(|_| self.list.is_none());
         let (store, projection, received) = (self.store, self.projection, &mut self.received);
         let event = watch.advance(cx, &mut |change, item| {
             let encoding = item.encoding();
-            let bytes = projected(&item, projection);
+            let bytes = project(&item, projection);
             let written = match (change, &mut replace, bytes) {
-                (EventType::Added, Some(replace), bytes) => listed(replace, encoding, item.bytes(), bytes),
+                (EventType::Added, Some(replace), bytes) => write_listed(replace, encoding, item.bytes(), bytes),
                 (_, _, Err(error)) => {
                     store.skip_unwritten(encoding, item.bytes());
                     Err(error)
@@ -188,14 +188,14 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
                 (change, _, Ok(bytes)) => store.apply_watched(encoding, &bytes, change == EventType::Deleted),
             };
             if let Err(error) = written {
-                received.skipped(&item, error);
+                received.add_skipped(&item, error);
             }
             Ok::<_, ItemError>(())
         });
         Poll::Ready(match ready!(event) {
             Ok(Some(OwnedEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
             Ok(Some(OwnedEvent::Reset)) => {
-                self.begin_replace();
+                self.begin_relist();
                 None
             }
             Ok(_) => {
@@ -208,11 +208,11 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
 
     /// Advances the list. Returns `None` after an item.
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
-        let (Some(list), Some(replace)) = (&mut self.list, &mut self.replace) else { return Poll::Pending };
+        let (Some(list), Some(replace)) = (&mut self.list, &mut self.relist) else { return Poll::Pending };
         let (projection, received) = (self.projection, &mut self.received);
         let item = list.advance(cx, &mut |item| {
-            if let Err(error) = listed(replace, item.encoding(), item.bytes(), projected(&item, projection)) {
-                received.skipped(&item, error);
+            if let Err(error) = write_listed(replace, item.encoding(), item.bytes(), project(&item, projection)) {
+                received.add_skipped(&item, error);
             }
             Ok::<_, ItemError>(())
         });
@@ -236,7 +236,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         if is_older(&version, &self.attempt.known) && !self.attempt.went_back {
             return Step::WentBack;
         }
-        if let Some(Err(_)) = self.replace.take().map(|replace| replace.commit(&version)) {
+        if let Some(Err(_)) = self.relist.take().map(|replace| replace.commit(&version)) {
             return Step::Superseded;
         }
         // A watch in parallel to the list has already delivered changes after its version.
@@ -247,7 +247,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
 }
 
 /// Returns the part of an object that is stored.
-fn projected<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<Cow<'i, [u8]>, StoreError> {
+fn project<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<Cow<'i, [u8]>, StoreError> {
     Ok(match projection {
         Some(projection) => item.project(projection)?.into_vec().into(),
         None => item.bytes().into(),
@@ -255,7 +255,7 @@ fn projected<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<
 }
 
 /// Writes an object of a list, or counts it as skipped. `bytes` is the part to be stored.
-fn listed<T: StoreType + ?Sized>(
+fn write_listed<T: StoreType + ?Sized>(
     replace: &mut Replace<T>,
     encoding: Encoding,
     whole: &[u8],

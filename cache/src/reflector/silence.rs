@@ -11,31 +11,35 @@ use listwatch::client::Error;
 /// Servers send a bookmark about once a minute (`bookmarkFrequency` in kubernetes apiserver/pkg/storage/cacher).
 const SILENCE: Duration = Duration::from_secs(120);
 
-type Version = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
+type VersionRequest = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
 
-/// Requests the server's version when a watch is silent. A server that was restored from a backup, and is at an older version,
-/// sends nothing: its changes are older than the start of the watch.
-pub(super) struct Silence {
-    over: Pin<Box<Sleep>>,
-    asked: Option<Version>,
+/// Requests the server's version when a watch is silent. A server that was restored from a backup, and is at an older
+/// version, sends nothing: its changes are older than the start of the watch.
+pub(super) struct SilenceCheck {
+    deadline: Pin<Box<Sleep>>,
+    request: Option<VersionRequest>,
 }
 
-impl Silence {
+impl SilenceCheck {
     pub(super) fn new() -> Self {
-        Self { over: Box::pin(sleep(SILENCE)), asked: None }
+        Self { deadline: Box::pin(sleep(SILENCE)), request: None }
     }
 
     /// Resolves to the server's version, after the watch was silent for [`SILENCE`].
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, ask: impl FnOnce() -> Version) -> Poll<Result<String, Error>> {
-        if self.asked.is_none() {
-            ready!(self.over.as_mut().poll(cx));
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        send: impl FnOnce() -> VersionRequest,
+    ) -> Poll<Result<String, Error>> {
+        if self.request.is_none() {
+            ready!(self.deadline.as_mut().poll(cx));
         }
-        self.asked.get_or_insert_with(ask).as_mut().poll(cx)
+        self.request.get_or_insert_with(send).as_mut().poll(cx)
     }
 
     /// Restarts the clock, because the watch delivered an event.
-    pub(super) fn ended(&mut self) {
-        self.over.as_mut().reset(Instant::now() + SILENCE);
-        self.asked = None;
+    pub(super) fn restart_clock(&mut self) {
+        self.deadline.as_mut().reset(Instant::now() + SILENCE);
+        self.request = None;
     }
 }

@@ -4,8 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::time::Instant;
 
-use super::sync::Strategy;
+use tokio::sync::watch;
+
 use crate::ObjectError;
+use crate::reflector::sync::Strategy;
 use listwatch::client;
 
 /// The progress of a [`Reflector`](super::Reflector).
@@ -17,15 +19,16 @@ pub struct ReflectorStatus {
     /// The version from which a watch resumes: `resource_version`, or an older version while further changes may have
     /// that version.
     pub(super) resumes_from: Option<String>,
-    /// The strategy of the current attempt; `None` before the first, and while it resumes from a [loaded](super::Reflector::load) file.
+    /// The strategy of the current attempt; `None` before the first, and while it resumes from a
+    /// [loaded](super::Reflector::load) file.
     pub strategy: Option<Strategy>,
     /// The number of times that the server has sent the whole collection.
     pub syncs: u64,
     /// The number of objects and deletions received, including items of lists.
     pub events: u64,
-    /// The time at which the cache was last known to be synced: a list was complete, or later the watch delivered an event or a
-    /// bookmark. The cache may be out of date by the time since then. API servers send a bookmark about once a minute. A relist does
-    /// not change this time until it is complete.
+    /// The time at which the cache was last known to be synced: a list was complete, or later the watch delivered an
+    /// event or a bookmark. The cache may be out of date by the time since then. API servers send a bookmark about once
+    /// a minute. A relist does not change this time until it is complete.
     pub last_synced_at: Option<Instant>,
     /// Connections and lists that ended in an error.
     pub errors: u64,
@@ -36,8 +39,8 @@ pub struct ReflectorStatus {
     pub skipped: usize,
     /// The last object that could not be stored.
     pub last_skipped: Option<ObjectError>,
-    /// The number of failures of index functions. [`Index::errors`](crate::Index::errors) lists the objects that an index
-    /// lacks now.
+    /// The number of failures of index functions. [`Index::errors`](crate::Index::errors) lists the objects that an
+    /// index lacks now.
     pub index_errors: u64,
     /// The last error of such a function.
     pub last_index_error: Option<ObjectError>,
@@ -45,12 +48,20 @@ pub struct ReflectorStatus {
     pub ended_by: Option<client::Error>,
 }
 
+/// Counts an error of a connection or a list.
+pub(super) fn record_error(status: &watch::Sender<ReflectorStatus>, error: client::Error) {
+    status.send_modify(|status| {
+        status.errors += 1;
+        status.last_error = Some(error);
+    });
+}
+
 /// The error of waiting for a [`Cache`](super::Cache).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SyncError {
-    /// The cache has all changes, but lacks objects that its store could not hold. A caller that does not need them may continue.
-    /// The cache gets such an object when it changes, or when the store has room.
+    /// The cache has all changes, but lacks objects that its store could not hold. A caller that does not need them may
+    /// continue. The cache gets such an object when it changes, or when the store has room.
     Incomplete {
         /// The resource version up to which the cache has all other changes.
         resource_version: String,

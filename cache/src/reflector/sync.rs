@@ -1,24 +1,48 @@
 //! The decisions of a reflector: how it syncs, from which version it lists, and how it reacts to errors.
+//!
+//! An attempt is a list, a watch, or both. After each attempt the state has new facts, and the facts choose the next
+//! attempt. The code uses neither IO nor time, so a test runs a year of errors in a moment.
+//!
+//! | fact | learned from | changes the next attempt |
+//! |---|---|---|
+//! | `version` | a sync, and each event or bookmark after it | the version that a list requests at least |
+//! | `was_loaded` | a file | it resumes the watch, and sends no list |
+//! | `version_is_lost` | a list refused for its version (410, or too large), or a watch without progress | it lists the most recent state |
+//! | `went_back` | a server at an older version | no stored object counts as unchanged |
+//! | `history_is_short` | a version that expired between a list and its watch | it watches first, and lists in parallel |
+//! | `pages` | a list that the request timeout interrupted | it lists in pages |
+//!
+//! - A cache that was complete is never given up. Before that, `fails_fast` decides about lasting errors.
+//! - A refused version is replaced at once, but only once: a second refusal backs off.
+//! - A list requests the watch cache of the server first, as client-go does.
+//! - `Any` ignores page sizes, so a first list in pages requests the most recent state.
+//! - Facts about the server (`history_is_short`, `pages`) are kept as long as the reflector: a server does not get
+//!   faster.
 
 use std::fmt;
 use std::mem;
+use std::time::Duration;
 
 use listwatch::client::{Error, ErrorKind, ResourceVersion};
 use listwatch::internal::{Class, is_comparable, is_older};
+
+/// The longest wait between two attempts, which jitter may double.
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// How a reflector gets the whole collection into its store, and the changes after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// The server sends the objects as initial events of the watch (KEP-3157, on by default from 1.34). If the server refuses
-    /// them, does not end them, or interrupts them twice, the reflector lists instead.
+    /// The server sends the objects as initial events of the watch (KEP-3157, on by default from 1.34). If the server
+    /// refuses them, does not end them, or interrupts them twice, the reflector lists instead.
     WatchList,
-    /// A list, and then a watch from its version. It never syncs if the list takes longer than the server keeps history. If the
-    /// server's request timeout interrupts a list in one response, the next list uses pages of 500.
+    /// A list, and then a watch from its version. It never syncs if the list takes longer than the server keeps
+    /// history. If the server's request timeout interrupts a list in one response, the next list uses pages of 500.
     ListThenWatch,
-    /// A watch from the version of a list of one object, and in parallel the whole list, into the same store. It syncs however long
-    /// the list takes, in pages if the request timeout interrupted it, and the store has changes before it has all objects. If versions do not
-    /// [compare](listwatch::compare_resource_versions), the reflector lists, and watches from the version of the list.
+    /// A watch from the version of a list of one object, and in parallel the whole list, into the same store. It syncs
+    /// however long the list takes, in pages if the request timeout interrupted it, and the store has changes before it
+    /// has all objects. If versions do not [compare](listwatch::compare_resource_versions), the reflector lists, and
+    /// watches from the version of the list.
     WatchFirst,
 }
 
@@ -76,13 +100,13 @@ pub(super) struct Attempt {
 
 /// The reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Retry at once.
-    Now,
+    RetryNow,
     /// Retry with backoff.
-    Later,
+    RetryLater,
     /// Return the error.
-    Give,
+    GiveUp,
 }
 
 impl SyncState {
@@ -114,13 +138,13 @@ impl SyncState {
     }
 
     /// Records that the store has the whole collection of this version from a file.
-    pub(super) fn loaded(&mut self, version: &str) {
+    pub(super) fn record_load(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.was_loaded = true;
     }
 
     /// Forgets the loaded version, because the store or the requested collection has changed.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget_version(&mut self) {
         self.version.clear();
         self.was_loaded = false;
     }
@@ -131,16 +155,16 @@ impl SyncState {
     }
 
     /// Records that the collection is complete at this version.
-    pub(super) fn synced(&mut self, version: &str) {
+    pub(super) fn record_sync(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.version_is_lost = false;
         self.went_back = false;
         self.is_synced = true;
     }
 
-    /// Records that the watch has delivered all changes up to this version. Returns true if the version is new, and the collection is
-    /// complete.
-    pub(super) fn watched(&mut self, version: &str) -> bool {
+    /// Records that the watch has delivered all changes up to this version. Returns true if the version is new, and the
+    /// collection is complete.
+    pub(super) fn record_watched_version(&mut self, version: &str) -> bool {
         if !self.is_synced || self.version == version {
             return false;
         }
@@ -155,10 +179,10 @@ impl SyncState {
     }
 
     /// Records that the server is at a version older than the collection's.
-    pub(super) fn went_back(&mut self) -> Next {
+    pub(super) fn record_older_server(&mut self) -> NextStep {
         self.went_back = true;
         self.version_is_lost = true;
-        Next::Now
+        NextStep::RetryNow
     }
 
     /// Returns true if the server has versions that the watch has not delivered.
@@ -167,44 +191,44 @@ impl SyncState {
     }
 
     /// Records that the watch does not deliver the changes after the collection's version.
-    pub(super) fn fell_behind(&mut self) -> Next {
+    pub(super) fn record_missed_changes(&mut self) -> NextStep {
         self.version_is_lost = true;
-        Next::Later
+        NextStep::RetryLater
     }
 
     /// Handles the error of a list of this attempt.
-    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
+    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> NextStep {
         if let ErrorKind::Incomplete { request_timeout: Some(_), .. } = error.kind() {
             self.pages = true;
-            return Next::Later;
+            return NextStep::RetryLater;
         }
         let is_lost = error.is_expired() || error.is_too_large_version();
         if is_lost && attempt.version != ResourceVersion::MostRecent && !mem::replace(&mut self.version_is_lost, true) {
-            return Next::Now;
+            return NextStep::RetryNow;
         }
-        self.failed(class)
+        self.react_to(class)
     }
 
     /// Handles the error that ended the watch of this attempt.
-    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
+    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> NextStep {
         if attempt.resumes && error.is_expired() {
-            return Next::Now;
+            return NextStep::RetryNow;
         }
         if let ErrorKind::NoProgress { .. } = error.kind() {
-            return self.fell_behind();
+            return self.record_missed_changes();
         }
         let was_listed = attempt.strategy == Strategy::ListThenWatch && !attempt.resumes;
         self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
-        self.failed(class)
+        self.react_to(class)
     }
 
     /// Returns the reaction to an error of this class. A cache that was complete is never given up.
-    fn failed(&mut self, class: Class) -> Next {
-        let gives = match class {
+    fn react_to(&mut self, class: Class) -> NextStep {
+        let gives_up = match class {
             Class::Transient | Class::Expired => false,
             Class::Lasting | Class::Unreadable => self.fails_fast,
             Class::Final => true,
         };
-        if gives && self.version.is_empty() { Next::Give } else { Next::Later }
+        if gives_up && self.version.is_empty() { NextStep::GiveUp } else { NextStep::RetryLater }
     }
 }

@@ -7,69 +7,72 @@ use std::path::Path;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::{MAX_DELAY, Reflector, failed};
+use crate::reflector::handle::Reflector;
+use crate::reflector::status::record_error;
+use crate::reflector::sync::MAX_DELAY;
 use crate::{FileError, Identity, ObjectKey, Saved, StoreType};
 use listwatch::client::Error;
 use listwatch::internal::{Class, MAX_RETRY_AFTER, chain};
 use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
 
 impl<T: StoreType + ?Sized> Reflector<T> {
-    /// Loads a file that [`Cache::save`](super::Cache::save) wrote into the empty store. [`run`](Self::run) then watches from the
-    /// resource version of the file, and sends no list. After an error the reflector is unchanged, and starts cold.
+    /// Loads a file that [`Cache::save`](crate::reflector::Cache::save) wrote into the empty store. [`run`](Self::run)
+    /// then watches from the resource version of the file, and sends no list. After an error the reflector is
+    /// unchanged, and starts cold.
     ///
-    /// The cache is synced as soon as the server has accepted that watch. It then has the collection at the saved version, and the
-    /// changes since then follow. If that version has expired, the reflector lists, and objects that did not change are neither
-    /// decoded nor stored again.
+    /// The cache is synced as soon as the server has accepted that watch. It then has the collection at the saved
+    /// version, and the changes since then follow. If that version has expired, the reflector lists, and objects that
+    /// did not change are neither decoded nor stored again.
     ///
-    /// First set selection, namespace, projection and store, the same as for the saved cache; only the storage format may differ. If
-    /// you set one of them afterwards, the reflector starts cold.
+    /// First set selection, namespace, projection and store, the same as for the saved cache; only the storage format
+    /// may differ. If you set one of them afterwards, the reflector starts cold.
     ///
     /// # Which files are refused
     ///
-    /// A file that is truncated, damaged, of another collection or of another selection is an error. So is a file from another
-    /// cluster, or from another history of the same cluster: the server must have reached the resource version of the file, and the
-    /// reflector requests one or two of its objects to compare their uids and versions. The first is the object that was changed last;
-    /// if it has changed since or was deleted, the second is the object that has been unchanged for longest. This needs permission to
-    /// `get`. A file without objects is not loaded.
+    /// A file that is truncated, damaged, of another collection or of another selection is an error. So is a file from
+    /// another cluster, or from another history of the same cluster: the server must have reached the resource version
+    /// of the file, and the reflector requests one or two of its objects to compare their uids and versions. The first
+    /// is the object that was changed last; if it has changed since or was deleted, the second is the object that has
+    /// been unchanged for longest. This needs permission to `get`. A file without objects is not loaded.
     ///
     /// While the server cannot be reached or answers with 408, 429 or 5xx, the method retries with the backoff of
     /// [`run`](Self::run) and without a limit, so that an outage drops no valid file.
-    /// [`last_error`](super::ReflectorStatus::last_error) has the last error. Drop the future to start without the
-    /// file.
+    /// [`last_error`](crate::reflector::ReflectorStatus::last_error) has the last error. Drop the future to start
+    /// without the file.
     ///
-    /// It does not detect a server that was restored from a backup and has passed the saved version since, if the object that
-    /// was changed last has changed again, or if there were only deletions between backup and file. Restore
-    /// backups as Kubernetes recommends (`etcdutl snapshot restore --bump-revision --mark-compacted`): then the saved version has
-    /// expired.
+    /// It does not detect a server that was restored from a backup and has passed the saved version since, if the
+    /// object that was changed last has changed again, or if there were only deletions between backup and file. Restore
+    /// backups as Kubernetes recommends (`etcdutl snapshot restore --bump-revision --mark-compacted`): then the saved
+    /// version has expired.
     ///
     /// # Errors
     ///
     /// [`FileError`]; it is [`FileError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
     pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), FileError> {
-        let (store, path, holds) = (self.store.clone(), path.as_ref().to_owned(), self.holds()?);
+        let (store, path, holds) = (self.store.clone(), path.as_ref().to_owned(), self.describe_collection()?);
         let reading = spawn_blocking(move || store.read_saved(&path, &holds));
         let saved = reading.await.map_err(|error| FileError::from(io::Error::other(error)))??;
-        self.is_of_this_server(&saved).await?;
+        self.check_origin(&saved).await?;
         let (store, version) = (self.store.clone(), saved.resumes_from().to_owned());
         self.store.set_type_meta(self.selection.type_meta(&self.resource));
         let putting = spawn_blocking(move || store.put_saved(saved));
         putting.await.map_err(|error| FileError::from(io::Error::other(error)))??;
         tracing::info!(resource = %self.resource, resource_version = version, objects = self.store.len(), "loaded the cache");
-        self.sync.loaded(&version);
+        self.sync.record_load(&version);
         Ok(())
     }
 
-    async fn is_of_this_server(&self, saved: &Saved<T>) -> Result<(), FileError> {
+    async fn check_origin(&self, saved: &Saved<T>) -> Result<(), FileError> {
         let mut is_known = false;
-        for object in saved.witnesses().into_iter().filter(|object| !object.uid.is_empty()) {
+        for object in saved.identifying_objects().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
             let (name, version) = (&object.name, saved.resumes_from());
-            let found = match self.on_server(namespace, name, version).await {
+            let found = match self.get_from_server(namespace, name, version).await {
                 Ok(found) => found,
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error.into()),
             };
-            match found.judge(&object, version) {
+            match found.compare(&object, version) {
                 Verdict::Same => return Ok(()),
                 Verdict::Other => {
                     return Err(FileError::OtherHistory {
@@ -88,7 +91,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
 
     /// Requests the state of an object, and retries until the server answers. A server that has not reached this
     /// version returns an error.
-    async fn on_server(&self, namespace: Option<&str>, name: &str, version: &str) -> Result<ServerObject, Error> {
+    async fn get_from_server(&self, namespace: Option<&str>, name: &str, version: &str) -> Result<ServerObject, Error> {
         let client = self.once();
         let mut backoff = client.backoff(MAX_DELAY);
         loop {
@@ -109,13 +112,13 @@ impl<T: StoreType + ?Sized> Reflector<T> {
                 seconds = wait.as_secs_f64(),
                 "cannot compare the file with the server: retrying"
             );
-            failed(&self.status, error);
+            record_error(&self.status, error);
             sleep(wait).await;
         }
     }
 
     /// Returns a text that identifies the collection and the form of its objects.
-    pub(super) fn holds(&self) -> Result<String, Error> {
+    pub(super) fn describe_collection(&self) -> Result<String, Error> {
         let selection = self.selection.clone().json_if(T::ENCODING == Some(Encoding::Json));
         let path = self.resource.list_path(self.namespace.as_deref())?;
         let mut holds = format!("{path}?{}", selection.fingerprint());
@@ -160,7 +163,7 @@ enum Verdict {
 
 impl ServerObject {
     /// Compares it with its state in a file that has all changes up to `version`, which the server has reached.
-    fn judge(&self, saved: &Identity<'_>, version: &str) -> Verdict {
+    fn compare(&self, saved: &Identity<'_>, version: &str) -> Verdict {
         let is_same = saved.uid == self.uid;
         if is_same && saved.resource_version == self.version {
             Verdict::Same
@@ -193,7 +196,7 @@ mod tests {
             ("a", "x", Verdict::Changed),
         ] {
             let found = ServerObject { uid: uid.to_owned(), version: version.to_owned() };
-            assert_eq!(found.judge(&saved, "10"), expected, "{uid} {version}");
+            assert_eq!(found.compare(&saved, "10"), expected, "{uid} {version}");
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::key::Identity;
 
 /// Three lengths as varints, then the name, the uid, the resource version, and the body.
 ///
-/// A uid in the form that API servers generate takes 16 bytes instead of 36, and has the length 0. Any other uid is kept as text, and its
-/// length is written plus 1.
+/// A uid in the form that API servers generate takes 16 bytes instead of 36, and has the length 0. Any other uid is
+/// kept as text, and its length is written plus 1.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Head<'a> {
     name: &'a [u8],

@@ -1,4 +1,5 @@
-//! The slots of a store in key order: the order of the bytes of `namespace/name`, in which etcd and API servers list objects.
+//! The slots of a store in key order. This is the order of the bytes of `namespace/name`, in which etcd and API servers
+//! list objects.
 
 use std::cmp::Ordering;
 use std::iter;
@@ -14,7 +15,8 @@ pub(crate) struct KeyOrder {
     leaves: Vec<Arc<Vec<u32>>>,
 }
 
-/// Compares two keys by the bytes of `namespace/name`; of the name alone, if the namespace is empty. `a-b/x` is before `a/x`.
+/// Compares two keys by the bytes of `namespace/name`; of the name alone, if the namespace is empty. `a-b/x` is before
+/// `a/x`.
 pub(crate) fn compare_keys((namespace, name): (&str, &str), (other_namespace, other_name): (&str, &str)) -> Ordering {
     if namespace == other_namespace {
         return name.cmp(other_name);

@@ -10,10 +10,11 @@ use crate::state::entry::{Entry, Form};
 pub struct Memory {
     /// Objects kept encoded: their bytes, and 40 bytes more for each (and about 25 in the tables).
     pub encoded: usize,
-    /// Objects kept compressed: their compressed bytes, and 40 bytes and the identity for each; and the bases of families.
+    /// Objects kept compressed: their compressed bytes, and 40 bytes and the identity for each; and the bases of
+    /// families.
     pub compressed: usize,
-    /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object is unknown:
-    /// Pods of k8s-pb take 6 to 10 times their encoded length.
+    /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object
+    /// is unknown: Pods of k8s-pb take 6 to 10 times their encoded length.
     pub decoded: usize,
     /// The tables that find objects by key, by namespace and by family, and the buffers of the compressor.
     pub table: usize,

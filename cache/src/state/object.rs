@@ -379,7 +379,7 @@ impl<T: StoreType + ?Sized> Codec<T> {
     }
 
     /// Lets readers of `new` share the value that readers of `old` have decoded, and the check. Both are the same state.
-    pub(crate) fn moved(&self, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
+    pub(crate) fn copy_decoded(&self, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
         new.remember_checked(old.checked());
         let known = match old.form() {
             Form::Decoded(decoded) => Some(Arc::downgrade(&decoded.1)),

@@ -1,8 +1,9 @@
 //! The objects of a store behind the lock that its readers acquire.
 //!
-//! Readers hold the lock for a look-up, or while they copy the pointers of a snapshot. Writers hold it while they write one object
-//! into its slot. Work that grows with the collection is done before: [`Objects::reserve`] builds a larger table, and
-//! [`Objects::shrink`] a smaller one, under a shared lock. They then swap the table. No function of the caller runs under the lock.
+//! Readers hold the lock for a look-up, or while they copy the pointers of a snapshot. Writers hold it while they write
+//! one object into its slot. Work that grows with the collection is done before: [`Objects::reserve`] builds a larger
+//! table, and [`Objects::shrink`] a smaller one, under a shared lock. They then swap the table. No function of the
+//! caller runs under the lock.
 //!
 //! A writer may release the lock between two steps, because only the holder of the writer's lock changes the table.
 
@@ -80,7 +81,8 @@ impl<T: StoreType + ?Sized> Objects<T> {
         self.state_mut().keys = larger;
     }
 
-    /// Sets the version of the collection, and frees memory that a smaller collection does not need. Returns the number of slots.
+    /// Sets the version of the collection, and frees memory that a smaller collection does not need. Returns the number
+    /// of slots.
     pub(crate) fn shrink(&self, version: &str) -> u32 {
         self.codec.forget_dropped();
         let smaller = self.state().smaller();

@@ -23,8 +23,8 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         self.objects(self.order.iter())
     }
 
-    /// Iterates in key order over the objects of a namespace, or of all, that follow a key. It finds the first of them in a time that
-    /// grows with the logarithm of the collection. The key need not exist.
+    /// Iterates in key order over the objects of a namespace, or of all, that follow a key. It finds the first of them
+    /// in a time that grows with the logarithm of the collection. The key need not exist.
     ///
     /// ```
     /// # use listwatch::Encoding;
@@ -100,7 +100,8 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         Self { version, ..self }
     }
 
-    /// Returns the [resource version](crate::StoreReader::resource_version) of the collection at that moment. Objects may be newer.
+    /// Returns the [resource version](crate::StoreReader::resource_version) of the collection at that moment. Objects
+    /// may be newer.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.version

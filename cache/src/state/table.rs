@@ -10,8 +10,8 @@ use crate::state::key_order::{KeyOrder, compare_keys};
 
 /// The objects by slot, the slots by key, and the resource version of the collection.
 ///
-/// An object has a slot, a number that it keeps until it is deleted. A write copies a chunk or a leaf of the order only if
-/// a [snapshot](super::snapshot::Snapshot) shares it.
+/// An object has a slot, a number that it keeps until it is deleted. A write copies a chunk or a leaf of the order only
+/// if a [snapshot](super::snapshot::Snapshot) shares it.
 pub(crate) struct ObjectTable<D> {
     /// The slots by the hash of the key.
     pub(crate) keys: HashTable<HashedSlot>,
@@ -119,7 +119,8 @@ impl<D> ObjectTable<D> {
         (self.keys.len() < self.keys.capacity() / 4).then(|| resized(&self.keys, self.keys.len()))
     }
 
-    /// Frees memory that a smaller collection does not need. `smaller` replaces the table of keys, if that is too large.
+    /// Frees memory that a smaller collection does not need. `smaller` replaces the table of keys, if that is too
+    /// large.
     pub(super) fn shrink(&mut self, smaller: Option<HashTable<HashedSlot>>) {
         let used = self.chunks.iter().rposition(|chunk| chunk.iter().any(Option::is_some)).map_or(0, |last| last + 1);
         self.chunks.truncate(used);
@@ -176,7 +177,8 @@ pub(super) fn of_range<'s, D>(
     after: Option<(&'s str, &'s str)>,
 ) -> impl Iterator<Item = u32> + use<'s, D> {
     let of = move |slot, namespace: &str| get(chunks, slot).is_some_and(|entry| entry.key().0 == namespace);
-    // Keys of other namespaces may be between those of cluster-scoped objects, but only in a store that mixes collections.
+    // Keys of other namespaces may be between those of cluster-scoped objects, but only in a store that mixes
+    // collections.
     let contiguous = namespace.filter(|namespace| !namespace.is_empty());
     let bound = contiguous.map_or(after, |namespace| Some(bound_of(namespace, after)));
     order

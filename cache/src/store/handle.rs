@@ -9,34 +9,35 @@ use crate::error::{Cause, ObjectError, StoreError};
 use crate::key::Identity;
 use crate::log::status::ChangeLogLimits;
 use crate::state::object::Object;
+use crate::state::storage_format::StorageFormat;
 use crate::store::reader::StoreReader;
 use crate::subscribe::change::Change;
 use crate::write::core::StoreCore;
 use crate::write::origin::{Origin, is_within};
 use crate::write::outcome::Written;
 use crate::write::rules::Deleted;
-use crate::write::storage_format::StorageFormat;
 use crate::write::writer::Writer;
 use listwatch::internal::is_comparable;
 use listwatch::{Encoding, TypeMeta};
 
-/// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. It is a handle: clones share the collection.
+/// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. It is a handle: clones share
+/// the collection.
 ///
 /// Any number of threads may read and write. Writes are serialized.
 ///
 /// # Which state of an object wins
 ///
-/// The state with the newer resource version ([`compare_resource_versions`](listwatch::compare_resource_versions)) wins. If the versions
-/// do not compare, the last write wins. So a controller can [`apply`](Self::apply) the result of its own write at once: the later
-/// event of the watch changes nothing.
+/// The state with the newer resource version ([`compare_resource_versions`](listwatch::compare_resource_versions))
+/// wins. If the versions do not compare, the last write wins. So a controller can [`apply`](Self::apply) the result of
+/// its own write at once: the later event of the watch changes nothing.
 ///
-/// A committed [`Replace`] is the exception: it replaces all objects that the store had when it began, because a server that was
-/// restored from a backup has older versions.
+/// A committed [`Replace`] is the exception: it replaces all objects that the store had when it began, because a server
+/// that was restored from a backup has older versions.
 ///
 /// # Memory
 ///
-/// An encoded object takes its bytes and about 100 bytes more: see [`memory`](StoreReader::memory). The memory of a replaced state
-/// is freed with its last [`Object`].
+/// An encoded object takes its bytes and about 100 bytes more: see [`memory`](StoreReader::memory). The memory of a
+/// replaced state is freed with its last [`Object`].
 pub struct Store<T: StoreType + ?Sized> {
     reader: StoreReader<T>,
 }
@@ -59,34 +60,34 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.core.writer().format = format;
     }
 
-    /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] refuses a view of another
-    /// kind. A reflector sets it. Only the first call has an effect.
+    /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] refuses
+    /// a view of another kind. A reflector sets it. Only the first call has an effect.
     pub fn set_type_meta(&self, type_meta: TypeMeta) {
         _ = self.core.codec.type_meta.set(type_meta);
     }
 
-    /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`, the default, means
-    /// no limit.
+    /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`,
+    /// the default, means no limit.
     ///
-    /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped). Stored objects
-    /// stay even if they exceed the limit. A write that shrinks the store is never refused.
+    /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped).
+    /// Stored objects stay even if they exceed the limit. A write that shrinks the store is never refused.
     ///
-    /// The store counts objects with each write. It measures the rest, for example indexes, each time an eighth of the objects has
-    /// been written, so the rest may exceed the limit by its growth in between. Subscribers and objects that only callers hold do not
-    /// count.
+    /// The store counts objects with each write. It measures the rest, for example indexes, each time an eighth of the
+    /// objects has been written, so the rest may exceed the limit by its growth in between. Subscribers and objects
+    /// that only callers hold do not count.
     pub fn set_budget(&self, bytes: Option<usize>) {
         let mut writer = self.core.settled_writer();
         writer.budget.limit = bytes;
         self.core.measure_rest(&mut writer);
     }
 
-    /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object itself,
-    /// without an envelope; the store copies it.
+    /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object
+    /// itself, without an envelope; the store copies it.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the object as
-    /// [skipped](StoreReader::skipped).
+    /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the
+    /// object as [skipped](StoreReader::skipped).
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         self.write(&mut self.core.writer(), encoding, bytes)
     }
@@ -102,9 +103,9 @@ impl<T: StoreType + ?Sized> Store<T> {
         Ok(written)
     }
 
-    /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have, at a version
-    /// that the store has passed, was deleted since: it stays deleted. Whether an answer of a version that does not compare is late is
-    /// unknown, so it changes nothing.
+    /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have,
+    /// at a version that the store has passed, was deleted since: it stays deleted. Whether an answer of a version that
+    /// does not compare is late is unknown, so it changes nothing.
     pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let identity = Identity::of(encoding, bytes)?;
         let mut writer = self.core.writer();
@@ -119,13 +120,13 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.write(&mut writer, encoding, bytes)
     }
 
-    /// Deletes the object whose last state is `bytes`, and returns that state; `None` if the store does not have the object, or has a
-    /// newer state.
+    /// Deletes the object whose last state is `bytes`, and returns that state; `None` if the store does not have the
+    /// object, or has a newer state.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the key of the object cannot be read. The store then deletes nothing, and counts an object as
-    /// [skipped](StoreReader::skipped).
+    /// [`StoreError`] when the key of the object cannot be read. The store then deletes nothing, and counts an object
+    /// as [skipped](StoreReader::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
         let mut writer = self.core.writer();
         let Some(Deleted { old, last }) = self.core.delete(&mut writer, encoding, bytes)? else { return Ok(None) };
@@ -135,16 +136,18 @@ impl<T: StoreType + ?Sized> Store<T> {
         Ok(Some(self.core.object(&last)))
     }
 
-    /// Records that all changes up to this resource version have been written. Call it with the version of each event and bookmark.
+    /// Records that all changes up to this resource version have been written. Call it with the version of each event
+    /// and bookmark.
     ///
-    /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a late event does
-    /// not restore them. A store without a resource version remembers them only while a [`Replace`] is open.
+    /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a
+    /// late event does not restore them. A store without a resource version remembers them only while a [`Replace`] is
+    /// open.
     pub fn advance(&self, resource_version: &str) {
         self.core.advance(resource_version);
     }
 
-    /// Begins to replace all objects with the objects of a list, which the caller writes to the returned [`Replace`]. An earlier
-    /// replace that is not committed is then [`Superseded`](StoreError::Superseded).
+    /// Begins to replace all objects with the objects of a list, which the caller writes to the returned [`Replace`].
+    /// An earlier replace that is not committed is then [`Superseded`](StoreError::Superseded).
     ///
     /// Other writes may continue meanwhile, and the list does not undo them.
     #[must_use = "a replace does nothing until it is committed"]
@@ -249,19 +252,20 @@ impl<T: StoreType + ?Sized> fmt::Debug for Store<T> {
 
 /// A list that replaces the objects of a [`Store`], by mark and sweep: see [`Store::begin_replace`].
 ///
-/// An object that the store has in the same state is only marked, which costs neither decoding nor memory. A newer state replaces
-/// the store's state at once. An older state, which a server sends after it was restored from a backup, is set aside until the
-/// commit.
+/// An object that the store has in the same state is only marked, which costs neither decoding nor memory. A newer
+/// state replaces the store's state at once. An older state, which a server sends after it was restored from a backup,
+/// is set aside until the commit.
 ///
-/// A replace that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no older state.
+/// A replace that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no
+/// older state.
 pub struct Replace<T: StoreType + ?Sized> {
     core: Arc<StoreCore<T>>,
     id: u64,
 }
 
 impl<T: StoreType + ?Sized> Replace<T> {
-    /// Lets a listed object also replace a stored object of the same uid and resource version: a server that was restored from a
-    /// backup may use the same version for another state.
+    /// Lets a listed object also replace a stored object of the same uid and resource version: a server that was
+    /// restored from a backup may use the same version for another state.
     #[must_use]
     pub fn replace_equal_versions(self) -> Self {
         if let Some(open) = self.core.writer().relists.open_mut(self.id) {
@@ -274,8 +278,9 @@ impl<T: StoreType + ?Sized> Replace<T> {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the store cannot hold the object. It is then [skipped](StoreReader::skipped), and the replace may continue.
-    /// The commit keeps the stored state of the object, unless that state is newer than the list's.
+    /// [`StoreError`] when the store cannot hold the object. It is then [skipped](StoreReader::skipped), and the
+    /// replace may continue. The commit keeps the stored state of the object, unless that state is newer than the
+    /// list's.
     pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
         let mut writer = self.core.writer();
         let listed = writer.relists.open_mut(self.id).is_some();
@@ -290,10 +295,11 @@ impl<T: StoreType + ?Sized> Replace<T> {
         self.core.add_skipped(&mut writer, Identity::of(encoding, bytes).ok().as_ref(), bytes, listed);
     }
 
-    /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older states that
-    /// it has. Returns these changes.
+    /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older
+    /// states that it has. Returns these changes.
     ///
-    /// An object that others wrote since the replace began stays if it is newer than the list, or if its version does not compare.
+    /// An object that others wrote since the replace began stays if it is newer than the list, or if its version does
+    /// not compare.
     ///
     /// # Errors
     ///

@@ -19,15 +19,15 @@ use listwatch::LabelSelector;
 
 /// Reads a [`Store`](crate::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
 ///
-/// It is a handle: clones read the same store. Readers wait for a writer only while it writes a single object into its slot, not
-/// during a list and not while an index is added.
+/// It is a handle: clones read the same store. Readers wait for a writer only while it writes a single object into its
+/// slot, not during a list and not while an index is added.
 pub struct StoreReader<T: StoreType + ?Sized> {
     pub(crate) core: Arc<StoreCore<T>>,
 }
 
 impl<T: StoreType + ?Sized> StoreReader<T> {
-    /// Returns the object with this key: an [`&ObjectKey`](crate::ObjectKey), or a pair of namespace and name. The namespace is empty
-    /// for a cluster-scoped object.
+    /// Returns the object with this key: an [`&ObjectKey`](crate::ObjectKey), or a pair of namespace and name. The
+    /// namespace is empty for a cluster-scoped object.
     ///
     /// ```
     /// # use listwatch_cache::{ObjectKey, StorageFormat, Store};
@@ -57,8 +57,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.len() == 0
     }
 
-    /// Returns the resource version up to which the store has all changes, as set by [`Replace::commit`](crate::Replace::commit) and
-    /// [`Store::advance`](crate::Store::advance); empty before.
+    /// Returns the resource version up to which the store has all changes, as set by
+    /// [`Replace::commit`](crate::Replace::commit) and [`Store::advance`](crate::Store::advance); empty before.
     #[must_use]
     pub fn resource_version(&self) -> String {
         self.core.state().version.clone()
@@ -66,8 +66,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
 
     /// Returns all objects of this moment, to iterate over them while others write.
     ///
-    /// It copies 8 bytes for each 64 objects, and as much for their order. As long as it exists, a write copies up to 64 pointers, and the
-    /// write of a new object or of a deletion also copies a part of the order.
+    /// It copies 8 bytes for each 64 objects, and as much for their order. As long as it exists, a write copies up to
+    /// 64 pointers, and the write of a new object or of a deletion also copies a part of the order.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<T> {
         self.core.snapshot()
@@ -81,8 +81,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         entries.map(|entry| self.core.object(entry)).collect()
     }
 
-    /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels cannot be read are left
-    /// out.
+    /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels
+    /// cannot be read are left out.
     ///
     /// It reads the labels of each object. An [`index`](Self::index) by label is faster.
     #[must_use]
@@ -95,15 +95,16 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         }
     }
 
-    /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the function must
-    /// return the same values. The function may read the store.
+    /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the
+    /// function must return the same values. The function may read the store.
     ///
     /// It scans all objects. Writers wait meanwhile, readers do not.
     ///
     /// # Panics
     ///
-    /// A method that writes to the store, or that waits for writers as [`memory`](Self::memory), [`index`](Self::index) and
-    /// [`Subscribe::start`] do, panics in the function. A panic in the function leaves the object as it was before the write.
+    /// A method that writes to the store, or that waits for writers as [`memory`](Self::memory), [`index`](Self::index)
+    /// and [`Subscribe::start`] do, panics in the function. A panic in the function leaves the object as it was before
+    /// the write.
     ///
     /// ```
     /// # use listwatch::ItemError;
@@ -155,9 +156,9 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         Subscribe::new(Arc::clone(&self.core) as _)
     }
 
-    /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`] returns; `None` if
-    /// the store has no such version: the [change log](Self::change_log) is closed, or somebody other than the reflector has written
-    /// objects that the watch has not delivered yet. It waits for a writer.
+    /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`]
+    /// returns; `None` if the store has no such version: the [change log](Self::change_log) is closed, or somebody
+    /// other than the reflector has written objects that the watch has not delivered yet. It waits for a writer.
     ///
     /// If several changes share the version, the watch may have delivered only the first of them. A cursor
     /// [after the version](Self::changes_after) returns the others.
@@ -166,8 +167,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.exact_snapshot()
     }
 
-    /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the store's is
-    /// allowed: the cursor skips the changes up to it.
+    /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the
+    /// store's is allowed: the cursor skips the changes up to it.
     ///
     /// Several changes may share the version, and a reader at this version may have only the first of them. The cursor
     /// returns the others, and changes without a version of their own, so a reader may get them again. No change is
@@ -181,21 +182,23 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         Changes::after(&self.core.log, resource_version)
     }
 
-    /// Returns the state of the change log, which [`Reflector::change_log`](crate::reflector::Reflector::change_log) enables.
+    /// Returns the state of the change log, which [`Reflector::change_log`](crate::reflector::Reflector::change_log)
+    /// enables.
     #[must_use]
     pub fn change_log(&self) -> ChangeLogStatus {
         self.core.log.lock().status()
     }
 
-    /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait meanwhile.
-    /// Before, it compresses the few objects that a [compressed](crate::StorageFormat::Compressed) store has yet to compress.
+    /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait
+    /// meanwhile. Before, it compresses the few objects that a [compressed](crate::StorageFormat::Compressed) store has
+    /// yet to compress.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.core.measure()
     }
 
-    /// Returns the number of objects that the store does not have in their latest state, because it could not hold them: a write
-    /// of each returned a [`StoreError`](crate::StoreError). The store is incomplete unless this is 0.
+    /// Returns the number of objects that the store does not have in their latest state, because it could not hold
+    /// them: a write of each returned a [`StoreError`](crate::StoreError). The store is incomplete unless this is 0.
     ///
     /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
     /// [`Replace`](crate::Replace) that began afterwards is committed.

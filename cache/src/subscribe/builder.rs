@@ -39,8 +39,8 @@ impl<T: StoreType + ?Sized> Subscribe<T> {
         }
     }
 
-    /// Delivers the stored objects first. The subscriber reads 64 objects at a time, so no more of them are queued, and others may
-    /// write while its filters run.
+    /// Delivers the stored objects first. The subscriber reads 64 objects at a time, so no more of them are queued, and
+    /// others may write while its filters run.
     pub fn with_initial_state(mut self) -> Self {
         self.with_initial_state = true;
         self
@@ -49,20 +49,22 @@ impl<T: StoreType + ?Sized> Subscribe<T> {
     /// Delivers only objects for which this function and all other filters return true.
     ///
     /// The function is called for each write of an object of the subscriber's [namespace](Self::namespace) and
-    /// [value](crate::Index::subscribe), while other writers wait. It may read the store. A method that writes, or that waits for
-    /// writers as [`memory`](crate::StoreReader::memory), [`index`](crate::StoreReader::index) and [`start`](Self::start) do, panics in
-    /// it: the subscriber then ends with that panic. All filters and indexes together decompress and decode an object once.
+    /// [value](crate::Index::subscribe), while other writers wait. It may read the store. A method that writes, or that
+    /// waits for writers as [`memory`](crate::StoreReader::memory), [`index`](crate::StoreReader::index) and
+    /// [`start`](Self::start) do, panics in it: the subscriber then ends with that panic. All filters and indexes
+    /// together decompress and decode an object once.
     pub fn filter(mut self, filter: impl Fn(&Object<T>) -> bool + Send + Sync + 'static) -> Self {
         self.filters.push(Box::new(filter));
         self
     }
 
-    /// Calls this function for each state that a write replaces or stores, and for the last states of a deleted object, also if the
-    /// subscriber does not receive the state because changes are coalesced. A second call replaces the first.
+    /// Calls this function for each state that a write replaces or stores, and for the last states of a deleted object,
+    /// also if the subscriber does not receive the state because changes are coalesced. A second call replaces the
+    /// first.
     ///
-    /// Work queues need it: the state that an object had for a moment can name other objects to process, for example an owner.
-    /// The function is called once the write is visible to readers, before the consumer is woken, and not for the initial state. It
-    /// does not depend on the filters, and has the same limits as a [`filter`](Self::filter).
+    /// Work queues need it: the state that an object had for a moment can name other objects to process, for example an
+    /// owner. The function is called once the write is visible to readers, before the consumer is woken, and not for
+    /// the initial state. It does not depend on the filters, and has the same limits as a [`filter`](Self::filter).
     pub fn inspect(mut self, inspect: impl Fn(&Object<T>) + Send + Sync + 'static) -> Self {
         self.inspect = Some(Box::new(inspect));
         self
@@ -81,16 +83,18 @@ impl<T: StoreType + ?Sized> Subscribe<T> {
 
     /// Delivers only objects that the selector matches. An object whose labels cannot be read does not pass.
     ///
-    /// [`Index::subscribe`](crate::Index::subscribe) costs less where each of many subscribers selects the objects of one value.
+    /// [`Index::subscribe`](crate::Index::subscribe) costs less where each of many subscribers selects the objects of
+    /// one value.
     pub fn labels(self, selector: LabelSelector) -> Self {
         self.filter(move |object| object.matches(&selector))
     }
 
-    /// Delivers each object again once per period, like the resync period of an informer: as [`Applied`](Change::Applied), in its
-    /// latest state, with `old` equal to `new`.
+    /// Delivers each object again once per period, like the resync period of an informer: as
+    /// [`Applied`](Change::Applied), in its latest state, with `old` equal to `new`.
     ///
-    /// The objects are spread over the period, at most 64 at once. A late consumer gets each object once, not once per missed period.
-    /// A period of zero means no resync, as in client-go; the shortest period is a millisecond. The stream uses tokio's clock.
+    /// The objects are spread over the period, at most 64 at once. A late consumer gets each object once, not once per
+    /// missed period. A period of zero means no resync, as in client-go; the shortest period is a millisecond. The
+    /// stream uses tokio's clock.
     ///
     /// # Panics
     ///
@@ -100,10 +104,11 @@ impl<T: StoreType + ?Sized> Subscribe<T> {
         self
     }
 
-    /// Registers the subscriber. It gets all changes from now on, including deletions of objects that the store already has.
+    /// Registers the subscriber. It gets all changes from now on, including deletions of objects that the store already
+    /// has.
     ///
-    /// Without [`with_initial_state`](Self::with_initial_state) this call runs the filters over all objects, 64 at a time. Others may
-    /// write meanwhile: such a write calls the filters with the state before it, too.
+    /// Without [`with_initial_state`](Self::with_initial_state) this call runs the filters over all objects, 64 at a
+    /// time. Others may write meanwhile: such a write calls the filters with the state before it, too.
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
         let Self { host, with_initial_state, route, namespace, filters, inspect, .. } = self;

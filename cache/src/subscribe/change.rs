@@ -12,25 +12,26 @@ use crate::state::object::Object;
 pub enum Change<T: StoreType + ?Sized> {
     /// The object was added or modified.
     Applied {
-        /// The state that the subscriber received before, or that the store had when the subscriber was registered. `None` for an
-        /// object that is new to the subscriber.
+        /// The state that the subscriber received before, or that the store had when the subscriber was registered.
+        /// `None` for an object that is new to the subscriber.
         old: Option<Object<T>>,
         /// The current state.
         new: Object<T>,
     },
     /// The object was deleted, or does not pass the filters of the subscriber any more.
     Deleted {
-        /// The state that the subscriber received before, or that the store had when the subscriber was registered. It differs from
-        /// `last` if a change was coalesced with the deletion.
+        /// The state that the subscriber received before, or that the store had when the subscriber was registered. It
+        /// differs from `last` if a change was coalesced with the deletion.
         old: Object<T>,
         /// The last known state that passed the filters.
         last: Object<T>,
-        /// True if the deletion itself was missed: a complete list did not have the object, so its last state may differ from
-        /// `last` (`DeletedFinalStateUnknown` of client-go).
+        /// True if the deletion itself was missed: a complete list did not have the object, so its last state may
+        /// differ from `last` (`DeletedFinalStateUnknown` of client-go).
         final_state_unknown: bool,
     },
     /// A list is complete, and all its changes were delivered before. A subscriber [with the initial
-    /// state](crate::Subscribe::with_initial_state) also gets this after the initial state, if the store has a resource version.
+    /// state](crate::Subscribe::with_initial_state) also gets this after the initial state, if the store has a resource
+    /// version.
     Synced,
     /// The reflector of the store ended with this error, so no more changes follow.
     Ended(Arc<dyn Error + Send + Sync>),

@@ -1,14 +1,15 @@
 //! The pending changes of one subscriber, as one entry for each object.
 //!
-//! A slow subscriber must not hold up writers, nor keep all states of an object. So changes of one object are coalesced: an entry
-//! holds the state that the subscriber received, and the latest state. The memory is bounded by the number of objects.
+//! A slow subscriber must not hold up writers, nor keep all states of an object. So changes of one object are
+//! coalesced: an entry holds the state that the subscriber received, and the latest state. The memory is bounded by the
+//! number of objects.
 //!
-//! - A change has a ticket, which orders it among the changes of all objects. A later change of the object keeps the ticket, so an
-//!   object that changes often is not delayed.
-//! - An entry of the order is void once its change was delivered or withdrawn. Void entries are removed in bulk, because a search
-//!   for each would cost more.
-//! - A slot may get another object while the deletion of the first is pending. Both then have tickets of their own, and the deletion
-//!   is delivered first.
+//! - A change has a ticket, which orders it among the changes of all objects. A later change of the object keeps the
+//!   ticket, so an object that changes often is not delayed.
+//! - An entry of the order is void once its change was delivered or withdrawn. Void entries are removed in bulk,
+//!   because a search for each would cost more.
+//! - A slot may get another object while the deletion of the first is pending. Both then have tickets of their own, and
+//!   the deletion is delivered first.
 //! - An object that was added and deleted before it was delivered leaves no change: only announced objects are deleted.
 //! - The waker is taken under the lock of the queue, and woken after all locks were released.
 
@@ -87,8 +88,8 @@ enum QueuedItem {
     Synced,
 }
 
-/// The deletion of an announced object, and the current state of the slot. A re-created object may get another slot, and a new
-/// object may reuse this slot, so the two have separate tickets: the deletion is delivered first.
+/// The deletion of an announced object, and the current state of the slot. A re-created object may get another slot,
+/// and a new object may reuse this slot, so the two have separate tickets: the deletion is delivered first.
 struct PendingChange<D> {
     deletion: Option<(Ticket, PendingDeletion<D>)>,
     update: Option<(Ticket, PendingUpdate<D>)>,
@@ -203,7 +204,7 @@ impl<D> ChangeQueue<D> {
         self.has_news = true;
     }
 
-    pub(crate) fn synced(&mut self) {
+    pub(crate) fn push_synced(&mut self) {
         // A subscriber that has not received the whole initial state gets `Synced` after it.
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
         if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != QueuedItem::Synced) {

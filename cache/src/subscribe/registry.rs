@@ -84,7 +84,8 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         (self.are_closed, self.cause) = (false, None);
     }
 
-    /// Unregisters a reflector that has ended with this error. Returns true if it was the last: then all subscriptions end.
+    /// Unregisters a reflector that has ended with this error. Returns true if it was the last: then all subscriptions
+    /// end.
     pub(crate) fn remove_reflector(&mut self, cause: Option<Cause>) -> bool {
         self.reflectors = self.reflectors.saturating_sub(1);
         let was_last = self.reflectors == 0;
@@ -95,7 +96,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
     }
 
     /// `routed` are the subscribers to a value that the object has or had in an index.
-    pub(crate) fn put(
+    pub(crate) fn notify_put(
         &mut self,
         slot: u32,
         old: Option<&Entry<T::Decoded>>,
@@ -105,7 +106,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         self.notify(object.namespace(), routed, |subscription| subscription.put(slot, old, object));
     }
 
-    pub(crate) fn remove(
+    pub(crate) fn notify_removal(
         &mut self,
         slot: u32,
         old: &Entry<T::Decoded>,
@@ -124,8 +125,8 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         }
     }
 
-    pub(crate) fn synced(&mut self) {
-        notify_each(&mut self.all, &mut self.wakers, &mut Subscription::synced);
+    pub(crate) fn notify_synced(&mut self) {
+        notify_each(&mut self.all, &mut self.wakers, &mut Subscription::push_synced);
     }
 
     fn notify(

@@ -19,21 +19,21 @@ use crate::sync::lock;
 
 /// Gets each [`Change`] of a store, by any writer. With the feature `async` it is a `Stream`.
 ///
-/// It blocks no writer. Its pending changes are kept as one entry for each object, so changes of one object are coalesced to the
-/// latest state. An object that was added and deleted before the subscriber received it is left out; an object that was deleted
-/// and created again is delivered as [`Deleted`](Change::Deleted) first.
+/// It blocks no writer. Its pending changes are kept as one entry for each object, so changes of one object are
+/// coalesced to the latest state. An object that was added and deleted before the subscriber received it is left out;
+/// an object that was deleted and created again is delivered as [`Deleted`](Change::Deleted) first.
 ///
-/// It ends when the last handle of the store is dropped, or when the last reflector of the store ends. If that reflector ended
-/// with an error, [`Change::Ended`] is the last change. A subscriber that is registered afterwards gets the initial state, if it
-/// requested that, and ends.
+/// It ends when the last handle of the store is dropped, or when the last reflector of the store ends. If that
+/// reflector ended with an error, [`Change::Ended`] is the last change. A subscriber that is registered afterwards gets
+/// the initial state, if it requested that, and ends.
 ///
 /// If one of its functions panics, its own next call resumes the panic; writers and other subscribers are not affected.
 ///
 /// # Memory
 ///
-/// A pending change takes about 110 bytes, and keeps two states of the object until it is delivered: the state that the subscriber
-/// received before, and the latest state, which the store also keeps unless the object was deleted. [`lag`](Self::lag) is the number
-/// of pending changes. A subscriber takes one bit for each object.
+/// A pending change takes about 110 bytes, and keeps two states of the object until it is delivered: the state that the
+/// subscriber received before, and the latest state, which the store also keeps unless the object was deleted.
+/// [`lag`](Self::lag) is the number of pending changes. A subscriber takes one bit for each object.
 pub struct Subscriber<T: StoreType + ?Sized> {
     subscription: Arc<Subscription<T>>,
     host: Weak<dyn SubscriberHost<T>>,
@@ -65,7 +65,8 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         }
     }
 
-    /// Returns the number of pending changes, which shows how late the consumer is. At most 64 objects of the initial state count.
+    /// Returns the number of pending changes, which shows how late the consumer is. At most 64 objects of the initial
+    /// state count.
     ///
     /// Each pending change keeps up to two states of its object in memory, which [`Memory`](crate::Memory) leaves out.
     #[must_use]

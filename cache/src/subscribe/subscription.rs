@@ -1,8 +1,9 @@
 //! A subscription: what a subscriber selects, and the queue that it shares with its store.
 //!
-//! Writers call a subscription under the writer's lock, after readers can see the write. Its functions are the caller's, so they run
-//! under no lock that readers acquire, and not under the lock of the queue. A panic in one of them closes only this subscription: the
-//! write is done, other subscribers are notified, and the subscriber's next call resumes the panic.
+//! Writers call a subscription under the writer's lock, after readers can see the write. Its functions are the
+//! caller's, so they run under no lock that readers acquire. They do not run under the lock of the queue either. A
+//! panic in one of them closes only this subscription, and the subscriber's next call resumes it. The write is done,
+//! and other subscribers are notified.
 
 use std::iter::once;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +22,7 @@ pub(crate) trait Route<T: StoreType + ?Sized>: Send + Sync {
     /// Adds a subscriber, under the writer's lock.
     fn add(&self, subscription: &Arc<Subscription<T>>);
     /// Returns true if the part has the object of the slot.
-    fn has(&self, slot: u32) -> bool;
+    fn contains(&self, slot: u32) -> bool;
     /// Returns the slots of the objects of the part.
     fn slots(&self) -> Vec<u32>;
 }
@@ -42,7 +43,8 @@ pub(crate) struct Subscription<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> Subscription<T> {
-    /// Returns true if the object, which is already in the slot, passes the filters. After a filter panicked, no object passes.
+    /// Returns true if the object, which is already in the slot, passes the filters. After a filter panicked, no object
+    /// passes.
     pub(crate) fn selects_object(&self, slot: u32, object: &Object<T>) -> bool {
         self.passes_filters(self.route.as_deref().map(|route| (route, slot)), object)
     }
@@ -55,7 +57,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
             return true;
         }
         self.call_functions(|| {
-            route.is_none_or(|(route, slot)| route.has(slot)) && self.filters.iter().all(|filter| filter(object))
+            route.is_none_or(|(route, slot)| route.contains(slot)) && self.filters.iter().all(|filter| filter(object))
         })
     }
 
@@ -139,9 +141,9 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         queue.due_waker()
     }
 
-    pub(super) fn synced(&self) -> Option<Waker> {
+    pub(super) fn push_synced(&self) -> Option<Waker> {
         let mut queue = lock(&self.queue);
-        queue.synced();
+        queue.push_synced();
         queue.due_waker()
     }
 }

@@ -1,12 +1,12 @@
 //! The walk of a new subscriber over the objects that its store has.
 //!
-//! Filters are slow, and a store may have a million objects. So the walk takes [`WALK_STEP`] slots at a time, and runs the filters
-//! without any lock. Then it locks the writers out and compares: an object that was written meanwhile passes the filters again,
-//! under the lock. Writes between two steps go to the queue as usual.
+//! Filters are slow, and a store may have a million objects. So the walk takes [`WALK_STEP`] slots at a time, and runs
+//! the filters without any lock. Then it locks the writers out and compares. If an object was written meanwhile, its
+//! filters run again, under the lock. Writes between two steps go to the queue as usual.
 //!
-//! A subscriber without the initial state must know which objects it would have received, because it gets a deletion only of those.
-//! So its walk marks objects as announced. A write may replace such an object before the walk has reached it: the first write of a
-//! slot then runs the filters over the replaced state ([`Subscription::mark_first_write`]).
+//! A subscriber without the initial state gets deletions, too, but only of objects that it would have received. So its
+//! walk marks objects as announced. A write may replace such an object before the walk has reached it. The first write
+//! of a slot then filters the replaced state, in [`Subscription::mark_first_write`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,7 +94,8 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         lock(&self.queue).add_walked(slot, object.entry());
     }
 
-    /// Advances the walk past the [next](Self::next_slots) slots. It ends after the last of `slots`, the number in the store.
+    /// Advances the walk past the [next](Self::next_slots) slots. It ends after the last of `slots`, the number in the
+    /// store.
     pub(crate) fn finish_step(&self, slots: u32, is_synced: bool) {
         let mut queue = lock(&self.queue);
         let Some(walk) = &mut queue.walk else { return };
@@ -103,7 +104,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
             let delivers = walk.delivers;
             queue.walk = None;
             if delivers && is_synced {
-                queue.synced();
+                queue.push_synced();
             }
         }
     }

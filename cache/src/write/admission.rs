@@ -14,8 +14,8 @@ use listwatch::Encoding;
 use listwatch::internal::is_older;
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
-    /// Records that the store could not hold an object. The commit of a list keeps the stored state of the object, unless that is
-    /// newer than the listed state: then the server was restored from a backup.
+    /// Records that the store could not hold an object. The commit of a list keeps the stored state of the object,
+    /// unless that is newer than the listed state: then the server was restored from a backup.
     pub(crate) fn add_skipped(
         &self,
         writer: &mut Writer<T>,

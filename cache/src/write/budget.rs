@@ -1,11 +1,11 @@
 //! How a store keeps its budget.
 //!
-//! The bytes of objects are counted with each write. The rest, for example indexes, costs a scan to measure, so it is measured from
-//! time to time. It may exceed the budget by its growth in between.
+//! The bytes of objects are counted with each write. The rest, for example indexes, costs a scan to measure, so it is
+//! measured from time to time. It may exceed the budget by its growth in between.
 //!
-//! A reflector relists when a full store has room again. A relist of a collection that does not fit would repeat itself without an
-//! end. So a relist needs room for the smallest object that was rejected, and a tenth of the budget. If the last list left out as
-//! many objects as the list before, that much must have become free since.
+//! A reflector relists when a full store has room again. A relist of a collection that does not fit would repeat itself
+//! without an end. So a relist needs room for the smallest object that was rejected, and a tenth of the budget. If the
+//! last list left out as many objects as the list before, that much must have become free since.
 
 use crate::error::StoreError;
 

@@ -27,10 +27,10 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             let [namespace, name, resource_version] = known.texts();
             let hash = self.hash(namespace, name);
             if let Some(staged) = open.take_staged(slot) {
-                self.put(writer, hash, Some(slot), &Object::for_functions(&staged, &self.codec));
+                self.put_object(writer, hash, Some(slot), &Object::for_functions(&staged, &self.codec));
                 changes.push(Change::Applied { old: Some(self.object(&known)), new: self.object(&staged) });
             } else if !open.keeps_object(slot, resource_version, version) {
-                self.remove(writer, hash, slot, &known, true);
+                self.remove_object(writer, hash, slot, &known, true);
                 changes.push(Change::Deleted {
                     old: self.object(&known),
                     last: self.object(&known),
@@ -51,7 +51,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         self.measure_rest(writer);
         let used = writer.used(&self.objects);
         writer.budget.record_list(writer.skipped.len(), used);
-        writer.subscribers.synced();
+        writer.subscribers.notify_synced();
         Ok(changes)
     }
 

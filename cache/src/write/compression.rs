@@ -13,9 +13,9 @@ use crate::error::StoreError;
 use crate::family::{self, Lead};
 use crate::key::Identity;
 use crate::state::entry::{Entry, Form, wire_len};
+use crate::state::storage_format::StorageFormat;
 use crate::sync::write;
 use crate::write::core::StoreCore as Inner;
-use crate::write::storage_format::StorageFormat;
 use crate::write::writer::Writer;
 use listwatch::Encoding;
 
@@ -157,7 +157,7 @@ impl<T: StoreType + ?Sized> Inner<T> {
     fn change_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
         writer.usage.subtract(old);
         writer.usage.add(&new);
-        self.codec.moved(old, &new);
+        self.codec.copy_decoded(old, &new);
         if let Some(held) = write(&self.state).slot_mut(slot) {
             *held = Some(new);
         }

@@ -10,10 +10,11 @@
 //!
 //! The order of all locks is in ARCHITECTURE.md. Three rules keep it:
 //!
-//! - A function of the caller (an index, a filter, decoding) may run under the writer's lock, and under no other. Readers never wait
-//!   for it. Wakers and replaced states leave the lock with [`WriteGuard`], and are woken and dropped after it is released.
-//! - Such a function may read the store. If it writes, it would wait for itself: `writing` has the thread that writes, and turns this
-//!   deadlock into a panic.
+//! - A function of the caller (an index, a filter, decoding) may run under the writer's lock, and under no other.
+//!   Readers never wait for it. Wakers and replaced states leave the lock with [`WriteGuard`], and are woken and
+//!   dropped after it is released.
+//! - Such a function may read the store. If it writes, it would wait for itself: `writing` has the thread that writes,
+//!   and turns this deadlock into a panic.
 //! - A method that needs the lock locks it itself, or takes `&mut Writer`, which proves that the caller holds it.
 
 use std::ops::{Deref, DerefMut};
@@ -28,11 +29,11 @@ use crate::state::entry::Entry;
 use crate::state::memory::Memory;
 use crate::state::object::Object;
 use crate::state::objects::Objects;
+use crate::state::storage_format::StorageFormat;
 use crate::state::table::Chunk;
 use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::registry::{SubscriberRegistry, Wakers};
 use crate::sync::{Mutex, MutexGuard, lock, thread};
-use crate::write::storage_format::StorageFormat;
 use crate::write::writer::Writer;
 
 /// The data that all handles of a store share.
@@ -124,7 +125,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     pub(crate) fn register_index(&self, index: &Arc<dyn MaintainedIndex<T>>) {
         let mut writer = self.writer();
         let chunks = self.objects.state().chunks.clone();
-        // The processor waits for the entries of a chunk at once: an index of 50,000 encoded Pods by a view takes a fifth less time.
+        // The processor waits for the entries of a chunk at once: an index of 50,000 encoded Pods by a view takes a
+        // fifth less time.
         let prefetch = |chunk: &&Arc<Chunk<_>>| chunk.iter().flatten().for_each(Entry::prefetch);
         index.rebuild(
             &mut chunks

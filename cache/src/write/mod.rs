@@ -12,7 +12,6 @@ pub(crate) mod relist;
 pub(crate) mod rules;
 pub(crate) mod skipped;
 pub(crate) mod slot_allocator;
-pub(crate) mod storage_format;
 pub(crate) mod tombstones;
 pub(crate) mod watched;
 pub(crate) mod writer;

@@ -18,7 +18,7 @@ pub enum Written<T: StoreType + ?Sized> {
     },
     /// The store already has this state.
     Unchanged,
-    /// The store has a newer state of the object; or the object was deleted: the store does not have it, and this state is not
-    /// newer than the [resource version](crate::StoreReader::resource_version) of the collection.
+    /// The store has a newer state of the object; or the object was deleted: the store does not have it, and this state
+    /// is not newer than the [resource version](crate::StoreReader::resource_version) of the collection.
     Stale,
 }

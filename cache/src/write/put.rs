@@ -16,7 +16,7 @@ use crate::write::writer::Writer;
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Puts an object into its slot, or into a new slot.
-    pub(crate) fn put(&self, writer: &mut Writer<T>, hash: u32, slot: Option<u32>, object: &Object<T>) -> u32 {
+    pub(crate) fn put_object(&self, writer: &mut Writer<T>, hash: u32, slot: Option<u32>, object: &Object<T>) -> u32 {
         let indexes = writer.indexes.stage(slot, Some(object));
         let entry = object.entry();
         let is_new = slot.is_none();
@@ -36,7 +36,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         writer.indexes.add_errors(errors);
 
         let routed = indexes.notify();
-        writer.subscribers.put(slot, old.as_ref(), object, &routed);
+        writer.subscribers.notify_put(slot, old.as_ref(), object, &routed);
         if let Some(old) = old {
             writer.usage.subtract(&old);
         }
@@ -44,7 +44,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     }
 
     /// Removes an object. `last` is its last state.
-    pub(super) fn remove(
+    pub(super) fn remove_object(
         &self,
         writer: &mut Writer<T>,
         hash: u32,
@@ -66,6 +66,6 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         if let Some(open) = &mut writer.relists.open {
             open.forget_slot(slot);
         }
-        writer.subscribers.remove(slot, removed.as_ref().unwrap_or(last), last, final_state_unknown, &routed);
+        writer.subscribers.notify_removal(slot, removed.as_ref().unwrap_or(last), last, final_state_unknown, &routed);
     }
 }

@@ -1,7 +1,7 @@
 //! Relists: a list replaces the objects of a store by mark and sweep.
 //!
-//! A collection may be larger than the memory that is free, so a list is not collected first. Each object goes into the store as it
-//! arrives, and the commit deletes the objects that were not marked.
+//! A collection may be larger than the memory that is free, so a list is not collected first. Each object goes into the
+//! store as it arrives, and the commit deletes the objects that were not marked.
 //!
 //! | state of the list, compared with the store's | at once | at the commit |
 //! |---|---|---|
@@ -10,15 +10,15 @@
 //! | older: a server that was restored from a backup | staged beside the store's state | replaces it |
 //! | missing | nothing | deleted |
 //!
-//! Others write meanwhile, and the list must not undo it. So three sets of slots decide what the commit keeps: `listed`, `written`
-//! by others, and `watched` by a watch in parallel. A written object stays if it is newer than the list. A watched object stays
-//! whatever its version, because an object may be older than its appearance: the user may have gained access to it.
+//! Others write meanwhile, and the list must not undo it. So three sets of slots decide what the commit keeps:
+//! `listed`, `written` by others, and `watched` by a watch in parallel. A written object stays if it is newer than the
+//! list. A watched object stays whatever its version: the user may have gained access to an old object.
 //!
 //! - The sets are by slot. A slot that is freed is forgotten in all of them, because another object may get it.
-//! - A store between the first change of a list and its commit mixes two states of the collection (`is_mixed`). It is neither saved
-//!   nor logged. A relist that fails leaves it so until the next commit.
+//! - A store between the first change of a list and its commit mixes two states of the collection (`is_mixed`). It is
+//!   neither saved nor logged. A relist that fails leaves it so until the next commit.
 //! - A relist that begins supersedes an open one. There is no nesting: the older list has nothing to add.
-//! - Bits take an eighth of a byte for each object, and a set of hashes would take 50 times as much.
+//! - The sets are bits, so they take an eighth of a byte for each object.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -155,8 +155,8 @@ impl<D> RelistState<D> {
         self.staged.remove(&slot);
     }
 
-    /// Returns true if a state that is older than the store's must be set aside: a state of the list, unless others wrote the
-    /// object; or a state that others wrote, if it is not older than the state that was set aside.
+    /// Returns true if a state that is older than the store's must be set aside: a state of the list, unless others
+    /// wrote the object; or a state that others wrote, if it is not older than the state that was set aside.
     pub(super) fn needs_staging(&self, slot: u32, version: &str, listed: bool) -> bool {
         if listed {
             return !self.written.contains(slot as usize);
@@ -164,7 +164,8 @@ impl<D> RelistState<D> {
         self.staged.get(&slot).is_some_and(|staged| !is_older(version, staged.resource_version()))
     }
 
-    /// Records that the list has an older state than the store, or that others wrote an older state. `staged` is kept until the commit.
+    /// Records that the list has an older state than the store, or that others wrote an older state. `staged` is kept
+    /// until the commit.
     pub(super) fn stage(&mut self, slot: u32, staged: Option<Entry<D>>, listed: bool) {
         if listed {
             self.listed.grow_and_insert(slot as usize);

@@ -1,7 +1,7 @@
 //! The rules of a write: which state of an object wins.
 //!
-//! The newer resource version wins, and versions that do not compare are decided by the order of writes. Each rule below keeps one
-//! promise: the store never goes back to an older state, except by the commit of a list.
+//! The newer resource version wins, and versions that do not compare are decided by the order of writes. The rules
+//! below keep one promise. The store never goes back to an older state, except by the commit of a list.
 //!
 //! | the written state | origin | result |
 //! |---|---|---|
@@ -9,17 +9,20 @@
 //! | older than the store's | list | `Stale`: staged for the commit, unless others have written the object |
 //! | older than the store's | watch, caller | `Stale`; it replaces an older staged state |
 //! | newer, or without an order | any | `Modified` |
-//! | of an object that the store does not have, at a version that the collection has passed | caller | `Stale`: it was deleted |
-//! | the same, by a watch | watch | `Added`: a server may send an old object when the user gains access to it |
+//! | of an unknown object, at a version that the collection has passed | caller, without an open relist | `Stale` |
+//! | the same | watch | `Added`: a server may send an old object when the user gains access to it |
 //! | of an object with a [tombstone](super::tombstones) | any | `Stale`, by the rules of tombstones |
 //!
-//! - All checks happen before the first change, and an error or a panic leaves the object as it was.
-//! - An object that cannot be held is *skipped*, and counted until a later state of it is written. A store with skipped objects is
-//!   neither saved nor logged, because it lacks objects and cannot know which changes it misses.
-//! - A write must not depend on the size of the collection. What does (training, a larger table, the rest of the memory) happens
-//!   after a number of writes that grows with the collection.
+//! - A state without a version is never equal to another. After a server went back, an equal version may be of another
+//!   state, too (`replaces_equal_versions`).
+//! - All checks happen before the first change. So an error leaves the object as it was, and so does a panic.
+//! - An object that cannot be held is *skipped*, and counted until a later state of it is written. A store with skipped
+//!   objects is neither saved nor logged.
+//! - The time of a write must not depend on the size of the collection. Work that grows with it, such as a larger
+//!   table, happens after a number of writes that grows, too.
 //!
-//! To change a rule, change the model in `tests/store/model.rs` first: it compares the store with these rules on random writes.
+//! To change a rule, change the model in `tests/store/model.rs` first: it compares the store with these rules on random
+//! writes.
 
 use crate::StoreType;
 use crate::error::StoreError;
@@ -109,7 +112,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let object = Object::for_functions(&entry, &self.codec);
         let has_functions = !writer.indexes.is_empty() || !writer.subscribers.is_empty();
         let object = if has_functions { object.with_bytes(bytes) } else { object };
-        let slot = self.put(writer, hash, slot, &object);
+        let slot = self.put_object(writer, hash, slot, &object);
         writer.relists.mark_slot(slot, origin);
         {
             self.train_if_due(writer);
@@ -149,8 +152,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         Ok(())
     }
 
-    /// Deletes the object whose last state is `bytes`. Returns the state that the store had, and the last state; `None` if the store
-    /// has no state or a newer state.
+    /// Deletes the object whose last state is `bytes`. Returns the state that the store had, and the last state; `None`
+    /// if the store has no state or a newer state.
     pub(crate) fn delete(
         &self,
         writer: &mut Writer<T>,
@@ -181,7 +184,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             let namespace = || intern(&mut writer.namespaces, &identity.namespace);
             Entry::encoded(encoding, bytes, &identity, namespace)
         };
-        self.remove(writer, hash, slot, &last, is_named_only);
+        self.remove_object(writer, hash, slot, &last, is_named_only);
         Ok(Some(Deleted { old, last }))
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// The objects that a store does not have in their latest state, because it could not hold them. It keeps hashes of their keys,
-/// because a full store has no room for keys.
+/// The objects that a store does not have in their latest state, because it could not hold them. It keeps hashes of
+/// their keys, because a full store has no room for keys.
 #[derive(Default)]
 pub(crate) struct SkippedObjects {
     /// By hash: the number of relists that began before the object was skipped.
@@ -27,14 +27,16 @@ impl SkippedObjects {
         self.since.remove(&hash);
     }
 
-    /// Removes an object that the open relist has, unless it was skipped after the relist began: the skipped state may be newer.
+    /// Removes an object that the open relist has, unless it was skipped after the relist began: the skipped state may
+    /// be newer.
     pub(crate) fn remove_listed(&mut self, hash: u64, relists: u64) {
         if self.since.get(&hash).is_some_and(|since| *since < relists) {
             self.since.remove(&hash);
         }
     }
 
-    /// Removes the objects that were skipped before the committed relist began: the list has them, or they were deleted.
+    /// Removes the objects that were skipped before the committed relist began: the list has them, or they were
+    /// deleted.
     pub(crate) fn forget_before(&mut self, relist: u64) {
         self.since.retain(|_, since| *since >= relist);
         self.since.shrink_to_fit();

@@ -1,14 +1,15 @@
 //! The objects that were deleted lately.
 //!
-//! Events of an object may be late: a list that began before a deletion has the object, and so has a server's answer to an earlier
-//! write. Without a record of the deletion, they would restore the object until the next relist.
+//! States of an object may be late. A list that began before a deletion has the object, and so has an answer to an
+//! earlier write. Without a record of the deletion, they would restore the object until the next relist.
 //!
 //! - A tombstone has the key and the version of a deletion. A state is late if it is not newer than that.
-//! - A tombstone is removed once the collection has its version: then a late state is recognized by the version of the collection.
-//! - While a relist is open, none is removed, because the list may be older than all of them. A relist that begins removes all
-//!   earlier ones: its list is newer.
-//! - The watch is the server's order of events. It may add an object at the version of the deletion, or at an older version of an
-//!   object that the user gained access to.
+//! - A tombstone is removed once the collection has its version. From then on, the version of the collection identifies
+//!   late states.
+//! - While a relist is open, none is removed, because the list may be older than all of them. A relist that begins
+//!   removes all earlier ones: its list is newer.
+//! - The watch is the server's order of events. It may add an object at the version of the deletion. The object may
+//!   also be older: the user may have gained access to it.
 
 use std::collections::HashMap;
 
@@ -41,8 +42,8 @@ impl Tombstones {
             })
     }
 
-    /// Removes tombstones up to this version, because no late event of these objects follows, and tombstones whose version does not
-    /// compare.
+    /// Removes tombstones up to this version, because no late event of these objects follows, and tombstones whose
+    /// version does not compare.
     pub(super) fn remove_until(&mut self, version: &str) {
         self.0.retain(|_, deleted| is_older(version, deleted));
         self.0.shrink_to_fit();

@@ -48,8 +48,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         Ok(())
     }
 
-    /// Returns a change without an effect: others than the reflector have written this state or a newer one, or the watch has
-    /// delivered it again.
+    /// Returns a change without an effect: others than the reflector have written this state or a newer one, or the
+    /// watch has delivered it again.
     fn without_effect(
         &self,
         encoding: Encoding,

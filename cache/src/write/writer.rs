@@ -11,12 +11,12 @@ use crate::index::registry::IndexRegistry;
 use crate::log::change_log::ChangeLog;
 use crate::state::memory::{Memory, Usage};
 use crate::state::objects::Objects;
+use crate::state::storage_format::StorageFormat;
 use crate::subscribe::registry::SubscriberRegistry;
 use crate::write::budget::BudgetState;
 use crate::write::relist::Relists;
 use crate::write::skipped::SkippedObjects;
 use crate::write::slot_allocator::SlotAllocator;
-use crate::write::storage_format::StorageFormat;
 
 /// The state that only writers access. Each part owns its data; the rules of a write are in [`rules`](super::rules).
 pub(crate) struct Writer<T: StoreType + ?Sized> {

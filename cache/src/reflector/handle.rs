@@ -1,0 +1,184 @@
+//! The reflector and its options.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::reflector::attached::AttachedStore;
+use crate::reflector::cache::{Cache, Collection};
+use crate::reflector::status::ReflectorStatus;
+use crate::reflector::sync::{Strategy, SyncState};
+use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
+use listwatch::Projection;
+use listwatch::client::{Client, Kind, Resource, Selection};
+
+/// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it
+/// resumes the watch from the last version, with backoff and without a limit. It relists only if that version has
+/// expired, the initial state was interrupted, the server went back to an older version, the watch makes no progress,
+/// or a full store has room for skipped objects.
+///
+/// The store keeps serving its objects until a list is complete; a list that fails deletes nothing. Objects that are
+/// unchanged in a list are neither decoded nor stored again.
+///
+/// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer
+/// version. So when a watch has delivered nothing for 2 minutes, not even a bookmark, the reflector requests the
+/// server's version by a list of one object. If it is older, the reflector relists, and treats no object as unchanged.
+/// It does not detect a restored server that has passed the version of the cache by then. If it is newer, and the watch
+/// is not open, or is silent for another 2 minutes, the reflector relists too: the server may have forgotten the
+/// version without reporting it. So a quiet collection is listed every 4 minutes if its server sends no bookmarks.
+///
+/// ```no_run
+/// use k8s_pb::api::core::v1::Pod;
+/// use listwatch::ItemError;
+/// use listwatch_cache::{StorageFormat, Store};
+/// use listwatch::client::{Selection, Client, Resource};
+/// use listwatch::path::pod;
+/// use listwatch_cache::Reflector;
+///
+/// # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(StorageFormat::Encoded));
+/// let pods = reflector.cache();
+/// let by_node = pods.index("node", |pod| {
+///     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))
+/// });
+/// let running = tokio::spawn(reflector.run());
+/// let version = pods.synced().await?;
+/// println!("{} Pods at version {version}, {} on node-1", pods.len(), by_node.count("node-1"));
+/// let Err(error) = running.await?;
+/// Err(error.into())
+/// # }
+/// ```
+///
+/// # Observing a reflector
+///
+/// [`ReflectorStatus`] has counters, and the last errors. Each attempt to list and watch is a span of the crate
+/// `tracing`, `listwatch.reflector`, with the fields `resource`, `attempt`, `resource_version`, `strategy`, `because`
+/// (of the strategy) and `error`.
+///
+/// | event | level | fields |
+/// |---|---|---|
+/// | `listwatch.synced`: the cache is up to date | info | `resource_version`, `objects`, `skipped` |
+/// | `listwatch.attempt_ended`: an attempt ended | warn | `error`, `seconds` (until the next) |
+/// | `listwatch.relist`: the store has room for skipped objects, or the watch is silent | info | `resource_version` (of the server) |
+/// | `listwatch.load_retry`: a loaded file cannot be compared with the server | warn | `resource`, `error`, `seconds` (until the next) |
+/// | `listwatch.skipped`: the store could not hold an object | warn | `skipped` |
+/// | `listwatch.index_error`: the function of an index failed | warn | `error`, `errors` |
+#[must_use = "nothing is sent until run is polled"]
+pub struct Reflector<T: StoreType + ?Sized> {
+    pub(super) client: Client,
+    pub(super) resource: Resource,
+    pub(super) selection: Selection,
+    pub(super) namespace: Option<String>,
+    pub(super) projection: Option<Projection>,
+    pub(super) store: AttachedStore<T>,
+    pub(super) sync: SyncState,
+    /// The time at which the collection was complete in this attempt.
+    pub(super) synced_at: Option<Instant>,
+    pub(super) status: Arc<watch::Sender<ReflectorStatus>>,
+    /// The objects that it stores; set once it runs.
+    pub(super) collection: Arc<OnceLock<Collection>>,
+}
+
+impl<T: StoreType + Kind + ?Sized> Reflector<T> {
+    /// Creates a reflector of the resource of `T`, with its own store, which keeps objects encoded.
+    pub fn of(client: &Client) -> Self {
+        Self::new(client, &T::resource())
+    }
+}
+
+impl<T: StoreType + ?Sized> Reflector<T> {
+    /// Creates a reflector with its own store, which keeps objects encoded.
+    pub fn new(client: &Client, resource: &Resource) -> Self {
+        Self {
+            client: client.clone(),
+            resource: resource.clone(),
+            selection: Selection::default(),
+            namespace: None,
+            projection: None,
+            store: AttachedStore::new(Store::new(StorageFormat::Encoded)),
+            sync: SyncState::default(),
+            synced_at: None,
+            status: Arc::new(watch::Sender::default()),
+            collection: Arc::default(),
+        }
+    }
+
+    /// Sets the selectors, the shard and the form of objects, for example metadata only: all objects, whole, unless
+    /// set.
+    ///
+    /// With a [shard](Selection::shard) the store has that part of the collection, even if the server does not support
+    /// shards. The example `shards` of `listwatch-kube` distributes a collection over replicas.
+    pub fn selection(mut self, selection: Selection) -> Self {
+        self.sync.forget_version();
+        self.selection = selection;
+        self
+    }
+
+    /// Restricts the reflector to a namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.sync.forget_version();
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Stores only a part of each object, which must include its name, namespace, uid and resource version.
+    pub fn projection(mut self, projection: Projection) -> Self {
+        self.sync.forget_version();
+        self.projection = Some(projection);
+        self
+    }
+
+    /// Sets the store, before [`change_log`](Self::change_log). It may contain objects: the first complete list deletes
+    /// the objects that the collection does not have. Use a store for only one reflector at a time.
+    pub fn store(mut self, store: Store<T>) -> Self {
+        self.sync.forget_version();
+        self.store = AttachedStore::new(store);
+        self
+    }
+
+    /// Keeps a log of the changes, for readers that resume at a version: see [`StoreReader::changes_after`]. Without
+    /// it, readers get changes only as a [`Subscriber`](crate::Subscriber), which coalesces them.
+    ///
+    /// The log is open while the store has the whole collection. A relist closes it, and it opens again, without
+    /// changes, when the relist is complete. It has the changes that the watch delivers, not the writes of
+    /// [`Cache::apply`]. It costs no copy of the current objects.
+    ///
+    /// [`StoreReader::changes_after`]: crate::StoreReader::changes_after
+    pub fn change_log(self, limits: ChangeLogLimits) -> Self {
+        self.store.keep_changes(limits);
+        self
+    }
+
+    /// Sets how the reflector syncs. By default it uses [`Strategy::WatchList`]; [`Strategy::ListThenWatch`] if the
+    /// server is known to send no initial events; and [`Strategy::WatchFirst`] after the version of a list had expired
+    /// before the watch began.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.sync.chosen = Some(strategy);
+        self
+    }
+
+    /// Lets [`run`](Self::run) end on errors that may last until the caller intervenes, if the collection was never
+    /// complete: 401, 403, 404, unreadable credentials, a response that is not a list. By default it retries them,
+    /// because a role or the resource may be created later.
+    pub fn fail_fast(mut self) -> Self {
+        self.sync.fails_fast = true;
+        self
+    }
+
+    /// Returns a handle for readers of the store.
+    #[must_use]
+    pub fn cache(&self) -> Cache<T> {
+        Cache { store: self.store.clone(), status: self.status.subscribe(), collection: Arc::clone(&self.collection) }
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for Reflector<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector")
+            .field("resource", &self.resource)
+            .field("status", &*self.status.borrow())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,335 @@
+//! The loop of a reflector: attempts to sync, until an error ends it.
+//!
+//! Three parts share the work, so that each can be read and tested alone:
+//!
+//! | part | does | knows |
+//! |---|---|---|
+//! | [`SyncState`](super::sync::SyncState) | decides: which strategy, which version, what after an error | neither IO nor time |
+//! | [`Feed`] | writes what a list and a watch deliver into the store | the store, neither errors' classes nor retries |
+//! | this file | requests, waits, and reports to the status | both |
+//!
+//! - An attempt is a list, a watch, or both, until an error. The next attempt depends on
+//!   [`SyncState`](super::sync::SyncState) only.
+//! - The client's watch reconnects on its own, and resumes. An attempt ends when it cannot: the version has expired, or
+//!   the server went back. A relist is the expensive case, so every reason for one has a name in the log (`because`,
+//!   `listwatch.relist`).
+//! - The store serves its objects meanwhile. Only the commit of a complete list deletes objects.
+//! - The version in the status advances last: after the objects were written, and after the number of skipped objects.
+//! - A silent watch proves nothing: a restored server sends nothing to a watch from a newer version. So
+//!   [`SilenceCheck`] requests the version of the server. A newer version alone is no reason to relist, because a quiet
+//!   server may send no bookmarks.
+//! - The loop yields to other tasks after each batch: a long list must not block the runtime.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tracing::{Instrument, Span, field};
+
+use crate::StoreType;
+use crate::reflector::cache::Collection;
+use crate::reflector::feed::{Feed, Received, Step};
+use crate::reflector::handle::Reflector;
+use crate::reflector::silence::SilenceCheck;
+use crate::reflector::status::record_error;
+use crate::reflector::sync::{Attempt, MAX_DELAY, NextStep, Strategy};
+use listwatch::TypeMeta;
+use listwatch::client::{Error, ResourceVersion};
+use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, chain, is_comparable};
+
+/// A watch that kept the cache synced for this time resets the backoff, even without events.
+const HEALTHY: Duration = Duration::from_secs(10);
+
+/// The target of spans and events. Filters name it, so it does not depend on the file.
+const TARGET: &str = "listwatch_cache::reflector";
+
+/// Why an attempt ended, and what follows.
+type AttemptEnd = (Option<Error>, NextStep);
+
+impl<T: StoreType + ?Sized> Reflector<T> {
+    /// Keeps the store synced until the future is dropped, or until an error ends it.
+    ///
+    /// Attempts back off exponentially with jitter, from the [`delay`](Retry::delay) of the client's [`Retry`] to 30 s
+    /// (doubled at most by jitter). A watch that lived for 10 s resets the backoff. Each error is logged;
+    /// [`last_error`](ReflectorStatus::last_error) has the last error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the selection is invalid, or the resource [cannot be watched](Resource::without_watch).
+    ///
+    /// Until the collection was complete (a loaded file counts), also when the caller has to change something: the
+    /// server refuses the request (400, 422), or TLS failed before its first response
+    /// ([`TransportErrorKind::Tls`](listwatch::client::TransportErrorKind::Tls)). With [`fail_fast`](Self::fail_fast),
+    /// lasting errors end it then too. Once the collection was complete, it retries all errors. Subscribers get the
+    /// error as [`Change::Ended`](crate::Change::Ended).
+    ///
+    /// An object that cannot be stored is not an error: it is [skipped](ReflectorStatus::skipped), and the cache is
+    /// incomplete. The reflector relists once the store has room for an object that exceeded the
+    /// [budget](Store::set_budget).
+    pub async fn run(mut self) -> Result<Infallible, Error> {
+        let Err(error) = self.run_until_error().await;
+        self.status.send_modify(|status| status.ended_by = Some(error.clone()));
+        self.store.cause = Some(error.clone());
+        Err(error)
+    }
+
+    async fn run_until_error(&mut self) -> Result<Infallible, Error> {
+        self.resource.check_watchable()?;
+        self.selection.validate()?;
+        let description = self.describe_collection()?;
+        self.collection.get_or_init(|| Collection {
+            description,
+            type_meta: TypeMeta::new(self.resource.api_version(), self.resource.kind()),
+            namespace: self.namespace.clone(),
+            selection: self.selection.clone(),
+            projection: self.projection.clone(),
+        });
+        self.store.set_type_meta(self.selection.type_meta(&self.resource));
+        let mut backoff = self.client.backoff(MAX_DELAY);
+        let mut attempts = 0_u64;
+        loop {
+            let has_initial_events = self.client.has_initial_events(&self.resource)?;
+            let attempt = self.sync.attempt(has_initial_events);
+            attempts += 1;
+            self.status.send_modify(|status| status.strategy = (!attempt.resumes).then_some(attempt.strategy));
+            let span = self.attempt_span(&attempt, attempts);
+            let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
+            if let Some(error) = &error {
+                span.record("error", field::display(chain(error)));
+                record_error(&self.status, error.clone());
+            }
+            if self.synced_at.take().is_some_and(|at| at.elapsed() >= HEALTHY) {
+                backoff = self.client.backoff(MAX_DELAY);
+            }
+            let wait = match (next, &error) {
+                (NextStep::RetryNow, _) => Duration::ZERO,
+                (NextStep::GiveUp, Some(error)) => return Err(error.clone()),
+                _ => {
+                    let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default().min(MAX_RETRY_AFTER);
+                    backoff.next().unwrap_or(MAX_DELAY).max(asked)
+                }
+            };
+            let error = error.as_ref().map(|error| field::display(chain(error)));
+            span.in_scope(|| {
+                tracing::warn!(
+                    name: "listwatch.attempt_ended",
+                    target: TARGET,
+                    error,
+                    seconds = wait.as_secs_f64(),
+                    "the attempt ended: retrying"
+                );
+            });
+            sleep(wait).await;
+        }
+    }
+
+    fn attempt_span(&self, attempt: &Attempt, number: u64) -> Span {
+        let Attempt { strategy, because, .. } = *attempt;
+        tracing::info_span!(
+            target: TARGET,
+            "listwatch.reflector",
+            resource = %self.resource,
+            resource_version = field::Empty,
+            attempt = number,
+            error = field::Empty,
+            %strategy,
+            because,
+        )
+    }
+
+    /// Syncs until an error ends the attempt, another replace of the store begins, or the server went back.
+    async fn attempt(&mut self, attempt: &Attempt) -> AttemptEnd {
+        let (list, watch) = match self.connect(attempt).await {
+            Ok(connections) => connections,
+            Err(end) => return end,
+        };
+        let (store, projection) = (self.store.clone(), self.projection.take());
+        let feed = Feed::new(&store, projection.as_ref(), list, watch, attempt);
+        let end = self.follow(feed, attempt).await;
+        self.projection = projection;
+        end
+    }
+
+    /// Returns the list and the watch of an attempt. Only for the strategy `WatchFirst` it waits for the server.
+    async fn connect(&mut self, attempt: &Attempt) -> Result<(Option<Pages>, Option<Connections>), AttemptEnd> {
+        let pages = attempt.pages;
+        Ok(match attempt.strategy {
+            _ if attempt.resumes => (None, Some(self.watch().after_version(attempt.known.clone()))),
+            Strategy::WatchList => (None, Some(self.watch())),
+            Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages).into_pages()), None),
+            Strategy::WatchFirst => match self.recent_version().await {
+                Ok(version) if self.sync.is_ahead_of(&version) => return Err((None, self.sync.record_older_server())),
+                // For an object from both, the older state could not be determined.
+                Ok(version) if !is_comparable(&version) => {
+                    (Some(self.list(ResourceVersion::MostRecent, pages).into_pages()), None)
+                }
+                Ok(version) => {
+                    // The parallel watch corrects pages of different versions.
+                    let list = self.list(ResourceVersion::AtLeast(version.clone()), pages).allow_inconsistent();
+                    (Some(list.into_pages()), Some(self.watch().after_version(version)))
+                }
+                Err(error) => {
+                    let next = self.sync.list_failed(attempt, &error, self.client.classify(&error));
+                    return Err((Some(error), next));
+                }
+            },
+        })
+    }
+
+    /// Writes what the list and the watch deliver, until the attempt ends.
+    async fn follow(&mut self, mut feed: Feed<'_, T>, attempt: &Attempt) -> AttemptEnd {
+        let mut silence = SilenceCheck::new();
+        // True if the watch has been silent since the server was found to have newer versions.
+        let mut is_suspect = false;
+        loop {
+            let step = poll_fn(|cx| match feed.poll(cx) {
+                Poll::Pending if self.synced_at.is_some() => {
+                    silence.poll(cx, || Box::pin(self.recent_version())).map(Step::Silent)
+                }
+                step => step,
+            });
+            let step = step.await;
+            silence.restart_clock();
+            // In this order: a reader of the status that sees the version sees the skipped objects, too.
+            let resumes_from = feed.resumes_from().map(str::to_owned);
+            let (received, version) = feed.take_received();
+            let received = self.report_received(received);
+            match &step {
+                Step::Synced(version) => self.report_synced(version, 1),
+                Step::Resumed(version) => self.report_synced(version, 0),
+                _ => {}
+            }
+            self.advance_version(&received, version, resumes_from);
+            match step {
+                Step::Synced(version) if feed.needs_watch() => feed.set_watch(self.watch().after_version(version)),
+                Step::Written => is_suspect &= !received.has_event,
+                Step::Synced(_) | Step::Resumed(_) => {}
+                Step::Silent(Ok(version)) => {
+                    if let Some(next) = self.judge_silence(&version, feed.is_watching(), &mut is_suspect) {
+                        return (None, next);
+                    }
+                }
+                Step::Silent(Err(error)) => record_error(&self.status, error),
+                Step::Superseded => return (None, NextStep::RetryLater),
+                Step::WentBack => return (None, self.sync.record_older_server()),
+                Step::ListFailed(error) => {
+                    let next = self.sync.list_failed(attempt, &error, self.client.classify(&error));
+                    return (Some(error), next);
+                }
+                Step::WatchFailed(error) => {
+                    let next = self.sync.watch_failed(attempt, &error, self.client.classify(&error));
+                    return (Some(error), next);
+                }
+            }
+            if self.synced_at.is_some() && self.store.has_room_for_skipped() {
+                tracing::info!(
+                    name: "listwatch.relist",
+                    target: TARGET,
+                    "relisting: the store has room for skipped objects"
+                );
+                return (None, NextStep::RetryLater);
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    /// Compares the cache with the version of the server of a silent watch. Returns the next step if the attempt must
+    /// end.
+    fn judge_silence(&mut self, version: &str, is_watching: bool, is_suspect: &mut bool) -> Option<NextStep> {
+        if self.sync.is_ahead_of(version) {
+            return Some(self.sync.record_older_server());
+        }
+        if !self.sync.is_behind(version) {
+            return None;
+        }
+        // A server that is too busy for watches must not get lists instead.
+        let is_refused = |error: &Error| error.code() == Some(429);
+        let is_throttled = self.status.borrow().last_error.as_ref().is_some_and(is_refused);
+        // A server may send no bookmarks, and have no changes, so an open watch gets a second probe.
+        let relists = if is_watching { *is_suspect } else { !is_throttled };
+        if relists {
+            tracing::info!(
+                name: "listwatch.relist",
+                target: TARGET,
+                resource_version = version,
+                "relisting: the watch is silent, and the server has newer versions"
+            );
+            return Some(self.sync.record_missed_changes());
+        }
+        *is_suspect = true;
+        None
+    }
+
+    /// Updates the skipped objects in the status. Call it before the resource version in the status is updated.
+    fn report_received(&self, mut received: Received) -> Received {
+        if let Some(skipped) = &received.skipped {
+            tracing::warn!(
+                name: "listwatch.skipped",
+                target: TARGET,
+                skipped = %chain(skipped),
+                "skipped an object: the cache is incomplete"
+            );
+        }
+        let (index_errors, mut last_index_error) = self.store.take_index_errors();
+        if let Some(error) = &last_index_error {
+            tracing::warn!(
+                name: "listwatch.index_error",
+                target: TARGET,
+                error = %chain(error),
+                errors = index_errors,
+                "an index function failed: the index lacks an object"
+            );
+        }
+        let skipped = self.store.skipped();
+        self.status.send_if_modified(|status| {
+            let is_news = status.skipped != skipped || received.skipped.is_some() || index_errors > 0;
+            status.skipped = skipped;
+            status.last_skipped = received.skipped.take().or(status.last_skipped.take());
+            status.index_errors += index_errors;
+            status.last_index_error = last_index_error.take().or(status.last_index_error.take());
+            is_news
+        });
+        received
+    }
+
+    fn advance_version(&mut self, received: &Received, version: Option<&str>, resumes_from: Option<String>) {
+        let version = version.filter(|version| self.sync.record_watched_version(version));
+        if let Some(version) = version {
+            self.store.advance(version);
+        }
+        let last_synced_at = (received.has_event && self.synced_at.is_some()).then(|| Instant::now().into_std());
+        self.status.send_modify(|status| {
+            status.events += received.written;
+            status.last_synced_at = last_synced_at.or(status.last_synced_at);
+            if let Some(version) = version {
+                status.resource_version = Some(version.to_owned());
+                status.resumes_from = resumes_from;
+            }
+        });
+    }
+
+    /// Records that the collection is complete; `sent` is 1 if the server has sent all of it.
+    fn report_synced(&mut self, version: &str, sent: u64) {
+        self.sync.record_sync(version);
+        let now = Instant::now();
+        self.synced_at = Some(now);
+        let skipped = self.store.skipped();
+        tracing::Span::current().record("resource_version", version);
+        tracing::info!(
+            name: "listwatch.synced",
+            target: TARGET,
+            resource_version = version,
+            objects = self.store.len(),
+            skipped,
+            "synced"
+        );
+        self.status.send_modify(|status| {
+            status.syncs += sent;
+            status.last_synced_at = Some(now.into_std());
+            status.resource_version = Some(version.to_owned());
+            status.resumes_from = Some(version.to_owned());
+        });
+    }
+}
