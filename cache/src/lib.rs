@@ -66,9 +66,7 @@ mod own_readme {}
 
 mod compress;
 mod error;
-mod family;
 mod file;
-mod form;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod index;

@@ -361,4 +361,160 @@ fn compress_whole<'e>(
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    const NAMESPACE: &str = "ns";
+
+    /// Text that compresses badly by itself.
+    fn text(seed: u64) -> String {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        (0..1500).map(|_| rng.alphanumeric()).collect()
+    }
+
+    fn identity(namespace: &'static str, name: &str) -> Identity<'static> {
+        let name = name.to_owned().into();
+        Identity { namespace: namespace.into(), name, uid: "u".into(), resource_version: "1".into() }
+    }
+
+    /// An object that was stored whole.
+    struct Whole {
+        shared: Arc<NamespaceDictionary>,
+        body: Vec<u8>,
+        bytes: Vec<u8>,
+    }
+
+    impl Whole {
+        fn stored(&self) -> StoredWhole<'_> {
+            let wire_len = self.bytes.len().try_into().unwrap();
+            StoredWhole { shared: &self.shared, body: &self.body, wire_len }
+        }
+    }
+
+    #[derive(Default)]
+    struct Writer {
+        compression: Compression,
+        namespaces: Namespaces,
+    }
+
+    impl Writer {
+        fn group(&self) -> Option<GroupKey> {
+            let json = format!(r#"{{"metadata":{{"namespace":"{NAMESPACE}","name":"a","generateName":"web-"}}}}"#);
+            self.compression.group_of(Encoding::Json, json.as_bytes(), NAMESPACE)
+        }
+
+        fn encode(
+            &mut self,
+            bytes: &[u8],
+            identity: &Identity<'_>,
+            candidate: Option<&Whole>,
+            replaced_reference: Option<&Arc<Reference>>,
+        ) -> EncodeOutcome<'_> {
+            let group = self.group();
+            let candidate = candidate.map(Whole::stored);
+            let input = CompressInput { bytes, identity, group, candidate, replaced_reference };
+            self.compression.encode(&input, &mut self.namespaces)
+        }
+
+        /// Stores an object that becomes the candidate of its group.
+        fn add_candidate(&mut self, bytes: &[u8], identity: &Identity<'_>) -> Whole {
+            let (whole, group) = match self.encode(bytes, identity, None, None) {
+                EncodeOutcome::Whole { shared, body, candidate_of: Some(group) } => {
+                    (Whole { shared, body: body.to_vec(), bytes: bytes.to_vec() }, group)
+                }
+                _ => panic!("no candidate"),
+            };
+            self.compression.set_candidate(group, StateId { key_hash: 1, address: 1 }, |_| true);
+            whole
+        }
+
+        /// Stores the first two objects of a group.
+        fn add_reference(&mut self) -> Arc<Reference> {
+            let candidate = self.add_candidate(text(1).as_bytes(), &identity(NAMESPACE, "a"));
+            let next = format!("{}b", text(1));
+            match self.encode(next.as_bytes(), &identity(NAMESPACE, "b"), Some(&candidate), None) {
+                EncodeOutcome::FirstDelta { reference, .. } => reference,
+                _ => panic!("no reference"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_candidate_becomes_the_reference_once_another_object_resembles_it() {
+        let mut writer = Writer::default();
+        let candidate = writer.add_candidate(text(1).as_bytes(), &identity(NAMESPACE, "a"));
+        assert_eq!(writer.compression.reference_bytes(), 0);
+        let (next, own) = (format!("{}b", text(1)), identity(NAMESPACE, "b"));
+        let EncodeOutcome::FirstDelta { reference, body } =
+            writer.encode(next.as_bytes(), &own, Some(&candidate), None)
+        else {
+            panic!("no first delta")
+        };
+        let (body, wire_len) = (body.to_vec(), next.len().try_into().unwrap());
+        assert!(body.len() < 100, "{}", body.len());
+        let suffix = ["b".into(), "u".into(), "1".into()];
+        let delta = CompressedObject::Delta { reference: &reference, suffix, body: &body, wire_len };
+        assert_eq!(writer.compression.decoder.decode(&delta), Some(next.into_bytes()));
+        let first = CompressedObject::Reference(&reference);
+        assert_eq!(writer.compression.decoder.decode(&first), Some(candidate.bytes.clone()));
+        assert_eq!(writer.compression.reference_bytes(), Reference::allocated(candidate.body.len()));
+        // The next object has the same reference.
+        let third = format!("{}c", text(1));
+        match writer.encode(third.as_bytes(), &identity(NAMESPACE, "c"), None, None) {
+            EncodeOutcome::Delta { reference: same, .. } => assert!(Arc::ptr_eq(&same, &reference)),
+            _ => panic!("no delta"),
+        }
+        drop(reference);
+        assert_eq!(writer.compression.reference_bytes(), 0);
+    }
+
+    #[test]
+    fn an_object_becomes_the_candidate_if_the_group_has_nothing_to_compare_with() {
+        let next = format!("{}b", text(1));
+        let is_candidate =
+            |outcome: &EncodeOutcome<'_>| matches!(outcome, EncodeOutcome::Whole { candidate_of: Some(_), .. });
+        // The candidate was deleted, or another object is at its place.
+        for namespace in [None, Some("other")] {
+            let mut writer = Writer::default();
+            let first = identity(namespace.unwrap_or(NAMESPACE), "a");
+            let candidate = writer.add_candidate(text(1).as_bytes(), &first);
+            let stored = namespace.map(|_| &candidate);
+            assert!(is_candidate(&writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), stored, None)));
+        }
+        // Only the replaced object uses the reference.
+        let mut writer = Writer::default();
+        let reference = writer.add_reference();
+        assert!(is_candidate(&writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), None, Some(&reference))));
+        let other = Arc::clone(&reference);
+        let outcome = writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), None, Some(&reference));
+        assert!(matches!(outcome, EncodeOutcome::Delta { .. }));
+        // All deltas were deleted.
+        drop(outcome);
+        drop((reference, other));
+        assert!(is_candidate(&writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), None, None)));
+    }
+
+    #[test]
+    fn an_object_that_skips_the_comparison_leaves_the_reference() {
+        let mut writer = Writer::default();
+        let reference = writer.add_reference();
+        for (seed, is_candidate) in [(2, true), (3, true), (4, true), (5, false)] {
+            // As the writer does not record the candidates, the group keeps its reference.
+            let outcome = writer.encode(text(seed).as_bytes(), &identity(NAMESPACE, "x"), None, None);
+            let EncodeOutcome::Whole { candidate_of, .. } = outcome else { panic!("{seed} is no whole object") };
+            assert_eq!(candidate_of.is_some(), is_candidate, "{seed}");
+        }
+        let next = format!("{}b", text(1));
+        let outcome = writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), None, None);
+        assert!(matches!(outcome, EncodeOutcome::Delta { reference: same, .. } if Arc::ptr_eq(&same, &reference)));
+    }
+
+    #[test]
+    fn an_object_that_compression_does_not_shorten_is_incompressible() {
+        let mut writer = Writer::default();
+        assert!(matches!(
+            writer.encode(b"short", &identity(NAMESPACE, "a"), None, None),
+            EncodeOutcome::Incompressible
+        ));
+    }
+}

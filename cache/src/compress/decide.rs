@@ -50,8 +50,7 @@ impl Comparison {
 
     /// Returns the length that the object is expected to have when it is stored whole.
     fn expected_whole_len(&self) -> usize {
-        let like_reference =
-            self.reference_frame_len.saturating_mul(self.object_len) / self.reference_len.max(1);
+        let like_reference = self.reference_frame_len.saturating_mul(self.object_len) / self.reference_len.max(1);
         // A dictionary leaves about half of what is left without it, and the object may still get one.
         if self.is_trained { like_reference } else { like_reference / 2 }
     }

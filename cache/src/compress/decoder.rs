@@ -15,7 +15,12 @@ use crate::sync::lock;
 pub(crate) enum CompressedObject<'a> {
     Whole(StoredWhole<'a>),
     /// `suffix` is name, uid and resource version.
-    Delta { reference: &'a Arc<Reference>, suffix: [Cow<'a, str>; 3], body: &'a [u8], wire_len: u32 },
+    Delta {
+        reference: &'a Arc<Reference>,
+        suffix: [Cow<'a, str>; 3],
+        body: &'a [u8],
+        wire_len: u32,
+    },
     /// The object has the bytes of the reference.
     Reference(&'a Arc<Reference>),
 }
@@ -55,9 +60,7 @@ impl Decoder {
                 let [name, uid, version] = suffix;
                 self.decode_delta(reference, [name.as_bytes(), uid.as_bytes(), version.as_bytes()], body, *wire_len)
             }
-            CompressedObject::Reference(reference) => {
-                self.reference_bytes_of(reference).map(|bytes| bytes.to_vec())
-            }
+            CompressedObject::Reference(reference) => self.reference_bytes_of(reference).map(|bytes| bytes.to_vec()),
         }
     }
 
@@ -158,11 +161,7 @@ impl Decoder {
 }
 
 /// Replaces `bytes` by the bytes of the reference.
-fn decompress_reference(
-    context: &mut Option<DCtx<'static>>,
-    bytes: &mut Vec<u8>,
-    reference: &Reference,
-) -> Option<()> {
+fn decompress_reference(context: &mut Option<DCtx<'static>>, bytes: &mut Vec<u8>, reference: &Reference) -> Option<()> {
     let frame = reference.frame();
     decompress(context, bytes, &frame.body, reference.wire_len, frame.dictionary.as_deref())
 }

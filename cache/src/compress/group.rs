@@ -162,8 +162,7 @@ impl DeltaGroups {
     /// Returns the object that was written last if it is another object of this group, and if a trial is due.
     pub(super) fn take_due_trial(&mut self, group: GroupKey, name: &str) -> Option<&[u8]> {
         let previous = &self.previous;
-        let has_previous =
-            previous.group == Some(group) && previous.name != name && !previous.bytes.is_empty();
+        let has_previous = previous.group == Some(group) && previous.name != name && !previous.bytes.is_empty();
         self.groups.get_mut(&group)?.take_due_trial(has_previous).then_some(&previous.bytes)
     }
 
@@ -270,9 +269,8 @@ mod tests {
     #[test]
     fn trials_become_rare_until_a_reference_is_outdated() {
         let mut group = group();
-        let trials = |group: &mut DeltaGroup, objects| {
-            (0..objects).filter(|_| group.take_due_trial(true)).collect::<Vec<_>>()
-        };
+        let trials =
+            |group: &mut DeltaGroup, objects| (0..objects).filter(|_| group.take_due_trial(true)).collect::<Vec<_>>();
         assert_eq!(trials(&mut group, 64), [0, 2, 6, 14, 30, 46, 62]);
         group.record(Verdict::Resembles);
         assert_eq!(trials(&mut group, 16), [14]);

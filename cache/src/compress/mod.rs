@@ -59,7 +59,9 @@ mod loaded;
 mod pool;
 mod training;
 
-pub(crate) use self::compression::{CompressInput, Compression, EncodeOutcome, Recompressed, TrainingOutcome};
+pub(crate) use self::compression::{
+    CompressInput, Compression, CompressionMemory, EncodeOutcome, Recompressed, TrainingOutcome,
+};
 pub(crate) use self::decoder::{CompressedObject, Decoder, StoredWhole};
 pub(crate) use self::dictionary::{Dictionary, NamespaceDictionary};
 pub(crate) use self::encoder::Encoder;

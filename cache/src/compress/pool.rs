@@ -30,7 +30,12 @@ pub(crate) struct ReferenceFrame {
 }
 
 impl Reference {
-    pub(super) fn new(shared: &Arc<SharedPool>, namespace: Arc<str>, frame: ReferenceFrame, wire_len: u32) -> Arc<Self> {
+    pub(super) fn new(
+        shared: &Arc<SharedPool>,
+        namespace: Arc<str>,
+        frame: ReferenceFrame,
+        wire_len: u32,
+    ) -> Arc<Self> {
         shared.reference_bytes.fetch_add(Self::allocated(frame.body.len()), Ordering::Relaxed);
         Arc::new(Self { namespace, frame: RwLock::new(frame), wire_len, shared: Arc::clone(shared) })
     }
@@ -124,8 +129,7 @@ impl DecoderPool {
                 if bytes.len() <= KEPT_LEN
                     && place.as_ref().is_none_or(|other| other.reference.strong_count() < deltas) =>
             {
-                *place =
-                    Some(KeptReference { reference: Arc::downgrade(reference), bytes: Arc::new(bytes.to_vec()) });
+                *place = Some(KeptReference { reference: Arc::downgrade(reference), bytes: Arc::new(bytes.to_vec()) });
                 true
             }
             _ => false,

@@ -1,83 +1,152 @@
-//! The form in which objects are kept: compression, its training, and the families of objects.
+//! Puts compressed objects into the store: it does what [`Compression`](crate::compress::Compression) decides.
+//!
+//! The folder `compress` never sees the store. So this file looks up what a decision needs, and replaces entries. Each
+//! replacement keeps the state: readers find the same object, in another form.
+//!
+//! - A form is changed under the writer's lock. Readers that hold the old entry keep it.
+//! - Subscribers that have yet to receive an entry get the new one, so that a slow subscriber does not keep encoded objects.
+//! - Objects of a list are compressed at once, because they follow each other anyway. Changed objects wait, unless the store
+//!   has a change log, which keeps states as they were written, or a budget, which has no room for encoded objects.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::hash::BuildHasher as _;
-use std::mem;
 use std::sync::Arc;
-use std::sync::Weak;
 
 use crate::StoreType;
-use crate::compress::{Base, Common, Compressor, Dictionary, UNTRAINED, is_sample};
+use crate::compress::{
+    CompressInput, CompressedObject, Compression, EncodeOutcome, Recompressed, Reference, StateId, TrainingOutcome,
+    is_sample,
+};
 use crate::error::StoreError;
-use crate::family::{self, Lead};
 use crate::key::Identity;
-use crate::state::entry::{Entry, Form, wire_len};
+use crate::state::entry::{Entry, EntryForm, wire_len};
 use crate::state::storage_format::StorageFormat;
-use crate::sync::write;
-use crate::write::core::StoreCore as Inner;
+use crate::write::core::StoreCore;
 use crate::write::writer::Writer;
 use listwatch::Encoding;
 
-/// An object resembles a base if the difference saves a quarter of what the dictionary is expected to leave, and this many bytes.
-const SAVED: usize = 64;
-
-/// Changed objects are compressed together once they are this many, or this many bytes. Compressing one at a time loads the tables of
-/// the dictionary, half a megabyte, into the processor's caches each time: a change of one of 20,000 Pods takes 1.4 times as long.
-const DEFERRED: usize = 64;
-const DEFERRED_LEN: usize = 512 << 10;
-
-/// Slots of objects that are kept encoded until some of them are compressed together.
-#[derive(Default)]
-pub(super) struct Deferred {
-    slots: Vec<u32>,
-    len: usize,
-}
-
 /// An object to be written, and the entry that it replaces.
-pub(super) struct NewObject<'a, D> {
-    pub(super) known: Option<&'a Entry<D>>,
-    pub(super) encoding: Encoding,
-    pub(super) bytes: &'a [u8],
-    pub(super) identity: &'a Identity<'a>,
+pub(crate) struct NewObject<'a, D> {
+    pub(crate) known: Option<&'a Entry<D>>,
+    pub(crate) encoding: Encoding,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) identity: &'a Identity<'a>,
 }
 
-impl<T: StoreType + ?Sized> Inner<T> {
-    pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
-        if writer.compressor.as_mut().is_some_and(Compressor::is_due) {
-            self.train(writer);
+impl<T: StoreType + ?Sized> StoreCore<T> {
+    /// Returns the entry of an object, in the form in which the store keeps objects.
+    pub(super) fn entry(
+        &self,
+        writer: &mut Writer<T>,
+        object: &NewObject<'_, T::Decoded>,
+    ) -> Result<Entry<T::Decoded>, StoreError> {
+        let NewObject { encoding, bytes, identity, .. } = *object;
+        match writer.format {
+            StorageFormat::Encoded => {}
+            StorageFormat::Compressed => {
+                if let Some(entry) = self.compressed_entry(writer, object) {
+                    return Ok(entry);
+                }
+            }
+            StorageFormat::Decoded => {
+                let decoded = Arc::new(T::decode(encoding, bytes)?);
+                let namespace = writer.namespaces.intern(&identity.namespace);
+                let form = EntryForm::Decoded(Box::new((namespace, decoded)));
+                return Ok(Entry::with_head(encoding, wire_len(bytes), identity, &[], form));
+            }
+        }
+        Ok(Self::encoded_entry(writer, object))
+    }
+
+    /// Returns the entry of an object as it arrived.
+    pub(super) fn encoded_entry(writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Entry<T::Decoded> {
+        let NewObject { encoding, bytes, identity, .. } = *object;
+        Entry::encoded(encoding, bytes, identity, || writer.namespaces.intern(&identity.namespace))
+    }
+
+    /// Returns the entry of a compressed object; `None` if it is not compressed.
+    fn compressed_entry(
+        &self,
+        writer: &mut Writer<T>,
+        object: &NewObject<'_, T::Decoded>,
+    ) -> Option<Entry<T::Decoded>> {
+        let NewObject { known, encoding, bytes, identity } = *object;
+        let entry = |body: &[u8], form| Entry::with_head(encoding, wire_len(bytes), identity, body, form);
+        let Writer { compression, namespaces, .. } = &mut *writer;
+        let group = compression.group_of(encoding, bytes, &identity.namespace);
+        let candidate = group.and_then(|group| self.find_state(compression.candidate(group)?));
+        let candidate = candidate.filter(|(_, candidate)| known.is_none_or(|known| !known.is_same(candidate)));
+        let input = CompressInput {
+            bytes,
+            identity,
+            group,
+            candidate: candidate.as_ref().and_then(|(_, candidate)| candidate.whole()),
+            replaced_reference: known.and_then(Entry::reference),
+        };
+        match compression.encode(&input, namespaces) {
+            EncodeOutcome::Delta { reference, body } => Some(entry(body, EntryForm::Delta(reference))),
+            EncodeOutcome::FirstDelta { reference, body } => {
+                let new = entry(body, EntryForm::Delta(Arc::clone(&reference)));
+                if let Some((slot, candidate)) = &candidate {
+                    self.make_reference_entry(writer, *slot, candidate, reference);
+                }
+                Some(new)
+            }
+            EncodeOutcome::Whole { shared, body, candidate_of } => {
+                let new = entry(body, EntryForm::Whole(shared));
+                if let Some(group) = candidate_of {
+                    let key_hash = self.hash(&identity.namespace, &identity.name);
+                    let state = StateId { key_hash, address: new.address() };
+                    writer.compression.set_candidate(group, state, |state| self.has_state(state));
+                }
+                Some(new)
+            }
+            EncodeOutcome::Incompressible => None,
         }
     }
 
-    /// Trains with samples of all objects that are not stored as differences. What was compressed without a dictionary is compressed
-    /// again.
-    fn train(&self, writer: &mut Writer<T>) {
-        let Some(compressor) = &mut writer.compressor else { return };
-        let whole = self.whole();
-        let is_first = compressor.dictionary().is_none();
-        if is_first && whole.iter().map(|(_, entry)| untrained_len(entry)).sum::<usize>() < UNTRAINED {
+    /// Replaces the entry of a candidate, whose bytes are now the reference, by an empty delta.
+    fn make_reference_entry(
+        &self,
+        writer: &mut Writer<T>,
+        slot: u32,
+        candidate: &Entry<T::Decoded>,
+        reference: Arc<Reference>,
+    ) {
+        let (encoding, wire_len) = (candidate.encoding(), candidate.wire_len());
+        let form = EntryForm::Delta(reference);
+        let empty = Entry::with_head(encoding, wire_len, &candidate.identity(), &[], form);
+        self.change_form(writer, slot, candidate, empty);
+    }
+
+    /// Trains a dictionary, if a training is due, on samples of all objects that are not stored as deltas. What was
+    /// compressed without a dictionary is compressed again.
+    pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
+        if !writer.compression.is_training_due() {
+            return;
+        }
+        let whole = self.whole_objects();
+        let untrained_len = |(_, entry): &(u32, Entry<_>)| {
+            entry.compressed().map_or(0, |object: CompressedObject<'_>| object.untrained_len())
+        };
+        if !writer.compression.pays_training(whole.iter().map(untrained_len).sum()) {
             return;
         }
         let len = whole.iter().map(|(_, entry)| entry.wire_len() as usize).sum::<usize>();
         let samples = whole.iter().zip(0..).filter(|(_, place)| is_sample(*place, len));
         // One after the other, because the store has them compressed.
-        compressor.train(samples.filter_map(|((_, entry), _)| self.codec.encode(entry).ok()));
-        if is_first && compressor.dictionary().is_some() {
+        let outcome = writer.compression.train(samples.filter_map(|((_, entry), _)| self.codec.encode(entry).ok()));
+        if outcome == TrainingOutcome::First {
             for (slot, old) in whole {
                 self.compress_again(writer, slot, &old);
             }
         }
-        // The samples compress better than later objects.
-        if let Some(compressor) = &mut writer.compressor {
-            compressor.restart_window();
-        }
+        writer.compression.restart_ratio();
     }
 
-    /// Returns the objects that are not stored as differences, and their slots.
-    fn whole(&self) -> Vec<(u32, Entry<T::Decoded>)> {
+    /// Returns the objects that are not stored as deltas, with references, and their slots.
+    fn whole_objects(&self) -> Vec<(u32, Entry<T::Decoded>)> {
         let state = self.state();
         let slots = state.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);
-        let is_whole = |entry: &Entry<_>| !matches!(entry.form(), Form::Member(_)) || entry.body().is_empty();
+        let is_whole = |entry: &Entry<_>| !matches!(entry.form(), EntryForm::Delta(_)) || entry.body().is_empty();
         slots
             .filter_map(|(entry, slot)| Some((slot, entry.as_ref().filter(|entry| is_whole(entry))?.clone())))
             .collect()
@@ -85,66 +154,72 @@ impl<T: StoreType + ?Sized> Inner<T> {
 
     /// Compresses an object with the dictionary that was trained first.
     fn compress_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
-        let (Form::Compressed(_) | Form::Member(_)) = old.form() else { return self.compress(writer, slot) };
+        let Some(object) = old.compressed() else { return self.compress_slot(writer, slot) };
         let Ok(bytes) = self.codec.encode(old) else { return };
-        let identity = old.identity();
-        let key = self.family(old.encoding(), &bytes, &identity.namespace);
-        let Some((body, dictionary)) = writer.compressor.as_mut().and_then(|compressor| compressor.compress(&bytes))
-        else {
+        let Writer { compression, namespaces, .. } = &mut *writer;
+        let Recompressed::Whole { shared, body } = compression.compress_again(&object, &bytes, namespaces) else {
             return;
         };
-        if let Form::Member(base) = old.form() {
-            return base.repack(body, dictionary);
-        }
-        let common = common(&mut writer.common, &mut writer.namespaces, &identity.namespace, dictionary);
-        let new = Entry::with_head(old.encoding(), old.wire_len(), &identity, body, Form::Compressed(common));
-        if let Some(key) = key {
-            writer.families.moved(key, old.address(), new.address());
+        let identity = old.identity();
+        let new = Entry::with_head(old.encoding(), old.wire_len(), &identity, body, EntryForm::Whole(shared));
+        if let Some(group) = compression.group_of(old.encoding(), &bytes, &identity.namespace) {
+            compression.move_candidate(group, old.address(), new.address());
         }
         self.replace_form(writer, slot, old, new);
     }
 
-    /// Compresses the object of a slot.
-    fn compress(&self, writer: &mut Writer<T>, slot: u32) {
+    /// Compresses the object of a slot, unless it is compressed.
+    fn compress_slot(&self, writer: &mut Writer<T>, slot: u32) {
         let Some(old) = self.entry_at(slot) else { return };
-        if matches!(old.form(), Form::Compressed(_) | Form::Member(_)) {
+        if matches!(old.form(), EntryForm::Whole(_) | EntryForm::Delta(_)) {
             return;
         }
         let stored = self.object(&old);
         let Ok(bytes) = stored.encoded() else { return };
         let object = NewObject { known: Some(&old), encoding: stored.encoding(), bytes, identity: &old.identity() };
-        if let Some(new) = self.compressed(writer, &object) {
+        if let Some(new) = self.compressed_entry(writer, &object) {
             drop(stored);
             self.replace_form(writer, slot, &old, new);
         }
     }
 
-    /// Returns true if an object of this length is kept encoded for now, and compressed together with others. The objects of a list
-    /// are compressed one after the other anyway. A change log keeps states in the form in which they were written, and a budget
-    /// allows no more memory than the compressed object takes.
-    pub(super) fn defers(&self, writer: &Writer<T>, len: usize, listed: bool) -> bool {
-        let has_log = self.log.is_enabled();
-        let is_compressed = writer.format == StorageFormat::Compressed;
-        is_compressed && !listed && !has_log && writer.budget.limit.is_none() && len <= DEFERRED_LEN
+    /// Returns true if an object of this length is kept encoded for now, and compressed together with others.
+    pub(super) fn defers_compression(&self, writer: &Writer<T>, len: usize, listed: bool) -> bool {
+        writer.format == StorageFormat::Compressed
+            && !listed
+            && !self.log.is_enabled()
+            && writer.budget.limit.is_none()
+            && Compression::may_defer(len)
     }
 
     /// Compresses the object of a slot together with others.
-    pub(super) fn defer(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
-        writer.deferred.slots.push(slot);
-        writer.deferred.len += len;
-        if writer.deferred.slots.len() >= DEFERRED || writer.deferred.len >= DEFERRED_LEN {
+    pub(super) fn defer_compression(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
+        if writer.compression.defer(slot, len) {
             self.compress_deferred(writer);
         }
     }
 
-    pub(super) fn compress_deferred(&self, writer: &mut Writer<T>) {
-        for slot in mem::take(&mut writer.deferred).slots {
-            self.compress(writer, slot);
+    /// Compresses the objects that wait for it.
+    pub(crate) fn compress_deferred(&self, writer: &mut Writer<T>) {
+        for slot in writer.compression.take_deferred() {
+            self.compress_slot(writer, slot);
         }
     }
 
-    /// Replaces the entry of a slot by another form of the same state, and the entries that subscribers have yet to receive. The caller
-    /// has one reference to the old entry.
+    /// Compares later objects with the references of loaded objects.
+    pub(crate) fn learn_references(writer: &mut Writer<T>, entries: &[Entry<T::Decoded>]) {
+        let mut last = None;
+        for entry in entries {
+            let Some(reference) = entry.reference() else { continue };
+            // Objects of a group are mostly neighbours. Learning a reference again changes nothing.
+            if last.replace(Arc::as_ptr(reference)) != Some(Arc::as_ptr(reference)) {
+                writer.compression.learn_reference(reference, entry.encoding());
+            }
+        }
+    }
+
+    /// Replaces the entry of a slot by another form of the same state, and the entries that subscribers have yet to
+    /// receive. The caller has one reference to the old entry.
     fn replace_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
         let is_held = old.references() > 2;
         if is_held {
@@ -158,216 +233,10 @@ impl<T: StoreType + ?Sized> Inner<T> {
         writer.usage.subtract(old);
         writer.usage.add(&new);
         self.codec.copy_decoded(old, &new);
-        if let Some(held) = write(&self.state).slot_mut(slot) {
+        if let Some(held) = self.state_mut().slot_mut(slot) {
             *held = Some(new);
         }
     }
-
-    /// Returns the entry of an object, in the form in which the store keeps objects.
-    pub(super) fn entry(
-        &self,
-        writer: &mut Writer<T>,
-        object: &NewObject<'_, T::Decoded>,
-    ) -> Result<Entry<T::Decoded>, StoreError> {
-        let NewObject { encoding, bytes, identity, .. } = *object;
-        match writer.format {
-            StorageFormat::Encoded => {}
-            StorageFormat::Compressed => {
-                if let Some(entry) = self.compressed(writer, object) {
-                    return Ok(entry);
-                }
-            }
-            StorageFormat::Decoded => {
-                let decoded = Arc::new(T::decode(encoding, bytes)?);
-                let form = Form::Decoded(Box::new((intern(&mut writer.namespaces, &identity.namespace), decoded)));
-                return Ok(Entry::with_head(encoding, wire_len(bytes), identity, &[], form));
-            }
-        }
-        Ok(Self::encoded(writer, object))
-    }
-
-    /// Returns the entry of an object as it arrived.
-    pub(super) fn encoded(writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Entry<T::Decoded> {
-        let NewObject { encoding, bytes, identity, .. } = *object;
-        let namespace = || intern(&mut writer.namespaces, &identity.namespace);
-        Entry::encoded(encoding, bytes, identity, namespace)
-    }
-
-    /// Returns the entry of a compressed object; `None` if it is not compressed.
-    fn compressed(&self, writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Option<Entry<T::Decoded>> {
-        let NewObject { encoding, bytes, identity, .. } = *object;
-        let key = self.family(encoding, bytes, &identity.namespace);
-        let mut is_first = false;
-        if let Some(key) = key {
-            let difference = self.difference(writer, key, object);
-            writer.families.remember(key, &identity.name, bytes);
-            match difference {
-                Ok(entry) => return Some(entry),
-                Err(first) => is_first = first,
-            }
-        }
-        let compressor = writer.compressor.get_or_insert_with(Compressor::new);
-        let (body, dictionary) = compressor.compress(bytes)?;
-        let common = common(&mut writer.common, &mut writer.namespaces, &identity.namespace, dictionary);
-        let entry = Entry::with_head(encoding, wire_len(bytes), identity, body, Form::Compressed(common));
-        if let Some(key) = key.filter(|_| is_first) {
-            let (hash, address) = (self.hash(&identity.namespace, &identity.name), entry.address());
-            self.set_lead(writer, key, Lead::First { hash, address });
-        }
-        Some(entry)
-    }
-
-    /// Returns the hash of the family of an object.
-    pub(super) fn family(&self, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<u64> {
-        family::key(encoding, bytes, namespace, |key| self.hasher.hash_one(key))
-    }
-
-    /// Returns the entry of an object as the difference to the base of its family. Otherwise it returns whether the next object of
-    /// the family should be compared with this object.
-    fn difference(
-        &self,
-        writer: &mut Writer<T>,
-        key: u64,
-        object: &NewObject<'_, T::Decoded>,
-    ) -> Result<Entry<T::Decoded>, bool> {
-        let NewObject { known, encoding, bytes, identity } = *object;
-        let family = writer.families.get_mut(key).ok_or(true)?;
-        if family.skip() {
-            return Err(false);
-        }
-        let lead = family.lead().ok_or(true)?;
-        let (base, compressed_len, is_trained) = match &lead {
-            Lead::First { hash, address } => {
-                // Otherwise it was deleted, or a replace has set it aside.
-                let (_, first) = self.find_state(*hash, *address).ok_or(true)?;
-                let Form::Compressed(common) = first.form() else { return Err(true) };
-                let is_itself = known.is_some_and(|known| known.is_same(&first));
-                // Another object may have got the place of the first, and the members of a base have one namespace.
-                if is_itself || *common.namespace != *identity.namespace {
-                    return Err(true);
-                }
-                let base = self.codec.encode(&first).map_err(|_| true)?;
-                (Arc::new(base), first.body().len(), common.dictionary.is_some())
-            }
-            // Only this object used the base.
-            Lead::Base(base) if is_last_member(base, known) => return Err(true),
-            Lead::Base(base) => {
-                let bytes = self.codec.decompressor.base(base).ok_or(true)?;
-                let packed = base.packed();
-                (bytes, packed.body.len(), packed.dictionary.is_some())
-            }
-        };
-        let compressor = writer.compressor.get_or_insert_with(Compressor::new);
-        let families = &mut writer.families;
-        let head = [&identity.name, &identity.uid, &identity.resource_version].map(|text| text.as_bytes());
-        let trial = families.trial(key, &identity.name).and_then(|last| compressor.difference(last, head, bytes));
-        let difference = compressor.difference(&base, head, bytes).unwrap_or(bytes.len());
-        // A dictionary leaves about half of what is left without it.
-        let expected = compressed_len.saturating_mul(bytes.len()) / base.len().max(1) / if is_trained { 1 } else { 2 };
-        let resembles = difference + SAVED <= expected && 4 * difference <= 3 * expected;
-        let has_drifted = trial.is_some_and(|trial| 4 * trial < 3 * difference);
-        let family = families.get_mut(key).ok_or(true)?;
-        family.compared(resembles);
-        if has_drifted {
-            family.drifted();
-        }
-        if has_drifted || !resembles {
-            return Err(true);
-        }
-        let base = match lead {
-            Lead::Base(base) => base,
-            Lead::First { hash, address } => self.make_base(writer, key, hash, address).ok_or(true)?,
-        };
-        let difference = writer.compressor.as_ref().map(Compressor::last_difference).unwrap_or_default();
-        Ok(Entry::with_head(encoding, wire_len(bytes), identity, difference, Form::Member(base)))
-    }
-
-    /// Makes the base of a family of a stored object, which becomes its first member.
-    fn make_base(&self, writer: &mut Writer<T>, key: u64, hash: u32, address: usize) -> Option<Arc<Base>> {
-        let (slot, first) = self.find_state(hash, address)?;
-        let Form::Compressed(common) = first.form() else { return None };
-        let identity = first.identity();
-        let base = self.codec.decompressor.new_base(common, first.body(), first.wire_len());
-        let form = Form::Member(Arc::clone(&base));
-        let member = Entry::with_head(first.encoding(), first.wire_len(), &identity, &[], form);
-        self.change_form(writer, slot, &first, member);
-        self.set_lead(writer, key, Lead::Base(&base));
-        Some(base)
-    }
-
-    fn set_lead(&self, writer: &mut Writer<T>, key: u64, lead: Lead<&Arc<Base>>) {
-        if writer.families.is_full() {
-            self.forget_families(writer);
-        }
-        writer.families.set(key, lead);
-    }
-
-    /// Removes families whose objects were deleted.
-    pub(super) fn forget_families(&self, writer: &mut Writer<T>) {
-        let state = self.state();
-        writer.families.forget_dropped(|hash, address| state.find_state(hash, address).is_some());
-    }
-
-    /// Finds the families of loaded objects, to compare later objects with their bases.
-    pub(super) fn find_families(&self, writer: &mut Writer<T>, entries: &[Entry<T::Decoded>]) {
-        let mut last = None;
-        for entry in entries {
-            let Form::Member(base) = entry.form() else { continue };
-            // Objects of a family are mostly neighbours. Finding a base again changes nothing.
-            if last.replace(Arc::as_ptr(base)) != Some(Arc::as_ptr(base))
-                && let Some(bytes) = self.codec.decompressor.base(base)
-                && let Some(key) = self.family(entry.encoding(), &bytes, &base.namespace)
-            {
-                self.set_lead(writer, key, Lead::Base(base));
-            }
-        }
-    }
-}
-
-/// Returns the length of what was compressed without a dictionary.
-fn untrained_len<D>(entry: &Entry<D>) -> usize {
-    match entry.form() {
-        Form::Compressed(common) if common.dictionary.is_none() => entry.body().len(),
-        Form::Member(base) => {
-            let packed = base.packed();
-            if packed.dictionary.is_none() { packed.body.len() } else { 0 }
-        }
-        _ => 0,
-    }
-}
-
-/// Returns true if no other object than `known` uses the base; the caller holds it, too.
-fn is_last_member<D>(base: &Arc<Base>, known: Option<&Entry<D>>) -> bool {
-    let uses = |known: &Entry<D>| matches!(known.form(), Form::Member(other) if Arc::ptr_eq(base, other));
-    known.is_some_and(uses) && Arc::strong_count(base) == 2
-}
-
-/// Returns what compressed objects of a namespace have in common until another dictionary is trained.
-pub(super) fn common(
-    known: &mut HashMap<Arc<str>, Weak<Common>>,
-    namespaces: &mut HashSet<Arc<str>>,
-    namespace: &str,
-    dictionary: Option<Arc<Dictionary>>,
-) -> Arc<Common> {
-    let address = |dictionary: &Option<Arc<Dictionary>>| dictionary.as_ref().map(Arc::as_ptr);
-    if let Some(common) = known.get(namespace).and_then(Weak::upgrade)
-        && address(&common.dictionary) == address(&dictionary)
-    {
-        return common;
-    }
-    let namespace = intern(namespaces, namespace);
-    let common = Arc::new(Common { namespace: Arc::clone(&namespace), dictionary });
-    known.insert(namespace, Arc::downgrade(&common));
-    common
-}
-
-pub(super) fn intern(namespaces: &mut HashSet<Arc<str>>, namespace: &str) -> Arc<str> {
-    if let Some(known) = namespaces.get(namespace) {
-        return Arc::clone(known);
-    }
-    let namespace = Arc::<str>::from(namespace);
-    namespaces.insert(Arc::clone(&namespace));
-    namespace
 }
 
 #[cfg(test)]
