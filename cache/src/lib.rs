@@ -39,7 +39,7 @@
 // | room | files, lowest first | owns |
 // |---|---|---|
 // | - | sync, key, error | |
-// | compression | compress, family | bases, dictionaries, the pool of decompressors |
+// | compression | compress | dictionaries, references, delta groups, the pool of decoders |
 // | state | storage_format, slot_set, key_order, head, entry, memory, object, table, snapshot, objects | the lock of readers |
 // | subscribe | change, queue, subscription, registry, host, resync, walk, subscriber, builder | the queues |
 // | index | groups, routes, registry, data, handle | the locks of an index |
@@ -81,7 +81,7 @@ mod write;
 
 pub use self::error::{ObjectError, StoreError};
 pub use self::file::format::FileError;
-pub(crate) use self::file::load::Saved;
+pub(crate) use self::file::load::SavedStore;
 pub use self::index::handle::Index;
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;

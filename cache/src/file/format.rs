@@ -137,7 +137,7 @@ pub enum FileError {
     Unknown,
 }
 
-pub(crate) struct Output<'f> {
+pub(crate) struct FileOutput<'f> {
     file: &'f mut dyn Write,
     sum: Hasher,
     record: Vec<u8>,
@@ -147,7 +147,7 @@ pub(crate) struct Output<'f> {
     references: HashMap<usize, u64>,
 }
 
-impl<'f> Output<'f> {
+impl<'f> FileOutput<'f> {
     pub(crate) fn new(file: &'f mut dyn Write) -> io::Result<Self> {
         let mut output =
             Self { file, sum: Hasher::new(), record: Vec::new(), dictionaries: Vec::new(), references: HashMap::new() };
@@ -279,7 +279,7 @@ impl<'f> Output<'f> {
 }
 
 /// The records of a file with a correct checksum.
-pub(crate) struct Input {
+pub(crate) struct FileInput {
     file: BufReader<File>,
     /// The offset of the next record.
     at: u64,
@@ -288,7 +288,7 @@ pub(crate) struct Input {
     record: Vec<u8>,
 }
 
-impl Input {
+impl FileInput {
     pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
@@ -353,7 +353,7 @@ fn sum(file: &mut BufReader<File>, end: u64) -> io::Result<bool> {
     Ok(sum.finalize() == u32::from_le_bytes(expected))
 }
 
-pub(crate) struct Head<'r> {
+pub(crate) struct FileHead<'r> {
     pub(crate) epoch: u32,
     pub(crate) objects: u64,
     pub(crate) version: &'r str,
@@ -362,7 +362,7 @@ pub(crate) struct Head<'r> {
     pub(crate) holds: &'r str,
 }
 
-impl<'r> Head<'r> {
+impl<'r> FileHead<'r> {
     pub(crate) fn parse(record: &'r [u8]) -> Option<Self> {
         let mut rest = record.strip_prefix(&[HEAD])?;
         let head = Self {
@@ -376,7 +376,7 @@ impl<'r> Head<'r> {
     }
 }
 
-pub(crate) struct Record<'r> {
+pub(crate) struct ObjectRecord<'r> {
     pub(crate) encoding: Encoding,
     pub(crate) form: u64,
     pub(crate) wire_len: u32,
@@ -384,7 +384,7 @@ pub(crate) struct Record<'r> {
     pub(crate) body: &'r [u8],
 }
 
-impl<'r> Record<'r> {
+impl<'r> ObjectRecord<'r> {
     pub(crate) fn parse(record: &'r [u8]) -> Option<Self> {
         let (encoding, rest) = record.split_first()?;
         let mut rest = rest;

@@ -22,8 +22,8 @@ use crate::StoreType;
 use crate::compress::{LoadedDictionaries, NamespaceDictionary, Reference};
 use crate::error::StoreError;
 use crate::file::format::{
-    COMPRESSED, DELTA, DICTIONARY, ENCODED, FileError, Head, Input, MAX_COMPRESSED, MAX_DICTIONARIES, OBJECT,
-    REFERENCE, Record, ReferenceRecord,
+    COMPRESSED, DELTA, DICTIONARY, ENCODED, FileError, FileHead, FileInput, MAX_COMPRESSED, MAX_DICTIONARIES, OBJECT,
+    ObjectRecord, REFERENCE, ReferenceRecord,
 };
 use crate::key::{Identity, Namespaces};
 use crate::state::entry::{Entry, EntryForm, wire_len};
@@ -37,7 +37,7 @@ use listwatch::internal::is_older;
 const FEW: usize = 1024;
 
 /// The contents of a file that was read and checked.
-pub(crate) struct Saved<T: StoreType + ?Sized> {
+pub(crate) struct SavedStore<T: StoreType + ?Sized> {
     version: String,
     /// The version up to which it has all changes.
     resumes_from: String,
@@ -52,20 +52,20 @@ pub(crate) fn read<T: StoreType + ?Sized>(
     core: &StoreCore<T>,
     path: &Path,
     holds: &str,
-) -> Result<Saved<T>, FileError> {
+) -> Result<SavedStore<T>, FileError> {
     let (format, budget) = {
         let writer = core.writer();
         (writer.format, writer.budget.clone())
     };
-    let mut input = Input::open(path)?;
+    let mut input = FileInput::open(path)?;
     let damaged = |offset| FileError::Damaged { what: "a malformed record", offset };
     let (at, head) = input.record()?.ok_or(damaged(0))?;
-    let head = Head::parse(head).ok_or(damaged(at))?;
+    let head = FileHead::parse(head).ok_or(damaged(at))?;
     if head.holds != holds {
         return Err(FileError::Foreign { found: head.holds.to_owned(), expected: holds.to_owned() });
     }
     let objects = head.objects;
-    let mut saved = Saved::new(&head);
+    let mut saved = SavedStore::new(&head);
     let mut bytes = 0_usize;
     while let Some((at, record)) = input.record()? {
         let (what, rest) = record.split_first().ok_or(damaged(at))?;
@@ -81,7 +81,7 @@ pub(crate) fn read<T: StoreType + ?Sized>(
                 saved.dictionaries.add_reference(&core.codec.decoder, &shared, record.body, record.wire_len);
             }
             OBJECT => {
-                let record = Record::parse(rest).ok_or(damaged(at))?;
+                let record = ObjectRecord::parse(rest).ok_or(damaged(at))?;
                 bytes = bytes.saturating_add(record.size::<T::Decoded>(format));
                 budget.check_empty_store(bytes)?;
                 let entry = saved.entry(&record)?;
@@ -144,7 +144,7 @@ fn expand_one<T: StoreType + ?Sized>(
 }
 
 /// Puts the objects of a file into the empty store.
-pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: Saved<T>) -> Result<(), FileError> {
+pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore<T>) -> Result<(), FileError> {
     let mut writer = core.writer();
     let writer = &mut *writer;
     let was_written = {
@@ -179,8 +179,8 @@ pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: Saved<T>) -
     Ok(())
 }
 
-impl<T: StoreType + ?Sized> Saved<T> {
-    fn new(head: &Head<'_>) -> Self {
+impl<T: StoreType + ?Sized> SavedStore<T> {
+    fn new(head: &FileHead<'_>) -> Self {
         Self {
             version: head.version.to_owned(),
             resumes_from: head.resumes_from.to_owned(),
@@ -192,7 +192,7 @@ impl<T: StoreType + ?Sized> Saved<T> {
     }
 
     /// Returns the entry of an object, in the form of the file; `None` if the record is malformed.
-    fn entry(&mut self, record: &Record<'_>) -> Result<Option<Entry<T::Decoded>>, FileError> {
+    fn entry(&mut self, record: &ObjectRecord<'_>) -> Result<Option<Entry<T::Decoded>>, FileError> {
         let namespace = self.namespaces.intern(&record.identity.namespace);
         if record.form == ENCODED {
             if record.body.len() != record.wire_len as usize {
@@ -201,7 +201,7 @@ impl<T: StoreType + ?Sized> Saved<T> {
             let identity = Identity::of(record.encoding, record.body)?;
             return Ok(Some(Entry::encoded(record.encoding, record.body, &identity, || namespace)));
         }
-        let Record { encoding, form, wire_len, ref identity, body } = *record;
+        let ObjectRecord { encoding, form, wire_len, ref identity, body } = *record;
         let form = match form.checked_sub(DELTA) {
             Some(at) => {
                 let fits = |reference: &&Arc<Reference>| {
@@ -223,7 +223,7 @@ impl<T: StoreType + ?Sized> Saved<T> {
     }
 }
 
-impl<T: StoreType + ?Sized> Saved<T> {
+impl<T: StoreType + ?Sized> SavedStore<T> {
     pub(crate) fn resumes_from(&self) -> &str {
         &self.resumes_from
     }

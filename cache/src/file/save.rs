@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::StoreType;
 use crate::compress::{Encoder, FEW_SAMPLES, is_sample};
-use crate::file::format::{BUFFER, FileError, Output};
+use crate::file::format::{BUFFER, FileError, FileOutput};
 use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
 use crate::write::core::StoreCore;
@@ -39,7 +39,7 @@ pub(crate) fn save<T: StoreType + ?Sized>(
     let (format, dictionary) = (writer.format, writer.compression.dictionary().cloned());
     drop(writer);
     replace(path, |file| {
-        let mut output = Output::new(file)?;
+        let mut output = FileOutput::new(file)?;
         let version = snapshot.resource_version();
         let resumes_from = resumes_from.filter(|from| is_older(from, version)).unwrap_or(version);
         output.head(epoch, &snapshot, resumes_from, holds)?;

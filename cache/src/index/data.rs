@@ -30,11 +30,12 @@ use crate::state::object::Object;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::{Mutex, RwLock, lock, read, write};
 
-pub(crate) type Function<T, V> = dyn Fn(&Object<T>) -> Result<Values<V>, Arc<dyn Error + Send + Sync>> + Send + Sync;
+pub(crate) type IndexFunction<T, V> =
+    dyn Fn(&Object<T>) -> Result<Values<V>, Arc<dyn Error + Send + Sync>> + Send + Sync;
 
-pub(crate) fn function<T: StoreType + ?Sized, I: IntoIterator, E: Into<Box<dyn Error + Send + Sync>>>(
+pub(crate) fn index_function<T: StoreType + ?Sized, I: IntoIterator, E: Into<Box<dyn Error + Send + Sync>>>(
     values: impl Fn(&Object<T>) -> Result<I, E> + Send + Sync + 'static,
-) -> Box<Function<T, I::Item>> {
+) -> Box<IndexFunction<T, I::Item>> {
     Box::new(move |object| match values(object) {
         Ok(values) => Ok(values.into_iter().collect()),
         Err(error) => Err(error.into().into()),
@@ -43,7 +44,7 @@ pub(crate) fn function<T: StoreType + ?Sized, I: IntoIterator, E: Into<Box<dyn E
 
 pub(super) struct IndexData<T: StoreType + ?Sized, V> {
     pub(super) name: Arc<str>,
-    function: Box<Function<T, V>>,
+    function: Box<IndexFunction<T, V>>,
     /// Values that objects have. Changed with `groups`, while the state is locked.
     pub(super) values: RwLock<ValueMap<V>>,
     pub(super) groups: RwLock<ValueGroups<V>>,
@@ -82,7 +83,7 @@ impl<V> Default for StagedWrite<V> {
 }
 
 impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
-    pub(super) fn new(name: &str, function: Box<Function<T, V>>) -> Self {
+    pub(super) fn new(name: &str, function: Box<IndexFunction<T, V>>) -> Self {
         Self {
             name: name.into(),
             function,

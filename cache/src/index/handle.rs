@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::StoreType;
 use crate::error::ObjectError;
-use crate::index::data::{Function, IndexData};
+use crate::index::data::{IndexData, IndexFunction};
 use crate::index::groups::Group;
 use crate::index::registry::MaintainedIndex;
 use crate::state::object::Object;
@@ -33,7 +33,7 @@ pub struct Index<T: StoreType + ?Sized, V> {
 
 impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
     /// Creates an empty index. The store must [register](Self::maintained) it.
-    pub(crate) fn new(host: Arc<dyn SubscriberHost<T>>, name: &str, function: Box<Function<T, V>>) -> Self {
+    pub(crate) fn new(host: Arc<dyn SubscriberHost<T>>, name: &str, function: Box<IndexFunction<T, V>>) -> Self {
         Self { host, data: Arc::new(IndexData::new(name, function)) }
     }
 

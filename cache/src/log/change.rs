@@ -60,7 +60,7 @@ impl<T: StoreType + ?Sized> LoggedChange<T> {
     /// number below 4 that names the form of the frame.
     ///
     /// Frames count in the memory of the log. The log drops the frames that were encoded first when they exceed a
-    /// quarter of [`ChangeLogLimits::bytes`]: then the next call encodes again.
+    /// quarter of [`ChangeLogLimits::bytes`](crate::ChangeLogLimits::bytes): then the next call encodes again.
     ///
     /// # Errors
     ///

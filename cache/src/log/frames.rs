@@ -17,10 +17,10 @@ use crate::sync::{Mutex, lock};
 pub(crate) struct Frames(Mutex<KeptFrames>);
 
 /// A frame: the number of its change, and its form.
-type Place = (u64, usize);
+type FramePlace = (u64, usize);
 
 /// The bytes that a frame takes in addition to its own.
-const OVERHEAD: usize = 2 * size_of::<Place>() + size_of::<Bytes>();
+const OVERHEAD: usize = 2 * size_of::<FramePlace>() + size_of::<Bytes>();
 
 #[derive(Default)]
 struct KeptFrames {
@@ -28,9 +28,9 @@ struct KeptFrames {
     /// The number of changes, each of which has the next number.
     changes: u64,
     bytes: usize,
-    frames: HashMap<Place, Bytes>,
+    frames: HashMap<FramePlace, Bytes>,
     /// The frames in the order in which they were encoded, with some that are no longer kept.
-    order: VecDeque<Place>,
+    order: VecDeque<FramePlace>,
 }
 
 impl Frames {
@@ -92,7 +92,7 @@ impl Frames {
 }
 
 impl KeptFrames {
-    fn remove(&mut self, place: Place) -> Option<Bytes> {
+    fn remove(&mut self, place: FramePlace) -> Option<Bytes> {
         let frame = self.frames.remove(&place)?;
         self.bytes -= OVERHEAD + frame.len();
         Some(frame)

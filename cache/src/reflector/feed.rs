@@ -55,7 +55,7 @@ impl Received {
     }
 }
 
-pub(super) enum Step {
+pub(super) enum FeedStep {
     /// Objects were written, or the watch delivered a bookmark.
     Written,
     /// The collection is complete, at this version.
@@ -73,8 +73,8 @@ pub(super) enum Step {
 }
 
 impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
-    /// Creates a feed. The list, or without a list the watch until it is [synced](Step::Synced), replaces the objects
-    /// of the store. A watch that resumes does not.
+    /// Creates a feed. The list, or without a list the watch until it is [synced](FeedStep::Synced), replaces the
+    /// objects of the store. A watch that resumes does not.
     pub(super) fn new(
         store: &'r Store<T>,
         projection: Option<&'r Projection>,
@@ -136,7 +136,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         self.watch = Some(watch);
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FeedStep> {
         let step = self.advance(cx);
         let version = self.watch.as_ref().and_then(Connections::newest_version);
         if version != self.version.as_deref() {
@@ -145,15 +145,15 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         let is_open = self.is_watching();
         let events = self.watch.as_ref().map_or(0, Connections::heard);
         self.received.has_event |= events != mem::replace(&mut self.events, events);
-        match step.or_else(|| self.resumes.take_if(|_| is_open).map(Step::Resumed)) {
+        match step.or_else(|| self.resumes.take_if(|_| is_open).map(FeedStep::Resumed)) {
             Some(step) => Poll::Ready(step),
-            None if self.received.has_event || self.received.written > 0 => Poll::Ready(Step::Written),
+            None if self.received.has_event || self.received.written > 0 => Poll::Ready(FeedStep::Written),
             None => Poll::Pending,
         }
     }
 
-    /// Writes the objects that have arrived, up to the next step other than [`Written`](Step::Written).
-    fn advance(&mut self, cx: &mut Context<'_>) -> Option<Step> {
+    /// Writes the objects that have arrived, up to the next step other than [`Written`](FeedStep::Written).
+    fn advance(&mut self, cx: &mut Context<'_>) -> Option<FeedStep> {
         while self.received.written < BATCH {
             let watch = self.poll_watch(cx);
             if let Poll::Ready(Some(step)) = watch {
@@ -171,7 +171,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     }
 
     /// Advances the watch. Returns `None` after an event without a step of its own.
-    fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+    fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<FeedStep>> {
         let Some(watch) = &mut self.watch else { return Poll::Pending };
         // A watch in parallel to a list delivers changes, not the initial state.
         let mut replace = self.relist.as_mut().filter(|_| self.list.is_none());
@@ -202,12 +202,12 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
                 self.received.written += 1;
                 None
             }
-            Err(error) => Some(Step::WatchFailed(error)),
+            Err(error) => Some(FeedStep::WatchFailed(error)),
         })
     }
 
     /// Advances the list. Returns `None` after an item.
-    fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+    fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<FeedStep>> {
         let (Some(list), Some(replace)) = (&mut self.list, &mut self.relist) else { return Poll::Pending };
         let (projection, received) = (self.projection, &mut self.received);
         let item = list.advance(cx, &mut |item| {
@@ -228,21 +228,21 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             }),
             (Err(error), _) => Err(error),
         };
-        Poll::Ready(Some(version.map_or_else(Step::ListFailed, |version| self.commit(version))))
+        Poll::Ready(Some(version.map_or_else(FeedStep::ListFailed, |version| self.commit(version))))
     }
 
-    fn commit(&mut self, version: String) -> Step {
+    fn commit(&mut self, version: String) -> FeedStep {
         self.list = None;
         if is_older(&version, &self.attempt.known) && !self.attempt.went_back {
-            return Step::WentBack;
+            return FeedStep::WentBack;
         }
         if let Some(Err(_)) = self.relist.take().map(|replace| replace.commit(&version)) {
-            return Step::Superseded;
+            return FeedStep::Superseded;
         }
         // A watch in parallel to the list has already delivered changes after its version.
         let watched = self.watch.as_ref().and_then(Connections::newest_version);
         self.store.open_log(watched.filter(|watched| is_older(&version, watched)).unwrap_or(&version));
-        Step::Synced(version)
+        FeedStep::Synced(version)
     }
 }
 

@@ -30,7 +30,7 @@ use tracing::{Instrument, Span, field};
 
 use crate::StoreType;
 use crate::reflector::cache::Collection;
-use crate::reflector::feed::{Feed, Received, Step};
+use crate::reflector::feed::{Feed, FeedStep, Received};
 use crate::reflector::handle::Reflector;
 use crate::reflector::silence::SilenceCheck;
 use crate::reflector::status::record_error;
@@ -51,13 +51,14 @@ type AttemptEnd = (Option<Error>, NextStep);
 impl<T: StoreType + ?Sized> Reflector<T> {
     /// Keeps the store synced until the future is dropped, or until an error ends it.
     ///
-    /// Attempts back off exponentially with jitter, from the [`delay`](Retry::delay) of the client's [`Retry`] to 30 s
-    /// (doubled at most by jitter). A watch that lived for 10 s resets the backoff. Each error is logged;
-    /// [`last_error`](ReflectorStatus::last_error) has the last error.
+    /// Attempts back off exponentially with jitter, from the [`delay`](listwatch::client::Retry::delay) of the client's
+    /// [`Retry`](listwatch::client::Retry) to 30 s (doubled at most by jitter). A watch that lived for 10 s resets the
+    /// backoff. Each error is logged; [`last_error`](crate::ReflectorStatus::last_error) has the last error.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the selection is invalid, or the resource [cannot be watched](Resource::without_watch).
+    /// [`Error`] when the selection is invalid, or the resource [cannot be
+    /// watched](listwatch::client::Resource::without_watch).
     ///
     /// Until the collection was complete (a loaded file counts), also when the caller has to change something: the
     /// server refuses the request (400, 422), or TLS failed before its first response
@@ -65,9 +66,9 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// lasting errors end it then too. Once the collection was complete, it retries all errors. Subscribers get the
     /// error as [`Change::Ended`](crate::Change::Ended).
     ///
-    /// An object that cannot be stored is not an error: it is [skipped](ReflectorStatus::skipped), and the cache is
-    /// incomplete. The reflector relists once the store has room for an object that exceeded the
-    /// [budget](Store::set_budget).
+    /// An object that cannot be stored is not an error: it is [skipped](crate::ReflectorStatus::skipped), and the cache
+    /// is incomplete. The reflector relists once the store has room for an object that exceeded the
+    /// [budget](crate::Store::set_budget).
     pub async fn run(mut self) -> Result<Infallible, Error> {
         let Err(error) = self.run_until_error().await;
         self.status.send_modify(|status| status.ended_by = Some(error.clone()));
@@ -186,7 +187,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         loop {
             let step = poll_fn(|cx| match feed.poll(cx) {
                 Poll::Pending if self.synced_at.is_some() => {
-                    silence.poll(cx, || Box::pin(self.recent_version())).map(Step::Silent)
+                    silence.poll(cx, || Box::pin(self.recent_version())).map(FeedStep::Silent)
                 }
                 step => step,
             });
@@ -197,28 +198,28 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             let (received, version) = feed.take_received();
             let received = self.report_received(received);
             match &step {
-                Step::Synced(version) => self.report_synced(version, 1),
-                Step::Resumed(version) => self.report_synced(version, 0),
+                FeedStep::Synced(version) => self.report_synced(version, 1),
+                FeedStep::Resumed(version) => self.report_synced(version, 0),
                 _ => {}
             }
             self.advance_version(&received, version, resumes_from);
             match step {
-                Step::Synced(version) if feed.needs_watch() => feed.set_watch(self.watch().after_version(version)),
-                Step::Written => is_suspect &= !received.has_event,
-                Step::Synced(_) | Step::Resumed(_) => {}
-                Step::Silent(Ok(version)) => {
+                FeedStep::Synced(version) if feed.needs_watch() => feed.set_watch(self.watch().after_version(version)),
+                FeedStep::Written => is_suspect &= !received.has_event,
+                FeedStep::Synced(_) | FeedStep::Resumed(_) => {}
+                FeedStep::Silent(Ok(version)) => {
                     if let Some(next) = self.judge_silence(&version, feed.is_watching(), &mut is_suspect) {
                         return (None, next);
                     }
                 }
-                Step::Silent(Err(error)) => record_error(&self.status, error),
-                Step::Superseded => return (None, NextStep::RetryLater),
-                Step::WentBack => return (None, self.sync.record_older_server()),
-                Step::ListFailed(error) => {
+                FeedStep::Silent(Err(error)) => record_error(&self.status, error),
+                FeedStep::Superseded => return (None, NextStep::RetryLater),
+                FeedStep::WentBack => return (None, self.sync.record_older_server()),
+                FeedStep::ListFailed(error) => {
                     let next = self.sync.list_failed(attempt, &error, self.client.classify(&error));
                     return (Some(error), next);
                 }
-                Step::WatchFailed(error) => {
+                FeedStep::WatchFailed(error) => {
                     let next = self.sync.watch_failed(attempt, &error, self.client.classify(&error));
                     return (Some(error), next);
                 }

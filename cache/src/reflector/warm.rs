@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::reflector::handle::Reflector;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
-use crate::{FileError, Identity, ObjectKey, Saved, StoreType};
+use crate::{FileError, Identity, ObjectKey, SavedStore, StoreType};
 use listwatch::client::Error;
 use listwatch::internal::{Class, MAX_RETRY_AFTER, chain};
 use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
@@ -62,7 +62,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         Ok(())
     }
 
-    async fn check_origin(&self, saved: &Saved<T>) -> Result<(), FileError> {
+    async fn check_origin(&self, saved: &SavedStore<T>) -> Result<(), FileError> {
         let mut is_known = false;
         for object in saved.identifying_objects().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());

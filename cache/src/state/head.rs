@@ -85,7 +85,7 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Returns `None` unless [`format`] returns the same text.
+/// Returns `None` unless [`format()`] returns the same text.
 fn parse(uid: &str) -> Option<u128> {
     let mut number = 0;
     for digit in uid.chars().filter(|character| *character != '-').take(32) {

@@ -16,7 +16,7 @@ pub struct Memory {
     /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object
     /// is unknown: Pods of k8s-pb take 6 to 10 times their encoded length.
     pub decoded: usize,
-    /// The tables that find objects by key, by namespace and by delta group, and the buffers of the compressor.
+    /// The tables that find objects by key, by namespace and by delta group, and the buffers of compression.
     pub table: usize,
     /// Indexes, without the heap memory of their values.
     pub indexes: usize,

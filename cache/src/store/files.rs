@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::StoreType;
 use crate::file::format::FileError;
-use crate::file::load::{self, Saved};
+use crate::file::load::{self, SavedStore};
 use crate::file::save;
 use crate::store::handle::Store;
 
@@ -17,9 +17,9 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// the same path may fail.
     ///
     /// Objects are saved encoded or, with the feature `zstd`, compressed. A save blocks its caller, but not other
-    /// writers. Measured with 50,000 Pods, it takes 0.1 s for a [compressed](StorageFormat) store and 0.5 s for an
-    /// encoded store. Meanwhile it holds a [`snapshot`](crate::StoreReader::snapshot), samples of up to 4 MiB, about 30
-    /// bytes for each delta group of a compressed store, and buffers that do not grow with the collection.
+    /// writers. Measured with 50,000 Pods, it takes 0.1 s for a [compressed](crate::StorageFormat) store and 0.5 s for
+    /// an encoded store. Meanwhile it holds a [`snapshot`](crate::StoreReader::snapshot), samples of up to 4 MiB, about
+    /// 30 bytes for each delta group of a compressed store, and buffers that do not grow with the collection.
     ///
     /// ```
     /// # use listwatch_cache::{StorageFormat, Store};
@@ -51,10 +51,10 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Loads a file that [`save`](Self::save) wrote for the same collection into an empty store. Indexes and
     /// subscribers get the objects as if they were written.
     ///
-    /// The store keeps them in its own [format](StorageFormat), except that a compressed store keeps objects encoded
-    /// that the file has uncompressed, for example because a program without the feature `zstd` wrote it. A file whose
-    /// objects exceed the [budget](Store::set_budget) in that format is refused before any object is expanded. The
-    /// store stays empty until the whole file has been checked.
+    /// The store keeps them in its own [format](crate::StorageFormat), except that a compressed store keeps objects
+    /// encoded that the file has uncompressed, for example because a program without the feature `zstd` wrote it. A
+    /// file whose objects exceed the [budget](Store::set_budget) in that format is refused before any object is
+    /// expanded. The store stays empty until the whole file has been checked.
     ///
     /// The checksum detects damage, not forgery. The file's size bounds allocations, whatever lengths it declares,
     /// except that a compressed object may expand to 16 MiB where the store does not keep it compressed, and a
@@ -67,11 +67,11 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.put_saved(self.read_saved(path.as_ref(), holds)?)
     }
 
-    pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<Saved<T>, FileError> {
+    pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<SavedStore<T>, FileError> {
         load::read(&self.core, path, holds)
     }
 
-    pub(crate) fn put_saved(&self, saved: Saved<T>) -> Result<(), FileError> {
+    pub(crate) fn put_saved(&self, saved: SavedStore<T>) -> Result<(), FileError> {
         load::put(&self.core, saved)
     }
 }

@@ -15,7 +15,7 @@ use crate::subscribe::change::Change;
 use crate::write::core::StoreCore;
 use crate::write::origin::{Origin, is_within};
 use crate::write::outcome::Written;
-use crate::write::rules::Deleted;
+use crate::write::rules::DeletedStates;
 use crate::write::writer::Writer;
 use listwatch::internal::is_comparable;
 use listwatch::{Encoding, TypeMeta};
@@ -129,7 +129,9 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// as [skipped](StoreReader::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
         let mut writer = self.core.writer();
-        let Some(Deleted { old, last }) = self.core.delete(&mut writer, encoding, bytes)? else { return Ok(None) };
+        let Some(DeletedStates { old, last }) = self.core.delete(&mut writer, encoding, bytes)? else {
+            return Ok(None);
+        };
         if self.core.log.is_enabled() {
             self.core.note_own_write(&last.identity(), Some(&old));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::StoreType;
 use crate::error::StoreError;
-use crate::index::data::function;
+use crate::index::data::index_function;
 use crate::index::handle::Index;
 use crate::log::cursor::Changes;
 use crate::log::status::ChangeLogStatus;
@@ -130,7 +130,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         {
-            let index = Index::new(Arc::clone(&self.core) as _, name, function(values));
+            let index = Index::new(Arc::clone(&self.core) as _, name, index_function(values));
             self.core.register_index(&index.maintained());
             index
         }
@@ -198,7 +198,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     }
 
     /// Returns the number of objects that the store does not have in their latest state, because it could not hold
-    /// them: a write of each returned a [`StoreError`](crate::StoreError). The store is incomplete unless this is 0.
+    /// them: a write of each returned a [`StoreError`]. The store is incomplete unless this is 0.
     ///
     /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
     /// [`Replace`](crate::Replace) that began afterwards is committed.

@@ -90,7 +90,7 @@ impl<T: StoreType + ?Sized> Subscribe<T> {
     }
 
     /// Delivers each object again once per period, like the resync period of an informer: as
-    /// [`Applied`](Change::Applied), in its latest state, with `old` equal to `new`.
+    /// [`Applied`](crate::Change::Applied), in its latest state, with `old` equal to `new`.
     ///
     /// The objects are spread over the period, at most 64 at once. A late consumer gets each object once, not once per
     /// missed period. A period of zero means no resync, as in client-go; the shortest period is a millisecond. The

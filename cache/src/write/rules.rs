@@ -38,7 +38,7 @@ use listwatch::Encoding;
 use listwatch::internal::{is_comparable, is_older};
 
 /// The states of a deleted object.
-pub(crate) struct Deleted<D> {
+pub(crate) struct DeletedStates<D> {
     /// The state that the store had.
     pub(crate) old: Entry<D>,
     pub(crate) last: Entry<D>,
@@ -157,7 +157,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         writer: &mut Writer<T>,
         encoding: Encoding,
         bytes: &[u8],
-    ) -> Result<Option<Deleted<T::Decoded>>, StoreError> {
+    ) -> Result<Option<DeletedStates<T::Decoded>>, StoreError> {
         let identity = Identity::of(encoding, bytes).inspect_err(|_| self.add_skipped(writer, None, bytes, false))?;
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, &identity);
@@ -183,7 +183,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             Entry::encoded(encoding, bytes, &identity, namespace)
         };
         self.remove_object(writer, hash, slot, &last, is_named_only);
-        Ok(Some(Deleted { old, last }))
+        Ok(Some(DeletedStates { old, last }))
     }
 
     /// Records that the store has all changes up to this version.

@@ -8,7 +8,7 @@ use crate::state::entry::Entry;
 use crate::write::core::StoreCore;
 use crate::write::origin::Origin;
 use crate::write::outcome::Written;
-use crate::write::rules::Deleted;
+use crate::write::rules::DeletedStates;
 use listwatch::Encoding;
 
 /// Closes the log when a write does not complete: after an error, or a panic in a function of the caller.
@@ -29,7 +29,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let has_log = self.log.is_enabled();
         let mut guard = CloseUnlessWritten(has_log.then_some(self));
         let effect = if is_deleted {
-            self.delete(&mut writer, encoding, bytes)?.map(|Deleted { old, last }| (Some(old), last))
+            self.delete(&mut writer, encoding, bytes)?.map(|DeletedStates { old, last }| (Some(old), last))
         } else {
             match self.write_or_skip(&mut writer, encoding, bytes, Origin::Watch)? {
                 Written::Added(new) => Some((None, new.entry().clone())),
