@@ -39,7 +39,7 @@
 // | room | files, lowest first | owns |
 // |---|---|---|
 // | - | sync, key, error | |
-// | compression | compress, family | bases, dictionaries, the pool of decompressors |
+// | compression | compress | dictionaries, references, delta groups, the pool of decoders |
 // | state | storage_format, slot_set, key_order, head, entry, memory, object, table, snapshot, objects | the lock of readers |
 // | subscribe | change, queue, subscription, registry, host, resync, walk, subscriber, builder | the queues |
 // | index | groups, routes, registry, data, handle | the locks of an index |
@@ -66,9 +66,7 @@ mod own_readme {}
 
 mod compress;
 mod error;
-mod family;
 mod file;
-mod form;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod index;
