@@ -70,7 +70,6 @@ mod reqwest;
 mod resolve;
 mod resource;
 mod retry;
-mod selector;
 mod transport;
 mod watch;
 

@@ -7,10 +7,9 @@ use super::resource::{Resource, encode};
 use crate::error::InvalidInput;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
-use crate::object::ItemRef;
-use crate::object::selector::{FieldSelector, LabelSelector};
 use crate::object::shard::Shard;
 use crate::object::version::is_resumable;
+use crate::object::{FieldSelector, ItemRef, LabelSelector};
 
 /// The objects of a collection that a list, a watch or a reflector requests, and their form.
 ///

@@ -9,7 +9,7 @@ mod meta_parts;
 pub(crate) mod meta_view;
 pub mod path;
 mod projection;
-pub(crate) mod selector;
+mod selector;
 pub(crate) mod shard;
 mod store_type;
 pub(crate) mod version;
