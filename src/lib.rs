@@ -82,7 +82,7 @@ pub use adapt::{FromRef, ListError, ListReader};
 pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
 pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 pub use limits::Limits;
-pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
+pub use meta::{EventType, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 pub use object::{
     FieldPath, FieldSelector, Item, ItemRef, Json, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference,
     Projection, Shard, Time, compare_resource_versions,

@@ -56,6 +56,7 @@ mod protobuf;
 use std::borrow::Cow;
 
 use crate::error::{Fault, ItemError};
+pub use crate::meta::EventType;
 use crate::meta::{INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
 use crate::object::ItemRef;
 use crate::schema::{self, Message, ZeroMeta};
@@ -91,30 +92,6 @@ enum Layout {
 #[must_use = "a list without its tail is incomplete"]
 pub struct ListBody {
     is_empty: bool,
-}
-
-/// The type of a change, as a watch names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum EventType {
-    /// `ADDED`: an object was created, or existed already when the watch began.
-    Added,
-    /// `MODIFIED`: an object was modified.
-    Modified,
-    /// `DELETED`: an object was deleted, or no longer matches the watch's selectors.
-    Deleted,
-}
-
-impl EventType {
-    /// Returns the name in the protocol.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
 }
 
 impl Encoder {

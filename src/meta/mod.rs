@@ -1,9 +1,11 @@
 //! The messages around the items, written by hand after `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
 
+mod event_type;
 pub(crate) mod json;
 
 use std::fmt;
 
+pub use self::event_type::EventType;
 use crate::wire::protobuf::{Fields, Value, write_len};
 
 /// The first bytes of every Kubernetes protobuf body (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use crate::encode::EventType;
+use crate::meta::EventType;
 use crate::object::ItemRef;
 use crate::object::version::{compare_resource_versions, is_older, is_resumable};
 

@@ -20,8 +20,8 @@ use crate::client::params::{ListParams, ResourceVersion, WatchStart};
 use crate::client::retry::{Class, MAX_RETRY_AFTER, Retry, most_fruitless};
 use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEvent;
-use crate::encode::EventType;
 use crate::error::ItemError;
+use crate::meta::EventType;
 use crate::object::ItemRef;
 use crate::object::version::is_older;
 
