@@ -23,13 +23,15 @@ use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
 use self::document::DiscoveryDocument;
+use super::body;
+use super::document::Document;
 use super::error::{Error, ErrorKind};
+use super::handle::Client;
 use super::redact::redact;
 use super::resolve::{self, DiscoveredResource, Wanted};
 use super::resource::Resource;
 use super::retry::classify_version;
 use super::transport::{TransportError, TransportErrorKind, chain};
-use super::{Client, Document, body};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::meta::OneLine;
 

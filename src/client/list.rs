@@ -28,13 +28,16 @@ use self::plan::Plan;
 pub use self::run::Pages;
 pub use self::summary::{ListSummary, Restart};
 use super::error::Error;
+use super::handle::Client;
 use super::params::{ListParams, Selection};
 use super::progress::Progress;
-use super::resource::Resource;
-use super::{Client, LONGEST};
+use super::resource::{Kind, Resource};
+use super::time::LONGEST;
+use crate::adapt::FromRef;
 use crate::error::{DecodeError, ItemError};
 use crate::limits::Limits;
-use crate::object::ItemRef;
+use crate::object::{Item, ItemRef};
+use crate::wire::Encoding;
 
 /// A list, as a stream of its items that ends after the last item or after an error; see [`Client::list`].
 ///
@@ -179,6 +182,31 @@ where
 }
 
 impl Client {
+    /// Returns a list of this resource, in all namespaces unless the [`List`] sets some. Nothing is sent yet.
+    ///
+    /// Items are decoded as `T`: see [`Item`].
+    pub fn list<T: Item + ?Sized>(&self, resource: &Resource, params: &ListParams) -> List<FromRef<T>> {
+        let mut params = params.clone();
+        params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
+        List::new(self, resource, params, T::from_ref)
+    }
+
+    /// Returns a list of the resource of `T`, as [`list`](Self::list) does.
+    pub fn list_of<T: Item + Kind + ?Sized>(&self, params: &ListParams) -> List<FromRef<T>> {
+        self.list::<T>(&T::resource(), params)
+    }
+
+    /// Returns a list whose items a closure decodes: for projections, filters and tuples.
+    ///
+    /// The closure borrows the item and copies what it needs.
+    pub fn list_with<O, E, F>(&self, resource: &Resource, params: &ListParams, decode: F) -> List<F>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        List::new(self, resource, params.clone(), decode)
+    }
+
     /// Requests the current resource version of a collection, by a list of one object.
     ///
     /// # Errors

@@ -23,11 +23,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::LONGEST;
 use super::authorities::Authorities;
 use super::credentials::Credentials;
 use super::io_thread::IoThread;
 use super::proxy::environment_proxy;
+use super::time::LONGEST;
 use super::transport::{
     self, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };

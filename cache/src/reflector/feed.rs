@@ -143,7 +143,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             self.version = version.map(str::to_owned);
         }
         let is_open = self.is_watching();
-        let heard = self.watch.as_ref().map_or(0, Connections::heard);
+        let heard = self.watch.as_ref().map_or(0, Connections::received_events);
         self.received.has_heard |= heard != mem::replace(&mut self.heard, heard);
         match step.or_else(|| self.resumes.take_if(|_| is_open).map(Step::Resumed)) {
             Some(step) => Poll::Ready(step),

@@ -6,10 +6,11 @@ use bytes::{Buf, Bytes};
 use crc32fast::Hasher;
 
 use super::plan::Listing;
+use crate::client::body;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::params::DEFAULT_REQUEST_TIMEOUT;
+use crate::client::send::Answer;
 use crate::client::transport::{TransportError, TransportErrorKind};
-use crate::client::{Answer, body};
 use crate::decode::{Event, ListDecoder};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::limits::Limits;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::summary::ListSummary;
-use crate::client::Client;
+use crate::client::handle::Client;
 use crate::client::params::ListParams;
 use crate::client::progress::Counters;
 use crate::client::resource::Resource;

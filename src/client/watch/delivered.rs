@@ -60,7 +60,7 @@ impl Delivered {
     }
 
     /// Forgets everything but the number of events, because the stream starts over.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget_versions(&mut self) {
         *self = Self { events: self.events, ..Self::default() };
     }
 
@@ -75,7 +75,7 @@ impl Delivered {
     }
 
     /// Records that the server sends the events after `resumes_from` again.
-    pub(super) fn reconnected(&mut self) {
+    pub(super) fn begin_connection(&mut self) {
         self.connection += 1;
     }
 
@@ -97,8 +97,8 @@ impl Delivered {
     }
 
     /// Records an event that was delivered.
-    pub(super) fn deliver(&mut self, fingerprint: Option<Fingerprint>, version: &str) {
-        self.pass(version);
+    pub(super) fn record_event(&mut self, fingerprint: Option<Fingerprint>, version: &str) {
+        self.advance_to(version);
         let Some(Fingerprint { object, event }) = fingerprint else { return };
         if self.seen.len() >= REMEMBERED || self.last.len() >= REMEMBERED {
             self.seen.clear();
@@ -113,7 +113,7 @@ impl Delivered {
     }
 
     /// Records the version of an event: if it is newer, all events of the version before were delivered.
-    pub(super) fn pass(&mut self, version: &str) {
+    pub(super) fn advance_to(&mut self, version: &str) {
         let is_newer = compare_resource_versions(version, &self.newest).is_none_or(Ordering::is_gt);
         if !is_newer || !is_resumable(version) {
             return;
@@ -131,7 +131,7 @@ impl Delivered {
     }
 
     /// Records that all events up to this version were delivered: the version of a bookmark or a list.
-    pub(super) fn complete(&mut self, version: &str) {
+    pub(super) fn complete_version(&mut self, version: &str) {
         if is_resumable(version) && !is_older(version, &self.newest) {
             version.clone_into(&mut self.newest);
             version.clone_into(&mut self.resumes_from);
@@ -152,18 +152,18 @@ mod tests {
         let mut delivered = Delivered::up_to("7".to_owned());
         let fingerprint = |n: usize| Fingerprint { object: n as u64, event: Some(n as u64) };
         for n in 0..=REMEMBERED {
-            delivered.deliver(Some(fingerprint(n)), "8");
+            delivered.record_event(Some(fingerprint(n)), "8");
         }
-        delivered.reconnected();
+        delivered.begin_connection();
         assert_eq!((delivered.resumes_from(), delivered.newest(), delivered.seen.len()), ("7", "8", 1));
         assert!(!delivered.is_repeated(&fingerprint(0)) && delivered.is_repeated(&fingerprint(REMEMBERED)));
         // A newer version, and then another, forget the events of the version before.
         for (version, remembered) in [("9", 2), ("10", 2), ("11", 2)] {
-            delivered.deliver(Some(fingerprint(0)), version);
-            delivered.deliver(Some(fingerprint(1)), version);
+            delivered.record_event(Some(fingerprint(0)), version);
+            delivered.record_event(Some(fingerprint(1)), version);
             assert!(delivered.seen.len() <= remembered + 1, "{version}: {}", delivered.seen.len());
         }
-        delivered.complete("11");
+        delivered.complete_version("11");
         assert_eq!((delivered.resumes_from(), delivered.seen.capacity()), ("11", 0));
     }
 }

@@ -1,0 +1,139 @@
+//! The connections of a watch, one after the other.
+
+use std::task::{Context, Poll, ready};
+
+use tokio::time::sleep;
+
+use super::delivered::Delivered;
+use super::event::OwnedEvent;
+use super::phase::WatchPhase;
+use super::plan::WatchPlan;
+use super::resume::{ConnectionState, WatchRun};
+use crate::client::error::Error;
+use crate::error::ItemError;
+use crate::meta::EventType;
+use crate::object::ItemRef;
+
+/// The connections of a watch, without a decoder of its objects.
+pub struct Connections {
+    pub(super) run: WatchRun,
+    state: ConnectionState,
+}
+
+impl Connections {
+    pub(super) fn new(plan: WatchPlan) -> Self {
+        Self { run: WatchRun::new(plan), state: ConnectionState::Start }
+    }
+
+    /// Starts after a version that a server sent, in any form.
+    pub fn after_version(mut self, version: String) -> Self {
+        self.run.phase = WatchPhase::of_changes();
+        self.run.delivered = Delivered::up_to(version);
+        self
+    }
+
+    /// Returns true if a server has accepted the watch.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, ConnectionState::Watching(_))
+    }
+
+    /// As [`Watch::resource_version`](super::Watch::resource_version).
+    pub fn resource_version(&self) -> Option<&str> {
+        self.run.version()
+    }
+
+    /// Returns the newest version that was delivered; `None` before the initial state is complete. Further events may
+    /// have it.
+    pub fn newest_version(&self) -> Option<&str> {
+        self.run.version().map(|_| self.run.delivered.newest())
+    }
+
+    /// Returns the number of events, delivered or not, and of bookmarks that are not older.
+    pub fn received_events(&self) -> u64 {
+        self.run.received.all
+    }
+
+    /// Returns the next event, with the object decoded by `decode`. No event follows an error.
+    pub fn advance<O, E: Into<ItemError>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
+    ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        let next = ready!(self.try_advance(cx, decode));
+        if next.is_err() {
+            self.state = ConnectionState::Ended;
+        }
+        Poll::Ready(next)
+    }
+
+    fn try_advance<O, E: Into<ItemError>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
+    ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        let Self { run, state } = self;
+        loop {
+            let ended = match state {
+                ConnectionState::Start => {
+                    run.plan.validate()?;
+                    *state = run.request()?;
+                    continue;
+                }
+                ConnectionState::Waiting(sleep) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    *state = run.request()?;
+                    continue;
+                }
+                ConnectionState::Locating(locating) => match ready!(locating.as_mut().poll(cx)) {
+                    Ok(version) => {
+                        run.delivered.complete_version(&version);
+                        *state = run.request()?;
+                        continue;
+                    }
+                    Err(error) => Some(error),
+                },
+                ConnectionState::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
+                    Ok(connection) => {
+                        *state = ConnectionState::Watching(Box::new(run.begin_connection(connection)));
+                        continue;
+                    }
+                    Err(error) => Some(error),
+                },
+                ConnectionState::Watching(connection) => {
+                    let next = connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, decode));
+                    match ready!(next) {
+                        Ok(Some(event)) => {
+                            if let OwnedEvent::Synced { .. } = event {
+                                connection.idle.expect_initial_events(None);
+                            }
+                            return Poll::Ready(Ok(Some(event)));
+                        }
+                        Ok(None) => None,
+                        Err(error) => Some(error),
+                    }
+                }
+                ConnectionState::Listing(pages) => {
+                    match ready!(pages.advance(cx, &mut |item| decode(EventType::Added, item))) {
+                        Ok(Some(item)) => {
+                            run.delivered.events += 1;
+                            run.phase.record_delivery();
+                            return Poll::Ready(Ok(Some(OwnedEvent::Added(item))));
+                        }
+                        Ok(None) => {
+                            let resource_version = run.complete_list(&pages.version()?)?;
+                            *state = run.request()?;
+                            return Poll::Ready(Ok(Some(OwnedEvent::Synced { resource_version })));
+                        }
+                        Err(error) => Some(error),
+                    }
+                }
+                ConnectionState::Ended => return Poll::Ready(Ok(None)),
+            };
+            let wait = run.after(state, ended)?;
+            *state = ConnectionState::Waiting(Box::pin(sleep(wait)));
+            if run.phase.take_partial() {
+                return Poll::Ready(Ok(Some(OwnedEvent::Reset)));
+            }
+        }
+    }
+}
