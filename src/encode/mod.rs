@@ -50,11 +50,13 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod json;
+mod layout;
 mod object;
 mod protobuf;
 
 use std::borrow::Cow;
 
+use self::layout::Layout;
 use crate::error::{Fault, ItemError};
 pub use crate::meta::EventType;
 use crate::meta::{INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
@@ -75,16 +77,6 @@ pub struct Encoder {
     layout: Layout,
     /// True if only the metadata of the items are written.
     is_projected: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
-    /// A Go struct.
-    Typed,
-    /// A Go struct whose items have a type meta in JSON: `PartialObjectMetadataList`.
-    Metadata,
-    /// A Go map: a custom resource.
-    Unstructured,
 }
 
 /// The state of a list that is being written.

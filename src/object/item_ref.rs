@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::MetaView;
+use super::decoding::{deserialize, merge};
+use super::meta_view::MetaView;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
@@ -95,7 +96,7 @@ impl<'a> ItemRef<'a> {
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         self.expect(Encoding::Protobuf)?;
         let mut message = Box::<M>::default();
-        super::merge(&mut *message, self.bytes, self.decoded_size)?;
+        merge(&mut *message, self.bytes, self.decoded_size)?;
         Ok(message)
     }
 
@@ -107,7 +108,7 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::WrongEncoding`] for an item in protobuf.
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
         self.expect(Encoding::Json)?;
-        super::deserialize(self.bytes, self.decoded_size).map(Box::new)
+        deserialize(self.bytes, self.decoded_size).map(Box::new)
     }
 
     /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at the beginning, or in their place if it has them.

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
-use super::{Item, ItemRef};
+use super::item::Item;
+use super::item_ref::ItemRef;
 use crate::error::ItemError;
 use crate::wire::Encoding;
 

@@ -1,7 +1,9 @@
 //! The types that a store decodes its objects as. They are here, and not in `listwatch-cache`, because only this crate
 //! may implement a trait for all messages and for [`Json`].
 
-use super::{Item, Json, deserialize, merge};
+use super::decoding::{deserialize, merge};
+use super::item::Item;
+use super::json::Json;
 use crate::error::ItemError;
 use crate::limits::Limits;
 use crate::wire::Encoding;
