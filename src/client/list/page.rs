@@ -162,44 +162,7 @@ impl Page {
     ) -> Result<Option<O>, Error> {
         let (items, bytes) = (listing.summary.items, listing.summary.bytes);
         loop {
-            let mut rest = &self.chunk[..];
-            let (shard, repeat, list_kind) = (&mut self.shard, &mut self.repeat, &mut self.list_kind);
-            let event = self.decoder.decode_with(&mut rest, |event| match event {
-                Event::Item(item) if !list_kind.allows(&item, listing) => {
-                    PageEvent::OtherKind(item.type_meta().clone())
-                }
-                Event::Item(item) => match repeat.next(&item) {
-                    Some(Repeated::Delivered) => PageEvent::Nothing,
-                    Some(Repeated::Skipped) => PageEvent::Skipped,
-                    Some(Repeated::Changed) => PageEvent::Changed,
-                    None => match shard.map(|shard| item.meta().map(|meta| shard.contains(&meta.uid()))) {
-                        None | Some(Ok(true)) => PageEvent::Item(decode(item)),
-                        Some(Ok(false)) => PageEvent::OtherShard,
-                        Some(Err(error)) => PageEvent::NoShard(error),
-                    },
-                },
-                Event::TypeMeta(found) if !found.is_expected(&listing.expected) => PageEvent::OtherKind(found.clone()),
-                Event::TypeMeta(_) => {
-                    *list_kind = ListKind::Checked;
-                    PageEvent::Nothing
-                }
-                Event::ListMeta(meta) => {
-                    let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
-                    *shard = shard.filter(|shard| !shard.complied(echoed));
-                    PageEvent::ListMeta {
-                        remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
-                    }
-                }
-                // An earlier attempt reported it.
-                Event::Skipped(error) => PageEvent::Oversized((!repeat.is_under_way()).then(|| error.clone())),
-            });
-            let taken = self.chunk.len() - rest.len();
-            self.chunk.advance(taken);
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => return Err(self.decode_error(error, listing)),
-            };
-            match event {
+            match self.decode_event(decode, listing)? {
                 None => {
                     // A waiting list keeps no chunk alive.
                     self.chunk = Bytes::new();
@@ -213,6 +176,8 @@ impl Page {
                     }
                     return Ok(Some(item));
                 }
+                Some(PageEvent::Item(Err(error))) => self.refuse(error.into(), listing)?,
+                Some(PageEvent::NoShard(error)) => self.refuse(error, listing)?,
                 Some(PageEvent::Skipped) => self.decoder.skip_item(),
                 Some(PageEvent::Oversized(error)) => {
                     self.oversized += 1;
@@ -221,32 +186,63 @@ impl Page {
                     }
                 }
                 Some(PageEvent::Changed) => return Err(ErrorKind::PageChanged.into()),
-                Some(PageEvent::Item(Err(error))) => {
-                    self.refuse(error.into(), listing)?;
-                }
-                Some(PageEvent::OtherKind(found))
-                    if self.decoder.is_json() && self.list_kind.may_be(&found, listing) => {}
                 Some(PageEvent::OtherKind(found)) => {
-                    return Err(ErrorKind::OtherKind { expected: listing.expected.clone(), found }.into());
+                    if !self.decoder.is_json() || !self.list_kind.may_be(&found, listing) {
+                        return Err(ErrorKind::OtherKind { expected: listing.expected.clone(), found }.into());
+                    }
                 }
                 Some(PageEvent::OtherShard) => {
                     self.decoder.skip_item();
                     self.other_shards += 1;
                 }
-                Some(PageEvent::NoShard(error)) => {
-                    self.refuse(error, listing)?;
-                }
                 Some(PageEvent::ListMeta { remaining }) => {
-                    listing.plan.counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
+                    let counters = &listing.plan.counters;
+                    counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
                     let page = listing.plan.params.page_size.map(u64::from);
-                    listing
-                        .plan
-                        .counters
-                        .expect_items(remaining.zip(page).map(|(remaining, page)| items + page + remaining));
+                    counters.expect_items(remaining.zip(page).map(|(remaining, page)| items + page + remaining));
                 }
                 Some(PageEvent::Nothing) => {}
             }
         }
+    }
+
+    /// Decodes the next event in the chunk, and compares it with earlier attempts. `None` at the end of the chunk.
+    #[inline]
+    fn decode_event<O, E>(
+        &mut self,
+        decode: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
+        listing: &Listing,
+    ) -> Result<Option<PageEvent<Result<O, E>>>, Error> {
+        let mut rest = &self.chunk[..];
+        let (shard, repeat, list_kind) = (&mut self.shard, &mut self.repeat, &mut self.list_kind);
+        let event = self.decoder.decode_with(&mut rest, |event| match event {
+            Event::Item(item) if !list_kind.allows(&item, listing) => PageEvent::OtherKind(item.type_meta().clone()),
+            Event::Item(item) => match repeat.next(&item) {
+                Some(Repeated::Delivered) => PageEvent::Nothing,
+                Some(Repeated::Skipped) => PageEvent::Skipped,
+                Some(Repeated::Changed) => PageEvent::Changed,
+                None => match shard.map(|shard| item.meta().map(|meta| shard.contains(&meta.uid()))) {
+                    None | Some(Ok(true)) => PageEvent::Item(decode(item)),
+                    Some(Ok(false)) => PageEvent::OtherShard,
+                    Some(Err(error)) => PageEvent::NoShard(error),
+                },
+            },
+            Event::TypeMeta(found) if !found.is_expected(&listing.expected) => PageEvent::OtherKind(found.clone()),
+            Event::TypeMeta(_) => {
+                *list_kind = ListKind::Checked;
+                PageEvent::Nothing
+            }
+            Event::ListMeta(meta) => {
+                let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
+                *shard = shard.filter(|shard| !shard.complied(echoed));
+                PageEvent::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
+            }
+            // An earlier attempt reported it.
+            Event::Skipped(error) => PageEvent::Oversized((!repeat.is_under_way()).then(|| error.clone())),
+        });
+        let taken = self.chunk.len() - rest.len();
+        self.chunk.advance(taken);
+        event.map_err(|error| self.decode_error(error, listing))
     }
 
     fn refuse(&mut self, error: ItemError, listing: &mut Listing) -> Result<(), Error> {

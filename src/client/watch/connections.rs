@@ -73,31 +73,26 @@ impl Connections {
     ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
         let Self { run, state } = self;
         loop {
-            let ended = match state {
+            // The next state, or the end of a request or a connection.
+            let next = match state {
                 ConnectionState::Start => {
                     run.plan.validate()?;
-                    *state = run.request()?;
-                    continue;
+                    Ok(run.request()?)
                 }
                 ConnectionState::Waiting(sleep) => {
                     ready!(sleep.as_mut().poll(cx));
-                    *state = run.request()?;
-                    continue;
+                    Ok(run.request()?)
                 }
                 ConnectionState::Locating(locating) => match ready!(locating.as_mut().poll(cx)) {
                     Ok(version) => {
                         run.delivered.complete_version(&version);
-                        *state = run.request()?;
-                        continue;
+                        Ok(run.request()?)
                     }
-                    Err(error) => Some(error),
+                    Err(error) => Err(Some(error)),
                 },
                 ConnectionState::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
-                    Ok(connection) => {
-                        *state = ConnectionState::Watching(Box::new(run.begin_connection(connection)));
-                        continue;
-                    }
-                    Err(error) => Some(error),
+                    Ok(connection) => Ok(ConnectionState::Watching(Box::new(run.begin_connection(connection)))),
+                    Err(error) => Err(Some(error)),
                 },
                 ConnectionState::Watching(connection) => {
                     let next = connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, decode));
@@ -108,15 +103,14 @@ impl Connections {
                             }
                             return Poll::Ready(Ok(Some(event)));
                         }
-                        Ok(None) => None,
-                        Err(error) => Some(error),
+                        Ok(None) => Err(None),
+                        Err(error) => Err(Some(error)),
                     }
                 }
                 ConnectionState::Listing(pages) => {
                     match ready!(pages.advance(cx, &mut |item| decode(EventType::Added, item))) {
                         Ok(Some(item)) => {
-                            run.delivered.events += 1;
-                            run.phase.record_delivery();
+                            run.record_listed();
                             return Poll::Ready(Ok(Some(OwnedEvent::Added(item))));
                         }
                         Ok(None) => {
@@ -124,15 +118,20 @@ impl Connections {
                             *state = run.request()?;
                             return Poll::Ready(Ok(Some(OwnedEvent::Synced { resource_version })));
                         }
-                        Err(error) => Some(error),
+                        Err(error) => Err(Some(error)),
                     }
                 }
                 ConnectionState::Ended => return Poll::Ready(Ok(None)),
             };
-            let wait = run.after(state, ended)?;
-            *state = ConnectionState::Waiting(Box::pin(sleep(wait)));
-            if run.phase.take_partial() {
-                return Poll::Ready(Ok(Some(OwnedEvent::Reset)));
+            match next {
+                Ok(next) => *state = next,
+                Err(error) => {
+                    let wait = run.after(state, error)?;
+                    *state = ConnectionState::Waiting(Box::pin(sleep(wait)));
+                    if run.phase.take_partial() {
+                        return Poll::Ready(Ok(Some(OwnedEvent::Reset)));
+                    }
+                }
             }
         }
     }

@@ -261,6 +261,12 @@ impl WatchRun {
         self.delivered.newest().to_owned()
     }
 
+    /// Records that a list delivered an object.
+    pub(super) fn record_listed(&mut self) {
+        self.delivered.events += 1;
+        self.phase.record_delivery();
+    }
+
     /// Records that a list delivered the initial state.
     pub(super) fn complete_list(&mut self, version: &str) -> Result<String, Error> {
         let replaces_refused = matches!(self.phase, WatchPhase::InitialList { replaces_refused: true, .. });
