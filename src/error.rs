@@ -19,11 +19,11 @@ pub(crate) use crate::wire::Fault;
 /// It is displayed on one line: what happened, the offset and the number of items or events delivered. The
 /// [`source`](Error::source) of an item's error is an [`ItemError`].
 #[derive(Clone, Debug)]
-pub struct DecodeError(Box<Inner>);
+pub struct DecodeError(Box<DecodeErrorParts>);
 
 /// Boxed, so that the `Result`s of each item stay small.
 #[derive(Clone, Debug)]
-struct Inner {
+struct DecodeErrorParts {
     kind: DecodeErrorKind,
     offset: u64,
     index: Option<u64>,
@@ -37,7 +37,7 @@ pub(crate) type SkipHook = Box<dyn FnMut(&DecodeError) + Send>;
 
 impl DecodeError {
     pub(crate) fn new(kind: DecodeErrorKind, offset: u64, index: Option<u64>, items: u64) -> Self {
-        Self(Box::new(Inner { kind, offset, index, items, of_watch: false }))
+        Self(Box::new(DecodeErrorParts { kind, offset, index, items, of_watch: false }))
     }
 
     pub(crate) fn of_watch(mut self) -> Self {
@@ -84,7 +84,18 @@ impl DecodeError {
     /// Returns true if the body ended before the end of the list, or inside a frame of the watch.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        matches!(self.0.kind, DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame)
+        // Without `_`, so that a new truncation is decided here. The client asks this function only.
+        match self.0.kind {
+            DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame => true,
+            DecodeErrorKind::UnexpectedEncoding(_)
+            | DecodeErrorKind::Malformed { .. }
+            | DecodeErrorKind::UnexpectedKind { .. }
+            | DecodeErrorKind::Api(_)
+            | DecodeErrorKind::Limit { .. }
+            | DecodeErrorKind::Item(_)
+            | DecodeErrorKind::Poisoned
+            | DecodeErrorKind::Finished => false,
+        }
     }
 
     /// Returns the limit that the body, or the decoded form of one of its items, exceeds. The [`kind`](Self::kind) has the sizes.
@@ -118,7 +129,7 @@ impl DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, offset, index, items, of_watch } = &*self.0;
+        let DecodeErrorParts { kind, offset, index, items, of_watch } = &*self.0;
         let (unit, expected) = if *of_watch { ("event", "watch") } else { ("item", "list") };
         match (kind, index) {
             (DecodeErrorKind::UnexpectedKind { api_version, kind }, _) => {

@@ -9,7 +9,7 @@ use super::body;
 use super::error::{Error, ErrorKind};
 use super::handle::Client;
 use super::progress::Counters;
-use super::retry::Class;
+use super::retry::RetryAdvice;
 use super::send::Answer;
 use crate::error::{DecodeError, DecodeErrorKind, Limit};
 
@@ -29,7 +29,7 @@ impl Client {
         &self,
         path: String,
         accept: HeaderValue,
-        classify: impl Fn(&Error) -> Class,
+        classify: impl Fn(&Error) -> RetryAdvice,
         read: impl Fn(&Document) -> Result<R, ErrorKind>,
     ) -> Result<R, Error> {
         let mut tries = self.tries();

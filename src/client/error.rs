@@ -16,10 +16,10 @@ use crate::wire::BodyFormat;
 ///
 /// The delivered items are exact, but the list may have more. The error is displayed on one line, without credentials.
 #[derive(Clone, Debug)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorParts>);
 
 #[derive(Clone, Debug)]
-struct Inner {
+struct ErrorParts {
     kind: ErrorKind,
     items: u64,
     audit_id: Option<String>,
@@ -27,7 +27,7 @@ struct Inner {
 
 impl Error {
     pub(super) fn new(kind: impl Into<ErrorKind>) -> Self {
-        Self(Box::new(Inner { kind: kind.into(), items: 0, audit_id: None }))
+        Self(Box::new(ErrorParts { kind: kind.into(), items: 0, audit_id: None }))
     }
 
     pub(super) fn with_items(mut self, items: u64) -> Self {
@@ -201,7 +201,7 @@ impl<K: Into<ErrorKind>> From<K> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, items, audit_id } = &*self.0;
+        let ErrorParts { kind, items, audit_id } = &*self.0;
         write!(f, "{kind}")?;
         match kind {
             // A decode error counts the items of its own page.

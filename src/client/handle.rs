@@ -13,7 +13,7 @@ use super::error::Error;
 use super::metrics::{Metrics, Totals};
 use super::params::Selection;
 use super::resource::Resource;
-use super::retry::{Class, Retry, Tries, classify};
+use super::retry::{Retry, RetryAdvice, Tries, classify};
 use super::time::LONGEST;
 use super::transport::{Transport, chain};
 use crate::sync::{Mutex, lock};
@@ -142,9 +142,9 @@ impl Client {
         Ok(true)
     }
 
-    /// Returns the class of an error, which decides the next attempt.
+    /// Returns what to do after an error.
     #[doc(hidden)]
-    pub fn classify(&self, error: &Error) -> Class {
+    pub fn classify(&self, error: &Error) -> RetryAdvice {
         classify(error, self.was_reached.load(Ordering::Relaxed))
     }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-use self::plan::Plan;
+use self::plan::ListPlan;
 pub use self::run::Pages;
 pub use self::summary::{ListSummary, Restart};
 use super::error::Error;
@@ -61,10 +61,10 @@ impl<F> Unpin for List<F> {}
 
 impl<F> List<F> {
     pub(super) fn new(client: &Client, resource: &Resource, params: ListParams, decode: F) -> Self {
-        Self { pages: Pages::new(Plan::new(client.clone(), resource.clone(), params)), decode }
+        Self { pages: Pages::new(ListPlan::new(client.clone(), resource.clone(), params)), decode }
     }
 
-    fn plan(&mut self) -> &mut Plan {
+    fn plan(&mut self) -> &mut ListPlan {
         &mut self.pages.run.listing.plan
     }
 

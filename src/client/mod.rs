@@ -92,7 +92,7 @@ pub use self::proxy::environment_proxy;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::{Kind, Resource};
-pub use self::retry::{Class, MAX_RETRY_AFTER, Retry};
+pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
 pub use self::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, redact_secret,
 };

@@ -57,13 +57,13 @@ use crate::wire::{Beginning, BodyFormat, Encoding};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ListDecoder {
-    body: Body,
+    body: ListBodyDecoder,
     end: Option<Result<Box<ListEnd>, DecodeError>>,
     /// True while a callback holds an event, so that `check` detects a panic in it.
     borrowed: bool,
 }
 
-enum Body {
+enum ListBodyDecoder {
     /// The first bytes, which decide the encoding.
     Start {
         list: BodyState,
@@ -84,7 +84,7 @@ impl ListDecoder {
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         let list = BodyState { limits, ..BodyState::default() };
-        Self { body: Body::Start { list, matched: 0 }, end: None, borrowed: false }
+        Self { body: ListBodyDecoder::Start { list, matched: 0 }, end: None, borrowed: false }
     }
 
     /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
@@ -201,7 +201,7 @@ impl ListDecoder {
     /// read; always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
-        if let Body::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
+        if let ListBodyDecoder::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
     }
 
     /// Returns the type meta, which is empty before [`Event::TypeMeta`].
@@ -229,12 +229,12 @@ impl ListDecoder {
 
     /// Returns true once the body is known to be JSON.
     pub(crate) fn is_json(&self) -> bool {
-        matches!(self.body, Body::Json(_))
+        matches!(self.body, ListBodyDecoder::Json(_))
     }
 
     /// Returns the first bytes of the magic number, if no more than that was read.
     pub(crate) fn magic_read(&self) -> &'static [u8] {
-        let Body::Start { matched, .. } = self.body else { return &[] };
+        let ListBodyDecoder::Start { matched, .. } = self.body else { return &[] };
         MAGIC.get(..matched).unwrap_or_default()
     }
 
@@ -284,7 +284,7 @@ impl ListDecoder {
         let list = self.body.list();
         let item = |bytes| {
             let encoding = match self.body {
-                Body::Json(_) => Encoding::Json,
+                ListBodyDecoder::Json(_) => Encoding::Json,
                 _ => Encoding::Protobuf,
             };
             let index = list.index() - 1;
@@ -341,7 +341,7 @@ impl ListDecoder {
     }
 }
 
-impl Body {
+impl ListBodyDecoder {
     fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         while let Self::Start { list, matched } = self {
             let Some(&byte) = input.first() else { return Ok(None) };

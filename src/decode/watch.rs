@@ -73,7 +73,7 @@ const KEPT_SCRATCH: usize = 64 << 10;
 pub struct WatchDecoder {
     /// `items` counts the events; `field_start` is the offset of the current frame.
     watch: BodyState,
-    state: State,
+    state: WatchBodyState,
     /// The encoded form of `type_meta`, in protobuf, to detect an unchanged type meta.
     known: Vec<u8>,
     /// The Status of the last error event.
@@ -85,7 +85,7 @@ pub struct WatchDecoder {
     end: Option<Result<(), DecodeError>>,
 }
 
-enum State {
+enum WatchBodyState {
     Start,
     /// In the length of a frame, after its first `bytes` bytes.
     Length {
@@ -125,7 +125,7 @@ impl WatchDecoder {
     pub fn with_limits(limits: Limits) -> Self {
         Self {
             watch: BodyState { limits, ..BodyState::default() },
-            state: State::Start,
+            state: WatchBodyState::Start,
             known: Vec::new(),
             status: Status::default(),
             version: String::new(),
@@ -161,7 +161,9 @@ impl WatchDecoder {
         };
         let mut read = Frame::default();
         let (encoding, is_read) = match state {
-            State::Between => (Encoding::Json, watch_json::read(frame, ends.found()).map(|event| read = event)),
+            WatchBodyState::Between => {
+                (Encoding::Json, watch_json::read(frame, ends.found()).map(|event| read = event))
+            }
             _ => (Encoding::Protobuf, read.merge(frame)),
         };
         let context = EventContext { encoding, known, type_meta, index: *items, offset: *field_start };
@@ -189,11 +191,11 @@ impl WatchDecoder {
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         let end = self.end.get_or_insert_with(|| {
             let is_between = match &self.state {
-                State::Start => true,
-                State::Length { bytes, .. } => *bytes == 0,
-                State::Frame { .. } | State::Other(_) => false,
-                State::Opening(_) | State::Object(_) => false,
-                State::Between => true,
+                WatchBodyState::Start => true,
+                WatchBodyState::Length { bytes, .. } => *bytes == 0,
+                WatchBodyState::Frame { .. } | WatchBodyState::Other(_) => false,
+                WatchBodyState::Opening(_) | WatchBodyState::Object(_) => false,
+                WatchBodyState::Between => true,
             };
             let BodyState { position, items, .. } = self.watch;
             let truncated =
@@ -225,8 +227,8 @@ impl WatchDecoder {
         let BodyState { field_start, position, items, .. } = self.watch;
         let (offset, index) = match (&kind, &self.state) {
             (DecodeErrorKind::Finished, _) => (position, None),
-            (_, State::Length { .. } | State::Frame { .. }) => (field_start, Some(items)),
-            (_, State::Between | State::Object(_)) => (field_start, Some(items)),
+            (_, WatchBodyState::Length { .. } | WatchBodyState::Frame { .. }) => (field_start, Some(items)),
+            (_, WatchBodyState::Between | WatchBodyState::Object(_)) => (field_start, Some(items)),
             _ => (field_start, None),
         };
         let error = DecodeError::new(kind, offset, index, items).of_watch();
@@ -239,26 +241,26 @@ impl WatchDecoder {
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         while let Some(&byte) = input.first() {
             let found = match &mut self.state {
-                &mut State::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
-                &mut State::Frame { left } => self.frame(left, input),
-                State::Between => {
+                &mut WatchBodyState::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
+                &mut WatchBodyState::Frame { left } => self.frame(left, input),
+                WatchBodyState::Between => {
                     self.between(input)?;
                     None
                 }
-                State::Object(_) => self.object(input)?,
-                State::Start if self.watch.accepts_json && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
+                WatchBodyState::Object(_) => self.object(input)?,
+                WatchBodyState::Start if self.watch.accepts_json && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
                     self.watch.take(1, input);
                     None
                 }
-                State::Start => {
+                WatchBodyState::Start => {
                     self.start(byte);
                     None
                 }
-                State::Opening(_) => {
+                WatchBodyState::Opening(_) => {
                     self.open(input)?;
                     None
                 }
-                State::Other(list) => {
+                WatchBodyState::Other(list) => {
                     let before = input.len();
                     let result = other(list, input);
                     self.watch.position += (before - input.len()) as u64;
@@ -280,9 +282,9 @@ impl WatchDecoder {
         let list = || Box::new(ListDecoder::of_watch(&self.watch));
         match byte {
             // Only a frame under 150 MB begins with such a byte. Spaces were skipped for JSON only.
-            0x00..=0x08 if self.watch.position == 0 => self.state = State::Length { so_far: 0, bytes: 0 },
-            b'{' if self.watch.accepts_json => self.state = State::Opening(list()),
-            _ => self.state = State::Other(list()),
+            0x00..=0x08 if self.watch.position == 0 => self.state = WatchBodyState::Length { so_far: 0, bytes: 0 },
+            b'{' if self.watch.accepts_json => self.state = WatchBodyState::Opening(list()),
+            _ => self.state = WatchBodyState::Other(list()),
         }
     }
 
@@ -306,7 +308,7 @@ impl WatchDecoder {
                 so_far = taken.iter().fold(so_far, |so_far, byte| so_far << 8 | u32::from(*byte));
                 bytes += u8::try_from(taken.len()).unwrap_or(4);
                 if bytes < 4 {
-                    self.state = State::Length { so_far, bytes };
+                    self.state = WatchBodyState::Length { so_far, bytes };
                     return Ok(None);
                 }
             }
@@ -326,10 +328,10 @@ impl WatchDecoder {
         let left = left - piece.len() as u64;
         if left > 0 {
             self.watch.keep(piece, left);
-            self.state = State::Frame { left };
+            self.state = WatchBodyState::Frame { left };
             return None;
         }
-        self.state = State::Length { so_far: 0, bytes: 0 };
+        self.state = WatchBodyState::Length { so_far: 0, bytes: 0 };
         Some(self.found(piece))
     }
 
@@ -353,7 +355,7 @@ impl WatchDecoder {
 
     /// Decides whether the first document is an event.
     fn open(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
-        let State::Opening(list) = &mut self.state else { return Ok(()) };
+        let WatchBodyState::Opening(list) = &mut self.state else { return Ok(()) };
         let mut decided = if list.position() == 0 { watch_json::is_event(input) } else { None };
         while decided.is_none() && !input.is_empty() {
             let mut byte = self.watch.take(1, input);
@@ -369,11 +371,11 @@ impl WatchDecoder {
                 let mut scan = Scan::new(b'{', 0);
                 // The event does not end within these bytes.
                 scan.end_with(&self.watch.scratch, &mut self.ends).map_err(|fault| malformed(("the frame", fault)))?;
-                self.state = State::Object(scan);
+                self.state = WatchBodyState::Object(scan);
             }
             Some(false) => {
-                if let State::Opening(list) = mem::replace(&mut self.state, State::Start) {
-                    self.state = State::Other(list);
+                if let WatchBodyState::Opening(list) = mem::replace(&mut self.state, WatchBodyState::Start) {
+                    self.state = WatchBodyState::Other(list);
                 }
             }
         }
@@ -388,7 +390,7 @@ impl WatchDecoder {
             Some(b'{') => {
                 self.begin_frame();
                 self.ends.clear();
-                self.state = State::Object(Scan::new(b'{', 0));
+                self.state = WatchBodyState::Object(Scan::new(b'{', 0));
                 Ok(())
             }
             Some(_) => {
@@ -399,7 +401,7 @@ impl WatchDecoder {
     }
 
     fn object<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
-        let State::Object(scan) = &mut self.state else { return Ok(None) };
+        let WatchBodyState::Object(scan) = &mut self.state else { return Ok(None) };
         let max = self.watch.limits.item_size;
         let left = max.saturating_sub(self.watch.position - self.watch.field_start);
         let window = usize::try_from(left).ok().and_then(|left| input.get(..=left)).unwrap_or(input);
@@ -412,7 +414,7 @@ impl WatchDecoder {
             self.watch.keep(piece, left - piece.len() as u64);
             return Ok(None);
         }
-        self.state = State::Between;
+        self.state = WatchBodyState::Between;
         Ok(Some(self.found(piece)))
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 
 use listwatch::client::{Error, ErrorKind, ResourceVersion};
-use listwatch::internal::{Class, is_comparable, is_older};
+use listwatch::internal::{RetryAdvice, is_comparable, is_older};
 
 /// How a reflector gets the whole collection into its store, and the changes after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,7 +173,7 @@ impl SyncState {
     }
 
     /// Handles the error of a list of this attempt.
-    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
+    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, advice: RetryAdvice) -> Next {
         if let ErrorKind::Incomplete { request_timeout: Some(_), .. } = error.kind() {
             self.pages = true;
             return Next::Later;
@@ -182,11 +182,11 @@ impl SyncState {
         if is_lost && attempt.version != ResourceVersion::MostRecent && !mem::replace(&mut self.version_is_lost, true) {
             return Next::Now;
         }
-        self.failed(class)
+        self.failed(advice)
     }
 
     /// Handles the error that ended the watch of this attempt.
-    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> Next {
+    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, advice: RetryAdvice) -> Next {
         if attempt.resumes && error.is_expired() {
             return Next::Now;
         }
@@ -195,15 +195,15 @@ impl SyncState {
         }
         let was_listed = attempt.strategy == Strategy::ListThenWatch && !attempt.resumes;
         self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
-        self.failed(class)
+        self.failed(advice)
     }
 
-    /// Returns the reaction to an error of this class. A cache that was complete is never given up.
-    fn failed(&mut self, class: Class) -> Next {
-        let gives = match class {
-            Class::Transient | Class::Expired => false,
-            Class::Lasting | Class::Unreadable => self.fails_fast,
-            Class::Final => true,
+    /// Returns the reaction to an error with this advice. A cache that was complete is never given up.
+    fn failed(&mut self, advice: RetryAdvice) -> Next {
+        let gives = match advice {
+            RetryAdvice::Retry | RetryAdvice::StartOver => false,
+            RetryAdvice::RetryAfterRepair | RetryAdvice::Relist => self.fails_fast,
+            RetryAdvice::GiveUp => true,
         };
         if gives && self.version.is_empty() { Next::Give } else { Next::Later }
     }

@@ -48,7 +48,7 @@ pub(super) enum ListKind {
 
 /// The items of a page that all attempts so far have processed.
 #[derive(Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenItems {
     pub(super) items: u64,
     /// Items that were left out, including items of other shards.
     skipped: u64,
@@ -56,7 +56,7 @@ pub(super) struct Seen {
     checksum: Option<Hasher>,
 }
 
-impl Seen {
+impl SeenItems {
     pub(super) fn all(&self) -> u64 {
         self.items + self.skipped
     }
@@ -64,7 +64,7 @@ impl Seen {
 
 /// Compares the items of a page with the items of earlier attempts.
 pub(super) struct Repeat {
-    seen: Seen,
+    seen: SeenItems,
     /// The number of `seen` items that have arrived again.
     count: u64,
     /// The checksum of all items so far, if the page may be requested again.
@@ -80,7 +80,7 @@ enum Repeated {
 }
 
 impl Repeat {
-    pub(super) fn of(seen: Seen, checksum: Option<Hasher>) -> Self {
+    pub(super) fn of(seen: SeenItems, checksum: Option<Hasher>) -> Self {
         Self { seen, count: 0, checksum }
     }
 
@@ -255,18 +255,18 @@ impl Page {
 
     /// Returns true if no attempt delivered an item, so that a retry delivers no item twice.
     pub(super) fn is_untouched(&self) -> bool {
-        let Seen { items, skipped, other_shards, .. } = self.seen();
+        let SeenItems { items, skipped, other_shards, .. } = self.seen();
         items + skipped == other_shards
     }
 
     /// Returns the items that this attempt or the earlier attempts have processed, whichever are more.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> SeenItems {
         if self.repeat.is_under_way() {
             return self.repeat.seen.clone();
         }
         // A retry skips oversized items before it compares.
         let (items, skipped) = (self.decoder.items(), self.decoder.skipped() - self.oversized);
-        Seen { items, skipped, other_shards: self.other_shards, checksum: self.repeat.checksum.clone() }
+        SeenItems { items, skipped, other_shards: self.other_shards, checksum: self.repeat.checksum.clone() }
     }
 
     pub(super) fn broken(&self, error: TransportError, listing: &Listing) -> Error {
@@ -290,7 +290,7 @@ impl Page {
 
     pub(super) fn decode_error(&self, error: DecodeError, listing: &Listing) -> Error {
         match error.kind() {
-            DecodeErrorKind::Incomplete => self.incomplete(None, listing),
+            _ if error.is_incomplete() => self.incomplete(None, listing),
             DecodeErrorKind::Api(status) => body::of_status(Clone::clone(status), 500, &self.answer.headers).into(),
             // The caller's limit applies to all pages together.
             &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {

@@ -4,6 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::sleep;
 
+use super::connection::Connection;
 use super::delivered::Delivered;
 use super::event::OwnedEvent;
 use super::phase::WatchPhase;
@@ -75,38 +76,24 @@ impl Connections {
         loop {
             // The next state, or the end of a request or a connection.
             let next = match state {
-                ConnectionState::Start => {
-                    run.plan.validate()?;
-                    Ok(run.request()?)
-                }
+                ConnectionState::Start => Ok(run.start()?),
                 ConnectionState::Waiting(sleep) => {
                     ready!(sleep.as_mut().poll(cx));
                     Ok(run.request()?)
                 }
                 ConnectionState::Locating(locating) => match ready!(locating.as_mut().poll(cx)) {
-                    Ok(version) => {
-                        run.delivered.complete_version(&version);
-                        Ok(run.request()?)
-                    }
+                    Ok(version) => Ok(run.start_after(&version)?),
                     Err(error) => Err(Some(error)),
                 },
                 ConnectionState::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
                     Ok(connection) => Ok(ConnectionState::Watching(Box::new(run.begin_connection(connection)))),
                     Err(error) => Err(Some(error)),
                 },
-                ConnectionState::Watching(connection) => {
-                    let next = connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, decode));
-                    match ready!(next) {
-                        Ok(Some(event)) => {
-                            if let OwnedEvent::Synced { .. } = event {
-                                connection.idle.expect_initial_events(None);
-                            }
-                            return Poll::Ready(Ok(Some(event)));
-                        }
-                        Ok(None) => Err(None),
-                        Err(error) => Err(Some(error)),
-                    }
-                }
+                ConnectionState::Watching(connection) => match ready!(poll_event(run, connection, cx, decode)) {
+                    Ok(Some(event)) => return Poll::Ready(Ok(Some(event))),
+                    Ok(None) => Err(None),
+                    Err(error) => Err(Some(error)),
+                },
                 ConnectionState::Listing(pages) => {
                     match ready!(pages.advance(cx, &mut |item| decode(EventType::Added, item))) {
                         Ok(Some(item)) => {
@@ -135,4 +122,18 @@ impl Connections {
             }
         }
     }
+}
+
+/// Returns the next event of a connection, or `None` at its end.
+fn poll_event<O, E: Into<ItemError>>(
+    run: &mut WatchRun,
+    connection: &mut Connection,
+    cx: &mut Context<'_>,
+    decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
+) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+    let next = ready!(connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, decode)));
+    if let Ok(Some(OwnedEvent::Synced { .. })) = next {
+        connection.idle.expect_initial_events(None);
+    }
+    Poll::Ready(next)
 }

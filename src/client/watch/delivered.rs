@@ -29,14 +29,14 @@ pub(super) struct Delivered {
     /// The number of connections.
     connection: u64,
     /// The events since `resumes_from`, by hash.
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, SeenEvent>,
     /// The last event of each object in `seen`, by the hash of the object.
-    last: HashMap<u64, Seen>,
+    last: HashMap<u64, SeenEvent>,
     hasher: RandomState,
 }
 
 /// An event that was delivered.
-struct Seen {
+struct SeenEvent {
     /// The connection that sent it last.
     connection: u64,
     /// `Delivered::moves` at that time.
@@ -90,7 +90,7 @@ impl Delivered {
     /// Returns true if an earlier connection delivered this event, and this connection has delivered no event of the
     /// object.
     pub(super) fn is_repeated(&self, fingerprint: &Fingerprint) -> bool {
-        let is_earlier = |seen: &Seen| seen.connection < self.connection;
+        let is_earlier = |seen: &SeenEvent| seen.connection < self.connection;
         let Fingerprint { object, event } = fingerprint;
         event.and_then(|event| self.seen.get(&event)).is_some_and(is_earlier)
             && self.last.get(object).is_some_and(is_earlier)
@@ -106,10 +106,10 @@ impl Delivered {
         }
         let (connection, moves) = (self.connection, self.moves);
         if let Some(event) = event {
-            self.seen.insert(event, Seen { connection, moves });
+            self.seen.insert(event, SeenEvent { connection, moves });
         }
         let connection = if event.is_some() { connection } else { NEVER };
-        self.last.insert(object, Seen { connection, moves });
+        self.last.insert(object, SeenEvent { connection, moves });
     }
 
     /// Records the version of an event: if it is newer, all events of the version before were delivered.

@@ -41,7 +41,7 @@ use super::plan::{Locating, WatchPlan};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
-use crate::client::retry::{Class, MAX_RETRY_AFTER, Retry, most_fruitless};
+use crate::client::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice, most_fruitless};
 use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEvent;
 use crate::error::ItemError;
@@ -146,6 +146,17 @@ impl WatchRun {
             backoff: plan.client.backoff(MAX_DELAY),
             plan,
         }
+    }
+
+    pub(super) fn start(&mut self) -> Result<ConnectionState, Error> {
+        self.plan.validate()?;
+        self.request()
+    }
+
+    /// Starts after the version of the collection, which was requested.
+    pub(super) fn start_after(&mut self, version: &str) -> Result<ConnectionState, Error> {
+        self.delivered.complete_version(version);
+        self.request()
     }
 
     pub(super) fn request(&mut self) -> Result<ConnectionState, Error> {
@@ -297,7 +308,7 @@ impl WatchRun {
         let is_refused = error.as_ref().is_some_and(|error| matches!(error.code(), Some(400 | 422)));
         let is_unended = connection.is_some() && is_stalled;
         let lists_at_once = self.phase.is_initial_events() && (is_refused || is_unended);
-        let class = error.as_ref().map(|error| self.plan.client.classify(error));
+        let advice = error.as_ref().map(|error| self.plan.client.classify(error));
         let needs_plain_json = match (&error, connection) {
             (Some(error), Some(connection)) => {
                 let WatchPlan { client, resource, .. } = &self.plan;
@@ -308,8 +319,9 @@ impl WatchRun {
         if lists_at_once {
             self.phase.list_instead(true);
         } else {
-            let interrupts =
-                class == Some(Class::Expired) || is_stalled || connection.is_some() && class != Some(Class::Lasting);
+            let interrupts = advice == Some(RetryAdvice::StartOver)
+                || is_stalled
+                || connection.is_some() && advice != Some(RetryAdvice::RetryAfterRepair);
             let is_interrupted = self.phase.is_initial_events() && interrupts;
             if let Some(error) = &error
                 && !needs_plain_json
@@ -321,11 +333,11 @@ impl WatchRun {
                 self.phase.count_interruption();
             }
         }
-        Ok(self.disconnect(error, class, lists_at_once))
+        Ok(self.disconnect(error, advice, lists_at_once))
     }
 
     /// Reports the end of a connection, and returns the wait before the next request.
-    fn disconnect(&mut self, error: Option<Error>, class: Option<Class>, lists_at_once: bool) -> Duration {
+    fn disconnect(&mut self, error: Option<Error>, advice: Option<RetryAdvice>, lists_at_once: bool) -> Duration {
         let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default().min(MAX_RETRY_AFTER);
         let wait = if lists_at_once { Duration::ZERO } else { self.backoff.next().unwrap_or(MAX_DELAY).max(asked) };
         if !self.phase.is_synced() {
@@ -342,7 +354,7 @@ impl WatchRun {
             let wait = wait.as_secs_f64();
             if lists_at_once {
                 tracing::warn!(name: "listwatch.resume", error, resource_version, "the server does not send the initial events: listing the collection");
-            } else if class == Some(Class::Lasting) {
+            } else if advice == Some(RetryAdvice::RetryAfterRepair) {
                 tracing::warn!(name: "listwatch.resume", error, resource_version, "retrying in {wait:.1} s");
             } else {
                 tracing::debug!(name: "listwatch.resume", error, resource_version, "resuming in {wait:.1} s");
@@ -385,10 +397,10 @@ impl WatchRun {
         match (self.plan.client.classify(error), error.kind()) {
             // A page is short enough for the request timeout.
             (_, ErrorKind::Incomplete { request_timeout: Some(_), .. }) => self.uses_pages = true,
-            (Class::Transient, _) => {}
-            (Class::Lasting, _) if !self.fails_fast => {}
-            (Class::Expired, _) if !self.phase.is_synced() => {}
-            (Class::Expired, _) if self.starts_over => self.start_over(),
+            (RetryAdvice::Retry, _) => {}
+            (RetryAdvice::RetryAfterRepair, _) if !self.fails_fast => {}
+            (RetryAdvice::StartOver, _) if !self.phase.is_synced() => {}
+            (RetryAdvice::StartOver, _) if self.starts_over => self.start_over(),
             _ => return false,
         }
         true
