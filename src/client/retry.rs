@@ -3,7 +3,7 @@
 //! Read this before a change.
 //!
 //! - [`classify`] is the only classification. Lists, gets, watches and reflectors map its answer to their next step.
-//! - Its matches of error kinds are exhaustive: a new kind does not compile until its advice is decided.
+//! - Its match of `ErrorKind` has no `_`: a new kind does not compile until its advice is decided.
 //! - [`DecodeError::is_incomplete`](crate::DecodeError::is_incomplete) decides what a truncation is, also for this file.
 //! - An expired version or token comes first, whatever the status code is. No retry of the same request helps.
 //! - A TLS error is final until a server was reached. Later it may be the rotation of a certificate.

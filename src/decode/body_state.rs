@@ -8,7 +8,7 @@ use crate::meta::{ListMeta, TypeMeta};
 #[derive(Default)]
 pub(super) struct BodyState {
     pub(super) limits: Limits,
-    /// Set only with the feature `json`.
+    /// True if JSON is accepted in addition to protobuf.
     pub(super) accepts_json: bool,
     /// True if items over the size limit are skipped.
     pub(super) skips_oversized: bool,

@@ -1,7 +1,18 @@
 //! The decoder of lists: the public API over the state machines for protobuf and JSON.
 //!
-//! An event borrows from `self`, and the borrow checker does not let a loop return a borrow: `advance` returns a
-//! [`FoundEvent`], and `event` borrows the data.
+//! Read this before a change.
+//!
+//! - Only `finish` proves that a list is complete. The end of the input proves nothing: the body may be truncated.
+//! - After an error every call returns the same error, from `end`. The buffer of a split item is freed at once.
+//! - `borrowed` is true while a callback holds an item. If it is true at the next call, the callback panicked.
+//!   Nobody knows then whether the item was delivered, so the decoder is poisoned.
+//! - The first bytes decide the encoding, because servers send wrong content types.
+//! - This file decides how a body ended. `list_protobuf` and `list_json` know where in the body it ended.
+//! - An item that is whole in the chunk is borrowed from it. A split item is copied to `scratch`, of all encodings.
+//! - `items` counts an item before the callback runs. `refuse_item` and `skip_item` take it back.
+//! - An event borrows from `self`, and the borrow checker does not let a loop return a borrow. So `advance` returns a
+//!   [`FoundEvent`] without a borrow of `self`, and `event` borrows the data.
+//! - A declared length is compared with the limits before memory is allocated, and memory grows with received bytes.
 //!
 //! ```text
 //! Start ──┬──> Protobuf ──┬──> end: complete, or an error
@@ -21,7 +32,7 @@ use crate::meta::{ListMeta, MAGIC, TypeMeta};
 use crate::object::ItemRef;
 use crate::wire::{Beginning, BodyFormat, Encoding};
 
-/// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` (feature `json`) allows it. The first bytes
+/// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` allows it. The first bytes
 /// of a body decide its encoding; white space may precede JSON.
 ///
 /// [`decode`](Self::decode) and [`feed`](Self::feed) consume bytes in chunks of any size and return [`Event`]s. After the last

@@ -1,7 +1,20 @@
 //! The decoder of watches: their frames, and the public API.
 //!
-//! For maintainers: a frame is read only when it is whole: in the input or, if it is split, in `scratch`. So only `advance`
-//! and the functions that it calls must be correct when the input ends after any byte.
+//! Read this before a change.
+//!
+//! - A frame is read only when it is whole: in the input or, if it is split, in `scratch`.
+//!   So only `advance` and its callees must be correct when the input ends after any byte.
+//! - A frame is consumed before it is read. An error of a frame therefore names the offset of the frame.
+//! - A watch has no end of its own. `finish` only proves that the body did not end inside a frame.
+//! - The first byte decides the encoding: protobuf frames begin with the high byte of their length, under 0x09.
+//! - A body that is no watch goes to a decoder of lists, which has the best error for it.
+//!   The first JSON document goes to both until its first name is known (`Opening`).
+//! - `watch_frame` and `watch_json` read one frame. A fast path reads the bytes that servers write, field by field in order.
+//!   A property test compares it with the plain code.
+//! - The type meta is the same in most events. Its encoded form is kept in `known` and compared instead of parsed.
+//! - In JSON one scan finds the end of a frame and the ends of the values in it (`ends`).
+//!   Readers and projections of this frame use them instead of a scan of their own.
+//! - `scratch` is freed when frames become small again. One huge object must not cost memory for hours.
 //!
 //! ```text
 //! Start ──┬──> Length <──> Frame       protobuf: each frame begins with its length
@@ -27,7 +40,7 @@ use crate::wire::scan::{Ends, Scan};
 /// A buffer of split frames that is larger than this is freed when most of it is unused.
 const KEPT_SCRATCH: usize = 64 << 10;
 
-/// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` (feature `json`) allows
+/// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` allows
 /// it. The first bytes of a body decide its encoding, not the content type, which servers get wrong.
 ///
 /// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the last byte
