@@ -144,6 +144,7 @@ impl Client {
 
     /// Returns what to do after an error.
     #[doc(hidden)]
+    #[must_use]
     pub fn classify(&self, error: &Error) -> RetryAdvice {
         classify(error, self.was_reached.load(Ordering::Relaxed))
     }
@@ -155,6 +156,7 @@ impl Client {
 
     /// Returns the waits between retries without a limit of their number.
     #[doc(hidden)]
+    #[must_use]
     pub fn backoff(&self, max: Duration) -> ExponentialBackoff {
         self.retry.backoff(max)
     }

@@ -80,12 +80,12 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> RetryAdvice {
         },
         ErrorKind::Decode(error) if error.is_incomplete() => RetryAdvice::Retry,
         ErrorKind::Decode(error) if matches!(error.kind(), DecodeErrorKind::Item(_)) => RetryAdvice::GiveUp,
-        ErrorKind::Decode(_) => RetryAdvice::Relist,
         // A body of text is a proxy's page.
         ErrorKind::Redirect { .. } | ErrorKind::UnexpectedBody { format: BodyFormat::Html | BodyFormat::Text, .. } => {
             RetryAdvice::RetryAfterRepair
         }
-        ErrorKind::UnexpectedBody { .. }
+        ErrorKind::Decode(_)
+        | ErrorKind::UnexpectedBody { .. }
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
         | ErrorKind::PageChanged

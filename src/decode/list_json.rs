@@ -173,7 +173,7 @@ impl JsonList {
             }
             (JsonListState::ElementEnd, b',') => self.state = JsonListState::Element { may_end: false },
             (JsonListState::Element { may_end: true } | JsonListState::ElementEnd, b']') => {
-                self.state = JsonListState::MemberEnd
+                self.state = JsonListState::MemberEnd;
             }
             _ => return Err(self.in_body(Fault::Syntax)),
         }

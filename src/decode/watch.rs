@@ -204,11 +204,12 @@ impl WatchDecoder {
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         let end = self.end.get_or_insert_with(|| {
             let is_between = match &self.state {
-                WatchBodyState::Start => true,
+                WatchBodyState::Start | WatchBodyState::Between => true,
                 WatchBodyState::Length { bytes, .. } => *bytes == 0,
-                WatchBodyState::Frame { .. } | WatchBodyState::Other(_) => false,
-                WatchBodyState::Opening(_) | WatchBodyState::Object(_) => false,
-                WatchBodyState::Between => true,
+                WatchBodyState::Frame { .. }
+                | WatchBodyState::Other(_)
+                | WatchBodyState::Opening(_)
+                | WatchBodyState::Object(_) => false,
             };
             let BodyState { position, items, .. } = self.watch;
             let truncated =
@@ -240,8 +241,13 @@ impl WatchDecoder {
         let BodyState { field_start, position, items, .. } = self.watch;
         let (offset, index) = match (&kind, &self.state) {
             (DecodeErrorKind::Finished, _) => (position, None),
-            (_, WatchBodyState::Length { .. } | WatchBodyState::Frame { .. }) => (field_start, Some(items)),
-            (_, WatchBodyState::Between | WatchBodyState::Object(_)) => (field_start, Some(items)),
+            (
+                _,
+                WatchBodyState::Length { .. }
+                | WatchBodyState::Frame { .. }
+                | WatchBodyState::Between
+                | WatchBodyState::Object(_),
+            ) => (field_start, Some(items)),
             _ => (field_start, None),
         };
         let error = DecodeError::new(kind, offset, index, items).of_watch();

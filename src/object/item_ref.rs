@@ -171,6 +171,7 @@ impl<'a> ItemRef<'a> {
 
     /// Returns the same item with other bytes, of the same encoding.
     #[doc(hidden)]
+    #[must_use]
     pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
     where
         'a: 'b,

@@ -68,6 +68,7 @@ impl<'a> MetaView<'a> {
 
     /// Returns namespace, name, uid and resource version.
     #[doc(hidden)]
+    #[must_use]
     pub fn into_identity(self) -> [Cow<'a, str>; 4] {
         let SingleFields { namespace, name, uid, resource_version, .. } = self.single;
         [namespace, name, uid, resource_version]

@@ -98,6 +98,10 @@ pub struct Checked {
 }
 
 /// Checks an object for a view of this kind.
+///
+/// # Errors
+///
+/// [`ItemError`] when the object is malformed, of another kind, or in JSON.
 pub fn check(kind: &ViewKind, item: &ItemRef<'_>) -> Result<Checked, ItemError> {
     let (number, message, is_canonical) = is_canonical(kind, item)?;
     let rewritten = if is_canonical { None } else { Some(rewrite(message, item)?) };
@@ -129,6 +133,7 @@ pub fn number(kind: &ViewKind) -> u16 {
 }
 
 /// Creates a view of bytes for which [`check`] has returned no rewritten form, or which are the rewritten form.
+#[must_use]
 pub fn trusted<'a, V: View<'a>>(bytes: &'a [u8]) -> V {
     V::new(Canonical(bytes))
 }

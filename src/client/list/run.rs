@@ -82,6 +82,10 @@ impl Pages {
     }
 
     /// Returns the version of the complete list, from which a watch can start.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the list is not complete, or has no version.
     pub fn version(&self) -> Result<String, Error> {
         let version = self.summary().map_or("", |summary| &*summary.list_meta.resource_version);
         if !is_resumable(version) {
@@ -93,6 +97,10 @@ impl Pages {
     }
 
     /// Returns the newest version of all pages. They differ if the server continued the list at a later version.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the list is not complete, or has no version.
     pub fn newest_version(&self) -> Result<String, Error> {
         let version = self.version()?;
         Ok(self.run.newest.clone().filter(|newest| is_older(&version, newest)).unwrap_or(version))

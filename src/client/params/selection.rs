@@ -71,6 +71,7 @@ impl Selection {
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn json_if(mut self, json: bool) -> Self {
         self.json |= json;
         self
@@ -92,6 +93,7 @@ impl Selection {
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub fn is_metadata_only(&self) -> bool {
         self.metadata_only
     }
@@ -136,6 +138,7 @@ impl Selection {
 
     /// Identifies the selection in a file: a cache that was saved with another selection is not loaded.
     #[doc(hidden)]
+    #[must_use]
     pub fn fingerprint(&self) -> String {
         format!("{} as {}", self.query().0, self.accept_list())
     }

@@ -27,6 +27,7 @@ impl Connections {
     }
 
     /// Starts after a version that a server sent, in any form.
+    #[must_use]
     pub fn after_version(mut self, version: String) -> Self {
         self.run.phase = WatchPhase::of_changes();
         self.run.delivered = Delivered::up_to(version);
@@ -34,22 +35,26 @@ impl Connections {
     }
 
     /// Returns true if a server has accepted the watch.
+    #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.state, ConnectionState::Watching(_))
     }
 
     /// As [`Watch::resource_version`](super::Watch::resource_version).
+    #[must_use]
     pub fn resource_version(&self) -> Option<&str> {
         self.run.version()
     }
 
     /// Returns the newest version that was delivered; `None` before the initial state is complete. Further events may
     /// have it.
+    #[must_use]
     pub fn newest_version(&self) -> Option<&str> {
         self.run.version().map(|_| self.run.delivered.newest())
     }
 
     /// Returns the number of events, delivered or not, and of bookmarks that are not older.
+    #[must_use]
     pub fn received_events(&self) -> u64 {
         self.run.received.all
     }
