@@ -240,13 +240,15 @@ pub enum ErrorKind {
     Api {
         /// The code of the Status, else of HTTP.
         code: u16,
-        /// The server's error. If the body is not a Status, it has only the code, and the beginning of the body as its message.
+        /// The server's error. If the body is not a Status, it has only the code, and the beginning of the body as its
+        /// message.
         status: Box<Status>,
         /// The `Retry-After` of the headers, else of the Status.
         retry_after: Option<Duration>,
     },
 
-    /// The transport failed before or while it received the response. An interrupted list is [`Incomplete`](Self::Incomplete).
+    /// The transport failed before or while it received the response. An interrupted list is
+    /// [`Incomplete`](Self::Incomplete).
     #[error("transport: {0}")]
     Transport(TransportError),
 
@@ -260,8 +262,8 @@ pub enum ErrorKind {
         bytes: u64,
         /// The time from the request to the interruption.
         elapsed: Duration,
-        /// The request timeout of the server, if `elapsed` is at least 90 % of it: then the server probably interrupted the list.
-        /// [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoids that.
+        /// The request timeout of the server, if `elapsed` is at least 90 % of it: then the server probably interrupted
+        /// the list. [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoids that.
         request_timeout: Option<Duration>,
     },
 

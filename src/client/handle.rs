@@ -18,8 +18,8 @@ use super::time::LONGEST;
 use super::transport::{Transport, chain};
 use crate::sync::{Mutex, lock};
 
-/// The time for which a client remembers that a server does not send the initial events of a collection. Afterwards it requests
-/// them again: the server may have been upgraded, or it was busy.
+/// The time for which a client remembers that a server does not send the initial events of a collection. Afterwards it
+/// requests them again: the server may have been upgraded, or it was busy.
 const WITHOUT_INITIAL_EVENTS: Duration = Duration::from_secs(3600);
 
 /// A client of one API server. Clones are cheap and share connections and metrics.
@@ -54,7 +54,8 @@ pub enum Compression {
 }
 
 impl Client {
-    /// The default of [`read_idle_timeout`](Self::read_idle_timeout): 90 s, more than a server's request timeout of 60 s.
+    /// The default of [`read_idle_timeout`](Self::read_idle_timeout): 90 s, more than a server's request timeout of 60
+    /// s.
     pub const DEFAULT_READ_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
     /// Creates a client over this transport.
@@ -88,8 +89,8 @@ impl Client {
     /// Sets how long to wait for the head of a response, and for each of its bytes:
     /// [`DEFAULT_READ_IDLE_TIMEOUT`](Self::DEFAULT_READ_IDLE_TIMEOUT) unless set.
     ///
-    /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`]. The time that the consumer takes does not count. Watches
-    /// have their own [`idle_timeout`](Watch::idle_timeout).
+    /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`]. The time that the consumer takes does not
+    /// count. Watches have their own [`idle_timeout`](Watch::idle_timeout).
     #[must_use]
     pub fn read_idle_timeout(mut self, timeout: Duration) -> Self {
         self.read_idle_timeout = timeout.min(LONGEST);

@@ -42,14 +42,14 @@ use crate::wire::Encoding;
 /// A list, as a stream of its items that ends after the last item or after an error; see [`Client::list`].
 ///
 /// By default it is one request for the whole collection, and items are delivered while the response arrives. Set
-/// [`ListParams::page_size`] for collections that a server cannot write within its request timeout, 60 s by default, and
-/// for lists that [etcd serves](super::ResourceVersion).
+/// [`ListParams::page_size`] for collections that a server cannot write within its request timeout, 60 s by default,
+/// and for lists that [etcd serves](super::ResourceVersion).
 ///
 /// Nothing is sent before it is polled: set it up before. A page that has expired (410) ends it in an error that [is
 /// expired](Error::is_expired), unless [`on_restart`](Self::on_restart) is set.
 ///
-/// The transport reads ahead of the consumer: up to three pieces of about 256 KiB with the transports of this crate. Dropping
-/// the stream closes the connection, or resets the HTTP/2 stream.
+/// The transport reads ahead of the consumer: up to three pieces of about 256 KiB with the transports of this crate.
+/// Dropping the stream closes the connection, or resets the HTTP/2 stream.
 #[must_use = "nothing is sent until it is polled"]
 pub struct List<F> {
     pages: Pages,
@@ -73,7 +73,8 @@ impl<F> List<F> {
         self.namespaces([namespace])
     }
 
-    /// Lists these namespaces, one after the other and each once. If there are none, the list is empty and nothing is sent.
+    /// Lists these namespaces, one after the other and each once. If there are none, the list is empty and nothing is
+    /// sent.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut seen = BTreeSet::new();
         let namespaces = namespaces.into_iter().map(Into::into);
@@ -83,9 +84,9 @@ impl<F> List<F> {
 
     /// Requests one page only: the first page, or the page that a continue token names.
     ///
-    /// The page has [`ListParams::page_size`] items. The token of the next page is in [`ListSummary::list_meta`]; it is empty
-    /// after the last page. A token holds the version of the first page, so [`ListParams::resource_version`] applies to the
-    /// first page only.
+    /// The page has [`ListParams::page_size`] items. The token of the next page is in [`ListSummary::list_meta`]; it is
+    /// empty after the last page. A token holds the version of the first page, so [`ListParams::resource_version`]
+    /// applies to the first page only.
     pub fn single_page(mut self, continue_token: Option<String>) -> Self {
         self.plan().follows_pages = false;
         self.plan().continue_token = continue_token;
@@ -94,8 +95,8 @@ impl<F> List<F> {
 
     /// Continues at the latest version when a page has expired (410), if the server offers a token for that.
     ///
-    /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between may be
-    /// missing, or newer than others.
+    /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between
+    /// may be missing, or newer than others.
     pub fn allow_inconsistent(mut self) -> Self {
         self.plan().allows_inconsistent = true;
         self
@@ -159,8 +160,8 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    /// Collects all items, and returns them with the list's summary. It starts over when a page has expired (410), at most
-    /// three times.
+    /// Collects all items, and returns them with the list's summary. It starts over when a page has expired (410), at
+    /// most three times.
     ///
     /// # Errors
     ///

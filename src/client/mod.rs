@@ -28,12 +28,13 @@
 //! | get an object | [`Client::get`] | the object |
 //! | find a resource by a typed name | [`Client::resolve`] | [`Resource`] |
 //!
-//! [`ListParams`] and [`WatchParams`] describe a request, and both have a [`Selection`] of objects. All errors are an [`Error`]. A
-//! [`Transport`] sends the requests: `HttpTransport`, which uses reqwest, or your own.
+//! [`ListParams`] and [`WatchParams`] describe a request, and both have a [`Selection`] of objects. All errors are an
+//! [`Error`]. A [`Transport`] sends the requests: `HttpTransport`, which uses reqwest, or your own.
 //!
 //! # Observing a client
 //!
-//! [`Client::metrics`] returns counters; `ReflectorStatus` counts the syncs and errors of a reflector. The client emits spans and events of the crate `tracing` with stable names and fields:
+//! [`Client::metrics`] returns counters; `ReflectorStatus` counts the syncs and errors of a reflector. The client emits
+//! spans and events of the crate `tracing` with stable names and fields:
 //!
 //! | span | fields |
 //! |---|---|

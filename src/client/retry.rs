@@ -4,7 +4,8 @@
 //!
 //! - [`classify`] is the only classification. Lists, gets, watches and reflectors map its answer to their next step.
 //! - Its match of `ErrorKind` has no `_`: a new kind does not compile until its advice is decided.
-//! - [`DecodeError::is_incomplete`](crate::DecodeError::is_incomplete) decides what a truncation is, also for this file.
+//! - [`DecodeError::is_incomplete`](crate::DecodeError::is_incomplete) decides what a truncation is, also for this
+//!   file.
 //! - An expired version or token comes first, whatever the status code is. No retry of the same request helps.
 //! - A TLS error is final until a server was reached. Later it may be the rotation of a certificate.
 //! - 401, 403 and 404 may end when a role or a resource is created. So a watch retries them, and a list does not.
@@ -43,7 +44,8 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 pub enum RetryAdvice {
     /// The same request may succeed soon.
     Retry,
-    /// The same request may succeed once a role is granted, the resource is created, or credentials or a proxy are repaired.
+    /// The same request may succeed once a role is granted, the resource is created, or credentials or a proxy are
+    /// repaired.
     RetryAfterRepair,
     /// The server has forgotten the resource version or the continue token: only a request without it can succeed.
     StartOver,
@@ -53,7 +55,8 @@ pub enum RetryAdvice {
     GiveUp,
 }
 
-/// Returns what to do after an error. A TLS error is retried if the server `was_reached` before, because a certificate was rotated.
+/// Returns what to do after an error. A TLS error is retried if the server `was_reached` before, because a certificate
+/// was rotated.
 pub(crate) fn classify(error: &Error, was_reached: bool) -> RetryAdvice {
     let of_transport = |kind| match kind {
         TransportErrorKind::Connect | TransportErrorKind::Broken | TransportErrorKind::ReadIdle => RetryAdvice::Retry,
@@ -132,10 +135,11 @@ const MOST_ENDED: u32 = 3;
 const MOST_FAILED: u32 = 8;
 
 impl Error {
-    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled connection.
+    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled
+    /// connection.
     ///
-    /// The client has then already retried, within its [`Retry`](super::Retry), unless items were delivered. Returns false if the
-    /// server's request timeout interrupted a list: it would interrupt the next list too.
+    /// The client has then already retried, within its [`Retry`](super::Retry), unless items were delivered. Returns
+    /// false if the server's request timeout interrupted a list: it would interrupt the next list too.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         classify(self, false) == RetryAdvice::Retry
@@ -144,8 +148,9 @@ impl Error {
 
 /// How often the client retries a request after a [retryable](Error::is_retryable) error.
 ///
-/// A request is retried before its first item. A page that a continue token names is retried after that too: if the delivered
-/// items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has its own attempts.
+/// A request is retried before its first item. A page that a continue token names is retried after that too: if the
+/// delivered items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has
+/// its own attempts.
 ///
 /// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. A `Retry-After`
 /// of more than 5 minutes ends a list or get in the error; watches and reflectors then retry after 5 minutes. The
@@ -180,16 +185,16 @@ impl Retry {
         self
     }
 
-    /// Limits the sum of the waits between attempts: [`DEFAULT_TOTAL`](Self::DEFAULT_TOTAL) unless set. Where the next wait
-    /// would exceed it, the error is returned at once.
+    /// Limits the sum of the waits between attempts: [`DEFAULT_TOTAL`](Self::DEFAULT_TOTAL) unless set. Where the next
+    /// wait would exceed it, the error is returned at once.
     #[must_use]
     pub const fn total(mut self, total: Duration) -> Self {
         self.total = total;
         self
     }
 
-    /// Sets the wait before the second attempt: [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set. Each further wait is twice as
-    /// long. Jitter at most doubles each of them.
+    /// Sets the wait before the second attempt: [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set. Each further wait is
+    /// twice as long. Jitter at most doubles each of them.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;

@@ -46,8 +46,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Sends a request once, and waits for the head of the response. Each byte of the body has the timeout `body_idle`. After a
-    /// 401 it retries once if the transport renews credentials.
+    /// Sends a request once, and waits for the head of the response. Each byte of the body has the timeout `body_idle`.
+    /// After a 401 it retries once if the transport renews credentials.
     pub(super) async fn head(
         &self,
         path_and_query: String,

@@ -73,8 +73,8 @@ impl BodyState {
         taken
     }
 
-    /// Appends a piece to `scratch`, which grows with the bytes received, up to the size of the whole. So the old and the new
-    /// buffer, which exist together during a copy, take at most twice the whole.
+    /// Appends a piece to `scratch`, which grows with the bytes received, up to the size of the whole. So the old and
+    /// the new buffer, which exist together during a copy, take at most twice the whole.
     #[inline]
     pub(super) fn keep(&mut self, piece: &[u8], left: u64) {
         let needed = self.scratch.len() + piece.len();

@@ -35,17 +35,17 @@ use crate::wire::{Beginning, BodyFormat, Encoding};
 /// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` allows it. The first bytes
 /// of a body decide its encoding; white space may precede JSON.
 ///
-/// [`decode`](Self::decode) and [`feed`](Self::feed) consume bytes in chunks of any size and return [`Event`]s. After the last
-/// byte [`finish`](Self::finish) checks that the list is complete: **without it, a list may be short.**
+/// [`decode`](Self::decode) and [`feed`](Self::feed) consume bytes in chunks of any size and return [`Event`]s. After
+/// the last byte [`finish`](Self::finish) checks that the list is complete: **without it, a list may be short.**
 ///
-/// An item that is whole in a chunk is borrowed from the chunk. An item that is split over chunks is assembled in one reusable
-/// buffer, which grows to the size of the longest item (in JSON, which declares no lengths, to at most twice that size). Nothing
-/// else grows with the list, and no memory is reserved for a length that is only declared. A whole body in memory is decoded
-/// without copying an item.
+/// An item that is whole in a chunk is borrowed from the chunk. An item that is split over chunks is assembled in one
+/// reusable buffer, which grows to the size of the longest item (in JSON, which declares no lengths, to at most twice
+/// that size). Nothing else grows with the list, and no memory is reserved for a length that is only declared. A whole
+/// body in memory is decoded without copying an item.
 ///
-/// In JSON the decoder finds the end of an item by its brackets and strings. The code that decodes the item, `Json<T>` or the
-/// caller, detects other faults in it. Members may be in any order; the last value of a repeated member counts, as in Go. An
-/// item `null` is delivered unchanged.
+/// In JSON the decoder finds the end of an item by its brackets and strings. The code that decodes the item, `Json<T>`
+/// or the caller, detects other faults in it. Members may be in any order; the last value of a repeated member counts,
+/// as in Go. An item `null` is delivered unchanged.
 ///
 /// ```
 /// use listwatch::{Event, ListDecoder};
@@ -124,19 +124,22 @@ impl ListDecoder {
         decoder
     }
 
-    /// Consumes bytes from the front of `input` up to the next event. `None`: all of `input` is consumed, and more is needed.
+    /// Consumes bytes from the front of `input` up to the next event. `None`: all of `input` is consumed, and more is
+    /// needed.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the body is not a list, is malformed or over a limit, or holds the API server's error. From then on
-    /// every call returns the same error.
+    /// [`DecodeError`] when the body is not a list, is malformed or over a limit, or holds the API server's error. From
+    /// then on every call returns the same error.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<Event<'s>>, DecodeError> {
         Ok(self.advance(input)?.map(|found| self.event(found)))
     }
 
-    /// The callback form of [`decode`](Self::decode): consumes bytes from the front of `input` and calls `on_event` for each event.
+    /// The callback form of [`decode`](Self::decode): consumes bytes from the front of `input` and calls `on_event` for
+    /// each event.
     ///
-    /// After a `Break`, as after an error, the rest of the chunk stays in `input`. A panic of the callback poisons the decoder.
+    /// After a `Break`, as after an error, the rest of the chunk stays in `input`. A panic of the callback poisons the
+    /// decoder.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -171,15 +174,15 @@ impl ListDecoder {
 
     /// Ends the body, and returns the metadata and the counts of a complete list. It may be called again.
     ///
-    /// A protobuf list is complete when the body has the bytes that its envelope declared, and ends on a field boundary after
-    /// them. A truncation after the last item and on such a boundary loses no item and is accepted: kube-apiserver writes two empty
-    /// fields there, but another server may omit them. A JSON list is
-    /// complete with its closing brace, after which only whitespace is allowed.
+    /// A protobuf list is complete when the body has the bytes that its envelope declared, and ends on a field boundary
+    /// after them. A truncation after the last item and on such a boundary loses no item and is accepted:
+    /// kube-apiserver writes two empty fields there, but another server may omit them. A JSON list is complete with its
+    /// closing brace, after which only whitespace is allowed.
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::Incomplete`] when the body ended before the list did, or the error that [`decode`](Self::decode)
-    /// returned.
+    /// [`DecodeErrorKind::Incomplete`] when the body ended before the list did, or the error that
+    /// [`decode`](Self::decode) returned.
     pub fn finish(&mut self) -> Result<ListEnd, DecodeError> {
         self.check()?;
         if let Some(Ok(end)) = &self.end {
@@ -208,8 +211,8 @@ impl ListDecoder {
         self.body.list().position
     }
 
-    /// Returns the offset of the end of the list's fields, a few bytes before the end of the body. Known once the envelope has been
-    /// read; always `None` for JSON.
+    /// Returns the offset of the end of the list's fields, a few bytes before the end of the body. Known once the
+    /// envelope has been read; always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
         if let ListBodyDecoder::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
@@ -272,7 +275,8 @@ impl ListDecoder {
         Ok(Some(returned))
     }
 
-    /// Refuses the item that was borrowed last: counts it as skipped and returns its error, or ends the list in the error.
+    /// Refuses the item that was borrowed last: counts it as skipped and returns its error, or ends the list in the
+    /// error.
     pub(crate) fn refuse_item(&mut self, error: ItemError, skips: bool) -> Result<DecodeError, DecodeError> {
         let list = self.body.list_mut();
         list.items -= 1;

@@ -1,8 +1,8 @@
 //! The state machine that walks the JSON body of a list.
 //!
-//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends after any byte,
-//! and find the same fault at the same byte however the input is split, so a limit shortens the input before it is scanned. It
-//! walks only the body's own members; [`Scan`] finds the ends of items and other values.
+//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends
+//! after any byte, and find the same fault at the same byte however the input is split, so a limit shortens the input
+//! before it is scanned. It walks only the body's own members; [`Scan`] finds the ends of items and other values.
 //!
 //! ```text
 //! Start ──> Key ──> Name ──> Colon ──> Value ──┬──> Collect ──┐

@@ -1,9 +1,9 @@
 //! The state machine that walks the protobuf body of a list.
 //!
-//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends after any byte,
-//! so [`ProtobufListState`] holds everything that is half read. Each declared length is checked against the enclosing message at once, so the
-//! position never runs past `self.walked.end`. Code that finishes a field must call `end_field`, which leaves the messages that end
-//! there.
+//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends
+//! after any byte, so [`ProtobufListState`] holds everything that is half read. Each declared length is checked against
+//! the enclosing message at once, so the position never runs past `self.walked.end`. Code that finishes a field must
+//! call `end_field`, which leaves the messages that end there.
 //!
 //! ```text
 //! Tag ──┬──> Length ──┬──> Item ────┐
@@ -209,8 +209,8 @@ impl ProtobufList {
         Ok(())
     }
 
-    /// Returns true if the tag is a `k` in a place where the server may append a Status: between the fields of the list or the
-    /// envelope.
+    /// Returns true if the tag is a `k` in a place where the server may append a Status: between the fields of the list
+    /// or the envelope.
     fn may_be_appended(&self, tag: Tag) -> bool {
         let is_k = tag.number == u32::from(MAGIC[0] >> 3) && self.list.position - self.list.field_start == 1;
         let between =

@@ -9,8 +9,8 @@
 //! - The first byte decides the encoding: protobuf frames begin with the high byte of their length, under 0x09.
 //! - A body that is no watch goes to a decoder of lists, which has the best error for it.
 //!   The first JSON document goes to both until its first name is known (`Opening`).
-//! - `watch_frame` and `watch_json` read one frame. A fast path reads the bytes that servers write, field by field in order.
-//!   A property test compares it with the plain code.
+//! - `watch_frame` and `watch_json` read one frame. A fast path reads the bytes that servers write, field by field in
+//!   order. A property test compares it with the plain code.
 //! - The type meta is the same in most events. Its encoded form is kept in `known` and compared instead of parsed.
 //! - In JSON one scan finds the end of a frame and the ends of the values in it (`ends`).
 //!   Readers and projections of this frame use them instead of a scan of their own.
@@ -43,14 +43,15 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` allows
 /// it. The first bytes of a body decide its encoding, not the content type, which servers get wrong.
 ///
-/// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the last byte
-/// [`finish`](Self::finish) checks that the body ended between two frames.
+/// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the
+/// last byte [`finish`](Self::finish) checks that the body ended between two frames.
 ///
-/// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one reusable
-/// buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no lengths, to at most
-/// twice that size), and is freed when frames are small again. A frame over [`Limits::item_size`] is refused when its length is
-/// declared. Apart from events with a Status, the decoder allocates only up to 8 KiB, for the ends of values in a frame of JSON, so
-/// that reading it and [projecting](crate::ItemRef::project) its object need not scan the values again.
+/// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one
+/// reusable buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no
+/// lengths, to at most twice that size), and is freed when frames are small again. A frame over [`Limits::item_size`]
+/// is refused when its length is declared. Apart from events with a Status, the decoder allocates only up to 8 KiB, for
+/// the ends of values in a frame of JSON, so that reading it and [projecting](crate::ItemRef::project) its object need
+/// not scan the values again.
 ///
 /// The decoder reads the type meta and the resource version of each object. An added or modified object without a
 /// resource version is an error. In JSON the decoder reads the members of the event, of the object and of its metadata;
@@ -109,8 +110,8 @@ enum WatchBodyState {
     Frame {
         left: u64,
     },
-    /// In the first JSON document, which may be an event or a whole body. `scratch` holds the bytes so far, without the spaces
-    /// before the first name.
+    /// In the first JSON document, which may be an event or a whole body. `scratch` holds the bytes so far, without the
+    /// spaces before the first name.
     Opening(Box<ListDecoder>),
     /// Before the object of a frame.
     Between,
@@ -156,14 +157,14 @@ impl WatchDecoder {
         self
     }
 
-    /// Consumes bytes from the front of `input` up to the end of the next frame. `None`: all of `input` is consumed, and more is
-    /// needed.
+    /// Consumes bytes from the front of `input` up to the end of the next frame. `None`: all of `input` is consumed,
+    /// and more is needed.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the body is not a watch, or a frame is malformed or over a limit. From then on every call returns
-    /// the same error. The server's own error is [`WatchEvent::Error`]; it is [`DecodeErrorKind::Api`] only where it is the
-    /// whole body.
+    /// [`DecodeError`] when the body is not a watch, or a frame is malformed or over a limit. From then on every call
+    /// returns the same error. The server's own error is [`WatchEvent::Error`]; it is [`DecodeErrorKind::Api`] only
+    /// where it is the whole body.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
         let Self { watch, state, known, status, version, ends, end } = self;
@@ -195,7 +196,8 @@ impl WatchDecoder {
 
     /// Ends the body, and checks that it ended between two frames. It may be called again.
     ///
-    /// A body without any bytes is a watch without any events. In JSON a frame ends with its object; a newline may follow.
+    /// A body without any bytes is a watch without any events. In JSON a frame ends with its object; a newline may
+    /// follow.
     ///
     /// # Errors
     ///

@@ -53,8 +53,9 @@ pub(super) struct EventContext<'s> {
 
 /// Reads a protobuf frame.
 ///
-/// A frame in the form that servers write is read by its raw tags, in the order of its fields, which reduced the time for an event
-/// of a Pod by a third. Other frames, and the rest of a frame, are read field by field. A test compares the two.
+/// A frame in the form that servers write is read by its raw tags, in the order of its fields, which reduced the time
+/// for an event of a Pod by a third. Other frames, and the rest of a frame, are read field by field. A test compares
+/// the two.
 impl<'f> Frame<'f> {
     /// Reads a frame into `self`, which is empty. Returning a new `Frame` would copy it.
     #[inline]

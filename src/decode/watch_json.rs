@@ -22,8 +22,8 @@ pub(super) fn is_event(beginning: &[u8]) -> Option<bool> {
 
 /// Reads an event: one JSON object. `ends` are those that a scan of it has found, or none.
 ///
-/// With the ends, splitting a watch into events, reading them and dropping `managedFields` of recorded Pods take less than half of the
-/// time: values are not scanned again. A test compares the two.
+/// With the ends, splitting a watch into events, reading them and dropping `managedFields` of recorded Pods take less
+/// than half of the time: values are not scanned again. A test compares the two.
 pub(super) fn read<'a>(event: &'a [u8], ends: &'a [End]) -> Result<Frame<'a>, FieldFault> {
     let (mut frame, mut annotations) = (Frame::default(), &b""[..]);
     let mut json = Reader::with_ends(event, ends);

@@ -77,7 +77,8 @@ pub struct ShardInfo {
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct Status {
-    /// After an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest version.
+    /// After an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest
+    /// version.
     #[prost(message, optional, tag = "1")]
     pub metadata: Option<ListMeta>,
     /// `Success` or `Failure`.

@@ -19,8 +19,9 @@ pub(super) fn merge<M: prost::Message + 'static>(message: &mut M, bytes: &[u8], 
 
 /// Deserializes JSON, unless it may take more than `max` bytes.
 ///
-/// JSON that is UTF-8 as a whole is deserialized as text, which saves a fifth of the time: otherwise `serde_json` checks each string by
-/// itself. Other JSON may still be valid for a type that ignores the field with the invalid string. A test compares the two.
+/// JSON that is UTF-8 as a whole is deserialized as text, which saves a fifth of the time: otherwise `serde_json`
+/// checks each string by itself. Other JSON may still be valid for a type that ignores the field with the invalid
+/// string. A test compares the two.
 pub(super) fn deserialize<T: serde::de::DeserializeOwned>(bytes: &[u8], max: u64) -> Result<T, ItemError> {
     estimate::check(Encoding::Json, bytes, max)?;
     let decoded = match str::from_utf8(bytes) {
@@ -30,7 +31,8 @@ pub(super) fn deserialize<T: serde::de::DeserializeOwned>(bytes: &[u8], max: u64
     decoded.map_err(|error| ItemError::Json(error.into()))
 }
 
-/// Returns true for a wrapper type, or a box of one, for which prost implements `Message` too. The compiler evaluates it for each `M`.
+/// Returns true for a wrapper type, or a box of one, for which prost implements `Message` too. The compiler evaluates
+/// it for each `M`.
 fn is_wrapper<M: 'static>() -> bool {
     fn is<M: 'static, T: 'static>() -> bool {
         [TypeId::of::<T>(), TypeId::of::<Box<T>>(), TypeId::of::<Box<Box<T>>>()].contains(&TypeId::of::<M>())

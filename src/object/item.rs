@@ -16,8 +16,8 @@ pub trait Item {
     /// The decoded item. It owns its data and does not borrow from the chunk of the body.
     type Owned: Send + 'static;
 
-    /// The encoding from which it is decoded; `None` for any encoding. A client requests this encoding from the server, and an
-    /// adapter accepts JSON only if this is [`Encoding::Json`] or the caller accepts JSON.
+    /// The encoding from which it is decoded; `None` for any encoding. A client requests this encoding from the server,
+    /// and an adapter accepts JSON only if this is [`Encoding::Json`] or the caller accepts JSON.
     const ENCODING: Option<Encoding> = None;
 
     /// Decodes the borrowed item.

@@ -11,8 +11,8 @@ use crate::wire::Encoding;
 
 /// Decodes the items of a JSON list as `Box<T>`, for any `T` that serde deserializes.
 ///
-/// Servers send lists of custom resources in JSON only. An item in protobuf is an error, and so is an item that is nested deeper
-/// than the 128 levels that `serde_json` allows.
+/// Servers send lists of custom resources in JSON only. An item in protobuf is an error, and so is an item that is
+/// nested deeper than the 128 levels that `serde_json` allows.
 ///
 /// ```
 /// use listwatch::{Json, ListReader};

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 /// Compares two resource versions of one resource; `None` if they cannot be compared (KEP-5504, apimachinery
 /// `util/resourceversion.CompareResourceVersion`).
 ///
-/// A version is comparable if it is digits without a leading zero; it may exceed `u64`. If one of the two has another form, the
-/// result is `Equal` or `None`.
+/// A version is comparable if it is digits without a leading zero; it may exceed `u64`. If one of the two has another
+/// form, the result is `Equal` or `None`.
 ///
 /// ```
 /// use std::cmp::Ordering;

@@ -41,7 +41,8 @@ impl Message {
         &FIELDS[usize::from(self.first)..][..usize::from(self.fields)]
     }
 
-    /// Returns true if its JSON form is an object of its fields. For example, a time or a quantity is a single value in JSON.
+    /// Returns true if its JSON form is an object of its fields. For example, a time or a quantity is a single value in
+    /// JSON.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.form == Form::Object
@@ -53,8 +54,8 @@ impl Message {
         self.fields().iter().find(|field| field.number() == number)
     }
 
-    /// Returns the fields on a path of JSON names, `spec.containers.image`. The path may lead through repeated fields, but not through
-    /// a map.
+    /// Returns the fields on a path of JSON names, `spec.containers.image`. The path may lead through repeated fields,
+    /// but not through a map.
     ///
     /// There may be more fields than names, because JSON inlines some messages into their parents.
     #[must_use]
@@ -107,8 +108,8 @@ impl Field {
         self.number.into()
     }
 
-    /// Returns its name in JSON; empty for a message that JSON inlines into its parent. In a message whose JSON form is not an
-    /// object, like a time, returns its name in protobuf.
+    /// Returns its name in JSON; empty for a message that JSON inlines into its parent. In a message whose JSON form is
+    /// not an object, like a time, returns its name in protobuf.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name.get()

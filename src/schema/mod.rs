@@ -1,7 +1,8 @@
 //! The names and types of the fields of Kubernetes objects, by their numbers in protobuf.
 //!
-//! The table has the built-in kinds, `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`, with every
-//! field of Kubernetes 1.31 to 1.37. `e2e/apiserver/fields` in the repository generates it from the Go types of these releases.
+//! The table has the built-in kinds, `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`, with
+//! every field of Kubernetes 1.31 to 1.37. `e2e/apiserver/fields` in the repository generates it from the Go types of
+//! these releases.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -25,8 +26,8 @@ use self::types::{Form, Kind, Name, Omit, Shape, Type};
 pub(crate) use self::unknown::has_unknown_fields;
 pub(crate) use self::zero::{ZeroMeta, zero_object};
 
-/// The deepest nesting of messages below an object, as in prost. Only the schemas of a `CustomResourceDefinition` nest without a
-/// limit.
+/// The deepest nesting of messages below an object, as in prost. Only the schemas of a `CustomResourceDefinition` nest
+/// without a limit.
 const MAX_DEPTH: usize = 100;
 
 /// The seconds since the Unix epoch of the times that have a JSON form, which is RFC 3339: the years 0 to 9999. Go

@@ -279,7 +279,8 @@ impl Page {
     fn incomplete(&self, cause: Option<TransportError>, listing: &Listing) -> Error {
         let elapsed = self.answer.started.elapsed();
         let timeout = listing.plan.params.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-        // Not if the client ended the response. Bytes may arrive after the server's timeout, because they were buffered.
+        // Not if the client ended the response. Bytes may arrive after the server's timeout, because they were
+        // buffered.
         let own = cause
             .as_ref()
             .is_some_and(|cause| matches!(cause.kind(), TransportErrorKind::Deadline | TransportErrorKind::ReadIdle));

@@ -6,8 +6,8 @@
 //! - An item is delivered at most once. A request is repeated only before its first item, or with a continue token.
 //! - A token names the first item of its page, so the page is the same again. `Repeat` checks that by a checksum of the
 //!   items that were delivered. Another page is `PageChanged`.
-//! - All pages have one version, the version of the first page. A later page at another version makes the list inconsistent,
-//!   and a watch still starts from the first version.
+//! - All pages have one version, the version of the first page. A later page at another version makes the list
+//!   inconsistent, and a watch still starts from the first version.
 //! - An expired token (410) ends the list, continues at the latest version, or starts over: the caller chooses.
 //!   `on_restart` runs before the first item of the new snapshot.
 //! - A 406 is repeated in plain JSON, only before the first item.

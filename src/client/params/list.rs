@@ -51,11 +51,12 @@ impl ListParams {
         self
     }
 
-    /// Sets the time after which the server ends a response, which includes the time that the client takes to read it. It
-    /// must be whole seconds.
+    /// Sets the time after which the server ends a response, which includes the time that the client takes to read it.
+    /// It must be whole seconds.
     ///
-    /// A server limits it to its own `--request-timeout`, 60 s by default. The client sends `timeout`, which applies to lists
-    /// (apiserver `filters/request_deadline.go`), and `timeoutSeconds`, which is documented but applies to watches only.
+    /// A server limits it to its own `--request-timeout`, 60 s by default. The client sends `timeout`, which applies to
+    /// lists (apiserver `filters/request_deadline.go`), and `timeoutSeconds`, which is documented but applies to
+    /// watches only.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -80,8 +81,8 @@ impl ListParams {
         check_timeout(self.timeout)
     }
 
-    /// The query string of the first page, or of the page that a continue token names. The token holds the version: the server
-    /// refuses a version in addition to a token.
+    /// The query string of the first page, or of the page that a continue token names. The token holds the version: the
+    /// server refuses a version in addition to a token.
     pub(in crate::client) fn query(&self, continue_token: Option<&str>) -> String {
         let mut query = self.selection.query();
         if let Some(items) = self.page_size {

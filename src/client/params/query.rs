@@ -24,7 +24,8 @@ impl Query {
 /// The largest timeout: the server parses it as Go's `time.Duration`.
 pub(super) const MAX_TIMEOUT_SECONDS: u64 = 9_223_372_036;
 
-/// The server uses its own timeout for 0, and returns 400 for a timeout that is too long. `timeoutSeconds` has no fractions.
+/// The server uses its own timeout for 0, and returns 400 for a timeout that is too long. `timeoutSeconds` has no
+/// fractions.
 pub(super) fn check_timeout(timeout: Option<Duration>) -> Result<(), InvalidInput> {
     match timeout {
         Some(timeout) if timeout.subsec_nanos() != 0 || !(1..=MAX_TIMEOUT_SECONDS).contains(&timeout.as_secs()) => {

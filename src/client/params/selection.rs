@@ -42,17 +42,17 @@ impl Selection {
 
     /// Selects the objects of one shard (KEP-5866, alpha in 1.36).
     ///
-    /// A server without shards sends all objects. The client then leaves out objects of other shards: a list counts them in
-    /// [`ListSummary::other_shards`](crate::client::ListSummary::other_shards). In a watch no server reports whether it supports shards, so
-    /// the client checks each object.
+    /// A server without shards sends all objects. The client then leaves out objects of other shards: a list counts
+    /// them in [`ListSummary::other_shards`](crate::client::ListSummary::other_shards). In a watch no server reports
+    /// whether it supports shards, so the client checks each object.
     #[must_use]
     pub fn shard(mut self, shard: Shard) -> Self {
         self.shard = Some(shard);
         self
     }
 
-    /// Requests only the metadata of each object: the objects are `PartialObjectMetadata`, in protobuf for custom resources
-    /// too.
+    /// Requests only the metadata of each object: the objects are `PartialObjectMetadata`, in protobuf for custom
+    /// resources too.
     ///
     /// A server that cannot send them returns 406. The client then requests them in JSON, but never whole objects
     /// instead.

@@ -53,15 +53,16 @@ impl WatchParams {
     /// Watches the collection: each object as [`OwnedEvent::Added`](crate::client::OwnedEvent::Added), then
     /// [`OwnedEvent::Synced`](crate::client::OwnedEvent::Synced), then changes (KEP-3157, on by default from 1.34).
     ///
-    /// The objects are as new as in a list of [`ResourceVersion::MostRecent`]. Servers without initial events refuse the
-    /// request or never send the bookmark after the objects: a [`Watch`](crate::client::Watch) then lists the collection.
+    /// The objects are as new as in a list of [`ResourceVersion::MostRecent`]. Servers without initial events refuse
+    /// the request or never send the bookmark after the objects: a [`Watch`](crate::client::Watch) then lists the
+    /// collection.
     #[must_use]
     pub fn with_initial_state() -> Self {
         Self::new(WatchStart::State(ResourceVersion::MostRecent))
     }
 
-    /// Watches the collection as [`with_initial_state`](Self::with_initial_state) does, but its objects need only be as new as
-    /// this version, and with version `0` of any age.
+    /// Watches the collection as [`with_initial_state`](Self::with_initial_state) does, but its objects need only be as
+    /// new as this version, and with version `0` of any age.
     #[must_use]
     pub fn with_initial_state_at_least(version: impl Into<String>) -> Self {
         Self::new(WatchStart::State(match version.into() {

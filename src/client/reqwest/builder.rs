@@ -41,7 +41,8 @@ pub struct HttpTransportBuilder {
 }
 
 impl HttpTransport {
-    /// Creates a builder for the server at this URL: `https://host:port`, followed by a path if a proxy serves the API under it.
+    /// Creates a builder for the server at this URL: `https://host:port`, followed by a path if a proxy serves the API
+    /// under it.
     pub fn builder(base_url: impl Into<String>) -> HttpTransportBuilder {
         HttpTransportBuilder {
             base_url: base_url.into(),
@@ -61,8 +62,8 @@ impl HttpTransport {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup) when the environment has no `KUBERNETES_SERVICE_HOST` or `_PORT`.
-    /// [`build`](HttpTransportBuilder::build) reads the certificate authority.
+    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup) when the environment has no
+    /// `KUBERNETES_SERVICE_HOST` or `_PORT`. [`build`](HttpTransportBuilder::build) reads the certificate authority.
     pub fn in_cluster() -> Result<HttpTransportBuilder, TransportError> {
         let variable = |name: &str| env::var(name).map_err(|_| setup(format!("not in a cluster: {name} is not set")));
         let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
@@ -87,7 +88,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Trusts these certificate authorities (PEM, one or more) and no others: see [`Authorities`](crate::client::Authorities).
+    /// Trusts these certificate authorities (PEM, one or more) and no others: see
+    /// [`Authorities`](crate::client::Authorities).
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.settings.authority = Some(Authority::Pem(pem.into()));
         self
@@ -106,7 +108,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Authenticates with the certificate and the key in these files, which are reloaded after a request that failed or returned
+    /// Authenticates with the certificate and the key in these files, which are reloaded after a request that failed or
+    /// returned
     /// 401. It replaces [`client_certificate`](Self::client_certificate).
     pub fn client_certificate_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let (certificate, key) = (certificate.into(), key.into());
@@ -114,8 +117,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Expects this name in the server's certificate instead of the host of the URL, and sends it as SNI and `Host`. Proxies of
-    /// the environment are then ignored, and a proxy in the builder is an error.
+    /// Expects this name in the server's certificate instead of the host of the URL, and sends it as SNI and `Host`.
+    /// Proxies of the environment are then ignored, and a proxy in the builder is an error.
     pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
@@ -128,14 +131,15 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Sets the `User-Agent` header: unless set, `listwatch/` and its version, or the header of a client that the caller supplied.
+    /// Sets the `User-Agent` header: unless set, `listwatch/` and its version, or the header of a client that the
+    /// caller supplied.
     pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = Some(user_agent.into());
         self
     }
 
-    /// Adds these headers to each request, such as `Impersonate-User`. They must not contain credentials, which would not be
-    /// redacted: `Authorization` is refused.
+    /// Adds these headers to each request, such as `Impersonate-User`. They must not contain credentials, which would
+    /// not be redacted: `Authorization` is refused.
     pub fn headers(mut self, headers: HeaderMap) -> Self {
         self.headers.extend(headers);
         self
@@ -147,7 +151,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Uses HTTP/2: with prior knowledge for a `http` URL, else if the server supports it. See [`HttpTransport`] for its cost.
+    /// Uses HTTP/2: with prior knowledge for a `http` URL, else if the server supports it. See [`HttpTransport`] for
+    /// its cost.
     pub fn http2(mut self) -> Self {
         self.settings.http2 = true;
         self
@@ -159,11 +164,13 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Uses this client, on the caller's runtime. Its connections may be shared, and outlive the transport. The client decides TLS,
-    /// proxy, HTTP version and connect timeout; setting them here too is an error of [`build`](Self::build).
+    /// Uses this client, on the caller's runtime. Its connections may be shared, and outlive the transport. The client
+    /// decides TLS, proxy, HTTP version and connect timeout; setting them here too is an error of
+    /// [`build`](Self::build).
     ///
-    /// Build it with `redirect(Policy::none())`: the transport detects a redirect to another origin only after the client has
-    /// followed it. A total timeout (`timeout`) or a `read_timeout` of the client would end lists whose consumer is slow.
+    /// Build it with `redirect(Policy::none())`: the transport detects a redirect to another origin only after the
+    /// client has followed it. A total timeout (`timeout`) or a `read_timeout` of the client would end lists whose
+    /// consumer is slow.
     pub fn reqwest_client(mut self, client: reqwest::Client) -> Self {
         self.client = Some(client);
         self
@@ -173,9 +180,9 @@ impl HttpTransportBuilder {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup) when the URL is not `http` or `https`, or has credentials or a query; when a file cannot be
-    /// read; when a certificate or key is not PEM; when a header is malformed or is `Authorization`; or when settings conflict with
-    /// a client that the caller supplied.
+    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup) when the URL is not `http` or `https`,
+    /// or has credentials or a query; when a file cannot be read; when a certificate or key is not PEM; when a header
+    /// is malformed or is `Authorization`; or when settings conflict with a client that the caller supplied.
     pub fn build(mut self) -> Result<HttpTransport, TransportError> {
         let mut base = parse_base_url(&self.base_url)?;
         let loopback = is_loopback(base.host_str().unwrap_or_default());

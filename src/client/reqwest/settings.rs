@@ -20,12 +20,13 @@ use crate::client::transport::TransportError;
 /// The most bytes of one HTTP/2 stream that wait for a slow consumer.
 const STREAM_WINDOW: u32 = 1 << 20;
 
-/// h2 treats many small DATA frames as an attack: it allows the waiting frames to cost half of this window, at up to a kilobyte
-/// each. With this size a stream's window may be full of frames of 16 bytes.
+/// h2 treats many small DATA frames as an attack: it allows the waiting frames to cost half of this window, at up to a
+/// kilobyte each. With this size a stream's window may be full of frames of 16 bytes.
 const CONNECTION_WINDOW: u32 = 128 << 20;
 
-/// A HTTP/2 connection is pinged when no byte has arrived for this time while a request waits, and closed when the server does
-/// not respond. Otherwise all later requests would use a dead connection. client-go uses the same two times.
+/// A HTTP/2 connection is pinged when no byte has arrived for this time while a request waits, and closed when the
+/// server does not respond. Otherwise all later requests would use a dead connection. client-go uses the same two
+/// times.
 const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -65,7 +66,8 @@ pub(super) fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretS
     format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
 }
 
-/// Resolves every name to the addresses of one host, because the URL contains the name in the certificate instead of the host.
+/// Resolves every name to the addresses of one host, because the URL contains the name in the certificate instead of
+/// the host.
 pub(super) struct OneHost(pub(super) String);
 
 impl Resolve for OneHost {

@@ -25,8 +25,8 @@ use crate::meta::{Status, TypeMeta};
 use crate::object::shard::Shard;
 use crate::object::version::is_resumable;
 
-/// The shortest time for which the client requests a watch, unless the caller sets a timeout; the longest is twice that.
-/// The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
+/// The shortest time for which the client requests a watch, unless the caller sets a timeout; the longest is twice
+/// that. The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The request that opens a connection.
@@ -86,8 +86,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Returns the next event that `on_event` delivers, or `None` at the end of the watch. The second argument of `on_event` is
-    /// true if the event is of the selected shard. It gets no error events.
+    /// Returns the next event that `on_event` delivers, or `None` at the end of the watch. The second argument of
+    /// `on_event` is true if the event is of the selected shard. It gets no error events.
     pub(super) fn next<R>(
         &mut self,
         cx: &mut Context<'_>,

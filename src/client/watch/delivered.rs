@@ -120,8 +120,8 @@ impl Delivered {
         }
         self.resumes_from.clone_from(&self.newest);
         version.clone_into(&mut self.newest);
-        // A deletion may have the version of the object, which is older than the deletion. So the server may send again all that
-        // followed the first event of `resumes_from`.
+        // A deletion may have the version of the object, which is older than the deletion. So the server may send again
+        // all that followed the first event of `resumes_from`.
         let moves = self.moves;
         for seen in [&mut self.seen, &mut self.last] {
             seen.retain(|_, seen| seen.moves == moves);

@@ -14,15 +14,15 @@ use crate::decode::WatchEvent;
 use crate::error::ItemError;
 use crate::object::ItemRef;
 
-/// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does after
-/// [`WatchParams::timeout`], 5 to 10 minutes at random unless set.
+/// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does
+/// after [`WatchParams::timeout`], 5 to 10 minutes at random unless set.
 ///
-/// A refused request is not retried, except once after a 401 if the transport renews credentials. An error event is an error of
-/// the stream: it [is expired](Error::is_expired) if the server has forgotten the version.
+/// A refused request is not retried, except once after a 401 if the transport renews credentials. An error event is an
+/// error of the stream: it [is expired](Error::is_expired) if the server has forgotten the version.
 ///
-/// If the consumer does not poll, the server has to wait once the transport's buffers are full, which hold up to three pieces of
-/// about 256 KiB with the transports of this crate. Servers end watches that wait too long. Dropping the stream closes the
-/// connection, or resets the HTTP/2 stream.
+/// If the consumer does not poll, the server has to wait once the transport's buffers are full, which hold up to three
+/// pieces of about 256 KiB with the transports of this crate. Servers end watches that wait too long. Dropping the
+/// stream closes the connection, or resets the HTTP/2 stream.
 pub struct WatchEvents<F> {
     pub(super) plan: WatchPlan,
     pub(super) decode: F,

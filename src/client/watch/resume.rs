@@ -18,7 +18,8 @@
 //!   2. A connection that lived long enough resets the backoff, before the next wait is taken from it.
 //!   3. A refusal of initial events is not an error for the caller: the collection is listed at once.
 //!   4. Only then is the error classified, and the stream ends or retries.
-//! - Events do not reset the backoff. A server that ends each connection after one event would be asked without a pause.
+//! - Events do not reset the backoff. A server that ends each connection after one event would be asked without a
+//!   pause.
 //! - A 406 changes the form of the request, not the phase. `Client::needs_plain_json` remembers it for all clones.
 //! - A partial initial state is delivered again from its beginning, so the caller gets `Reset` before it.
 //! - `uses_pages` is no phase: the request timeout of the server stays the same when the stream starts over.
@@ -59,7 +60,8 @@ const HEALTHY: Duration = Duration::from_secs(10);
 /// uses the same time (`tools/cache/reflector.go`, `VeryShortWatchError`).
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// The page size of a list that the server could not write within its request timeout; the same as client-go's (`tools/pager`).
+/// The page size of a list that the server could not write within its request timeout; the same as client-go's
+/// (`tools/pager`).
 pub const PAGE: u32 = 500;
 
 /// The default of [`Watch::initial_events_timeout`].
@@ -211,7 +213,8 @@ impl WatchRun {
         connection
     }
 
-    /// Returns the event for the consumer; `None` for a bookmark, an object of another shard, and an event that was delivered.
+    /// Returns the event for the consumer; `None` for a bookmark, an object of another shard, and an event that was
+    /// delivered.
     pub(super) fn event<O, E: Into<ItemError>>(
         &mut self,
         event: WatchEvent<'_>,
@@ -299,8 +302,8 @@ impl WatchRun {
         if let Some(connection) = connection {
             // A server may have stopped sending bookmarks.
             self.gap = if is_stalled { None } else { connection.idle.gap() };
-            // Events do not reset the backoff: otherwise the client would send requests without a pause to a server that ends each
-            // connection after one event.
+            // Events do not reset the backoff: otherwise the client would send requests without a pause to a server
+            // that ends each connection after one event.
             if connection.answer.started.elapsed() >= HEALTHY {
                 self.backoff = self.plan.client.backoff(MAX_DELAY);
             }

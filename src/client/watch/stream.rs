@@ -30,14 +30,14 @@ use crate::wire::Encoding;
 ///
 /// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
 /// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
-/// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state) it delivers the collection first: each object
-/// as [`OwnedEvent::Added`], then [`OwnedEvent::Synced`], then changes.
+/// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state) it delivers the collection
+/// first: each object as [`OwnedEvent::Added`], then [`OwnedEvent::Synced`], then changes.
 ///
-/// It requests the collection as initial events of the watch. It lists the collection if the server refuses initial events,
-/// interrupts them twice, or does not end them ([`initial_events_timeout`](Self::initial_events_timeout)). Once a list has
-/// succeeded after refused or endless initial events, the [`Client`](crate::client::Client) and its clones list this resource
-/// for an hour. If the initial state is interrupted, or its version expires, the stream starts over with [`OwnedEvent::Reset`].
-/// If the server's request timeout interrupted a list, the next list uses pages of 500.
+/// It requests the collection as initial events of the watch. It lists the collection if the server refuses initial
+/// events, interrupts them twice, or does not end them ([`initial_events_timeout`](Self::initial_events_timeout)). Once
+/// a list has succeeded after refused or endless initial events, the [`Client`](crate::client::Client) and its clones
+/// list this resource for an hour. If the initial state is interrupted, or its version expires, the stream starts over
+/// with [`OwnedEvent::Reset`]. If the server's request timeout interrupted a list, the next list uses pages of 500.
 ///
 /// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes
 /// when the server ends it, when the connection breaks or [is dead](Self::idle_timeout), and on 408, 429 and 5xx. It
@@ -139,9 +139,10 @@ impl<F> Watch<F> {
     /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::open) then ends
     /// in [`ReadIdle`](super::TransportErrorKind::ReadIdle).
     ///
-    /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the second bookmark,
-    /// and in any case, the connection is dead 30 s after the server should have ended the watch: some resources, like events, have
-    /// no periodic bookmarks. The time that the consumer takes does not count, but may lengthen the measured time between bookmarks.
+    /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the
+    /// second bookmark, and in any case, the connection is dead 30 s after the server should have ended the watch: some
+    /// resources, like events, have no periodic bookmarks. The time that the consumer takes does not count, but may
+    /// lengthen the measured time between bookmarks.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.plan().idle_timeout = Some(timeout.min(LONGEST));
         self
@@ -149,9 +150,9 @@ impl<F> Watch<F> {
 
     /// Sets whether to request bookmarks: true unless set.
     ///
-    /// Without them [`idle_timeout`](Self::idle_timeout) cannot distinguish a quiet collection from a dead connection, and the
-    /// version to resume from may expire while nothing changes. A watch [with the initial state](WatchParams::with_initial_state)
-    /// always requests them, because the initial state ends in one.
+    /// Without them [`idle_timeout`](Self::idle_timeout) cannot distinguish a quiet collection from a dead connection,
+    /// and the version to resume from may expire while nothing changes. A watch [with the initial
+    /// state](WatchParams::with_initial_state) always requests them, because the initial state ends in one.
     pub fn bookmarks(mut self, bookmarks: bool) -> Self {
         self.plan().bookmarks = bookmarks;
         self
@@ -201,8 +202,8 @@ impl<F> Watch<F> {
 
     /// Starts over with the collection when the server has forgotten the version (410), instead of ending in an error.
     ///
-    /// The stream then delivers [`OwnedEvent::Reset`] and the collection. Changes in between are lost: an object that was
-    /// deleted is missing from the collection, without an [`OwnedEvent::Deleted`].
+    /// The stream then delivers [`OwnedEvent::Reset`] and the collection. Changes in between are lost: an object that
+    /// was deleted is missing from the collection, without an [`OwnedEvent::Deleted`].
     pub fn start_over(mut self) -> Self {
         self.connections.run.starts_over = true;
         self
@@ -214,8 +215,8 @@ impl<F> Watch<F> {
         self
     }
 
-    /// Returns the version up to which all events were delivered, from which another watch can resume; `None` before the first
-    /// [`OwnedEvent::Synced`].
+    /// Returns the version up to which all events were delivered, from which another watch can resume; `None` before
+    /// the first [`OwnedEvent::Synced`].
     ///
     /// Several events may have the same version. Until an event of a newer version or a bookmark arrives, it is the
     /// version before the last event.

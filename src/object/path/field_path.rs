@@ -15,13 +15,14 @@ use crate::wire::Encoding;
 /// It has field numbers for protobuf and names for JSON, or only one of the two. An item is read in its own encoding.
 /// [`ItemRef::new`] creates an item from bytes that the caller keeps.
 ///
-/// Lookups descend only into the messages on the path and borrow the values that they find; each allocates a few words. They
-/// return the same values as decoding: the last of several values of a single field counts, messages in pieces are merged, and
-/// malformed bytes on the path are errors.
+/// Lookups descend only into the messages on the path and borrow the values that they find; each allocates a few words.
+/// They return the same values as decoding: the last of several values of a single field counts, messages in pieces are
+/// merged, and malformed bytes on the path are errors.
 ///
-/// A path may lead through repeated fields: [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and [`ints`](Self::ints) then
-/// return the values of all elements, and `str`, `bytes` and `int` the last value. The last field of a path may be a map, in which
-/// [`key`](Self::key) selects one entry. A path without names and numbers leads nowhere.
+/// A path may lead through repeated fields: [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and
+/// [`ints`](Self::ints) then return the values of all elements, and `str`, `bytes` and `int` the last value. The last
+/// field of a path may be a map, in which [`key`](Self::key) selects one entry. A path without names and numbers leads
+/// nowhere.
 ///
 /// ```
 /// use listwatch::path::pod;
@@ -79,10 +80,11 @@ impl FieldPath {
 
     /// Parses a path for objects of a type, which is the type meta of the object or of its list.
     ///
-    /// The text has names as in JSON: `spec.containers.image`. The [table of fields](crate::schema) has the fields of built-in kinds,
-    /// and of the `metadata` of every kind. Any other path of a custom resource is used unchanged and reads JSON only. The text may
-    /// have numbers, `2.10` for `spec.nodeName` of a Pod; if the table does not have them, the path reads protobuf only. A path to a
-    /// map may end in a key: `metadata.annotations["example.com/note"]`.
+    /// The text has names as in JSON: `spec.containers.image`. The [table of fields](crate::schema) has the fields of
+    /// built-in kinds, and of the `metadata` of every kind. Any other path of a custom resource is used unchanged and
+    /// reads JSON only. The text may have numbers, `2.10` for `spec.nodeName` of a Pod; if the table does not have
+    /// them, the path reads protobuf only. A path to a map may end in a key:
+    /// `metadata.annotations["example.com/note"]`.
     ///
     /// # Errors
     ///
@@ -161,18 +163,19 @@ impl FieldPath {
         if is_known { Ok(()) } else { Err(ItemError::WrongEncoding { found: encoding, expected }) }
     }
 
-    /// Returns the string at the end of the path; `None` when it is absent. It is borrowed unless it has escapes in JSON.
+    /// Returns the string at the end of the path; `None` when it is absent. It is borrowed unless it has escapes in
+    /// JSON.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Field`] when the value is not a string, or a message on the path is malformed. [`ItemError::WrongEncoding`] when the
-    /// object is in an encoding that the path does not lead through.
+    /// [`ItemError::Field`] when the value is not a string, or a message on the path is malformed.
+    /// [`ItemError::WrongEncoding`] when the object is in an encoding that the path does not lead through.
     pub fn str<'a>(&self, item: ItemRef<'a>) -> Result<Option<Cow<'a, str>>, ItemError> {
         self.strs(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the bytes of the bytes field, string or message at the end of the path; `None` when it is absent. For a message in
-    /// pieces, which no API server writes, returns the last piece. In JSON, returns the text of the value.
+    /// Returns the bytes of the bytes field, string or message at the end of the path; `None` when it is absent. For a
+    /// message in pieces, which no API server writes, returns the last piece. In JSON, returns the text of the value.
     ///
     /// # Errors
     ///
@@ -190,16 +193,16 @@ impl FieldPath {
         self.ints(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns all strings at the end of the path, even if a later string in the same message replaces one, which no API server
-    /// writes.
+    /// Returns all strings at the end of the path, even if a later string in the same message replaces one, which no
+    /// API server writes.
     ///
     /// The iterator ends after an error, which is the same as for [`str`](Self::str).
     pub fn strs<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
         self.values(item, PathValue::str)
     }
 
-    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without a key yields its entries one by one in
-    /// protobuf, and one value in JSON.
+    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without a key yields its entries one by
+    /// one in protobuf, and one value in JSON.
     pub fn all_bytes<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
         self.values(item, PathValue::bytes)
     }

@@ -14,7 +14,8 @@
 //! - Only the messages on the path are walked. Bytes elsewhere are skipped by their lengths and not checked.
 //! - The numbers of a path bound the stack of messages in protobuf. The names of a path bound the recursion in JSON.
 //! - In JSON all values are found before the first is returned. A fault after them is returned last.
-//! - A path without numbers leads nowhere in protobuf, and is refused only if it has names. Never return "absent" instead.
+//! - A path without numbers leads nowhere in protobuf, and is refused only if it has names. Never return "absent"
+//!   instead.
 //! - JSON inlines some messages into their parents. So a path may have more numbers than names, and `parse` checks that
 //!   names and numbers lead to the same field.
 

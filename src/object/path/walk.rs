@@ -40,7 +40,8 @@ impl<'a> PathValue<'a> {
 
 /// A walk to all values at the end of a path, in their order.
 pub(super) enum Walk<'a, 'p> {
-    /// The enclosing messages, and the current message. Invariant: at most one for each number, or one if there are no numbers.
+    /// The enclosing messages, and the current message. Invariant: at most one for each number, or one if there are no
+    /// numbers.
     Protobuf {
         numbers: &'p [u32],
         key: Option<&'p str>,
@@ -96,7 +97,8 @@ impl<'a, 'p> Walk<'a, 'p> {
     }
 }
 
-/// Appends the values at the end of these names. It recurs at most once for each name, and once more for an array at each name.
+/// Appends the values at the end of these names. It recurs at most once for each name, and once more for an array at
+/// each name.
 fn find<'a>(json: &mut Reader<'a>, names: &[&str], found: &mut Vec<Result<&'a [u8], Fault>>) -> Result<(), Fault> {
     match (json.peek(), names.split_first()) {
         (Some(b'n'), _) => _ = json.value()?,

@@ -23,11 +23,12 @@ use crate::wire::json::Reader;
 
 /// The fields of an object that a copy keeps or drops.
 ///
-/// A projection removes the fields from the encoded bytes: unknown fields stay, and a message that loses all its fields stays as an
-/// empty message. Only the messages on the paths are walked; fields that are dropped or kept whole are not checked.
+/// A projection removes the fields from the encoded bytes: unknown fields stay, and a message that loses all its fields
+/// stays as an empty message. Only the messages on the paths are walked; fields that are dropped or kept whole are not
+/// checked.
 ///
-/// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless they are
-/// dropped by name.
+/// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless
+/// they are dropped by name.
 ///
 /// ```
 /// use listwatch::path::{meta, pod};
@@ -77,8 +78,8 @@ impl Projection {
         Self::default()
     }
 
-    /// Drops all values of the field at this path, in each element of a repeated field on the path. With a key, drops the entry of
-    /// the map. A path that leads nowhere drops nothing.
+    /// Drops all values of the field at this path, in each element of a repeated field on the path. With a key, drops
+    /// the entry of the map. A path that leads nowhere drops nothing.
     ///
     /// The path must lead through messages: in protobuf, a string on the path would be parsed as a message.
     #[must_use]
@@ -87,8 +88,8 @@ impl Projection {
         self
     }
 
-    /// Keeps only the field at this path, or at the paths of several calls. [`drop`](Self::drop) still drops fields within them. A
-    /// path that leads nowhere changes nothing.
+    /// Keeps only the field at this path, or at the paths of several calls. [`drop`](Self::drop) still drops fields
+    /// within them. A path that leads nowhere changes nothing.
     #[must_use]
     pub fn keep(mut self, path: &FieldPath) -> Self {
         if !path.is_empty() {
@@ -120,8 +121,8 @@ impl Projection {
         appended.map_err(ItemError::Projection)
     }
 
-    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. It copies the projected bytes, and drops the copy before it
-    /// returns.
+    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. It copies the projected bytes, and drops the
+    /// copy before it returns.
     ///
     /// ```
     /// use k8s_pb::api::core::v1::Pod;
@@ -148,13 +149,14 @@ impl Projection {
 impl ItemRef<'_> {
     /// Copies the bytes without the fields that the projection drops.
     ///
-    /// The copy of an item in protobuf is one allocation of exactly its size; it needs two walks over the item. The copy of an item
-    /// in JSON is allocated at the size of the item, and then shrunk.
+    /// The copy of an item in protobuf is one allocation of exactly its size; it needs two walks over the item. The
+    /// copy of an item in JSON is allocated at the size of the item, and then shrunk.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path does
-    /// not lead through objects in this encoding: a path of only numbers through JSON, or of only names through protobuf.
+    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when
+    /// a path does not lead through objects in this encoding: a path of only numbers through JSON, or of only names
+    /// through protobuf.
     pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
         let mut copy = Vec::new();
         projection.append(*self, &mut copy)?;

@@ -25,8 +25,8 @@ fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Actio
     Ok((action, message))
 }
 
-/// The measured sizes of the first projected messages, in their order. The sizes of later messages are measured again, so the
-/// memory does not grow with an item.
+/// The measured sizes of the first projected messages, in their order. The sizes of later messages are measured again,
+/// so the memory does not grow with an item.
 #[derive(Default)]
 struct Sizes {
     known: [usize; 16],

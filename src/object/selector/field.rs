@@ -18,7 +18,8 @@ use crate::wire::json;
 /// assert_eq!("status.phase=Running,spec.nodeName!=node-1".parse(), Ok(built));
 /// ```
 ///
-/// A text is parsed as an API server does (apimachinery `fields.ParseSelector`). The resource decides by which fields its objects can be selected; the server returns 400 for others.
+/// A text is parsed as an API server does (apimachinery `fields.ParseSelector`). The resource decides by which fields
+/// its objects can be selected; the server returns 400 for others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct FieldSelector(pub(super) Vec<FieldRequirement>);
 
@@ -58,9 +59,10 @@ impl FieldSelector {
     ///
     /// All kinds can be selected by `metadata.name` and `metadata.namespace`. Pods can be selected by `spec.nodeName`,
     /// `spec.restartPolicy`, `spec.schedulerName`, `spec.serviceAccountName`, `spec.hostNetwork`, `status.phase`,
-    /// `status.podIP` and `status.nominatedNodeName` too (kubernetes `pkg/registry/core/pod.ToSelectableFields`). Custom
-    /// resources can be selected by every field that is a string, an integer or a boolean, because only the server knows
-    /// which fields their definition names (`selectableFields` in apiextensions-apiserver `pkg/registry/customresource`).
+    /// `status.podIP` and `status.nominatedNodeName` too (kubernetes `pkg/registry/core/pod.ToSelectableFields`).
+    /// Custom resources can be selected by every field that is a string, an integer or a boolean, because only the
+    /// server knows which fields their definition names (`selectableFields` in apiextensions-apiserver
+    /// `pkg/registry/customresource`).
     ///
     /// # Errors
     ///

@@ -97,7 +97,8 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
-    /// Returns true if the server would select the object with this metadata (apimachinery `labels.Requirement.Matches`).
+    /// Returns true if the server would select the object with this metadata (apimachinery
+    /// `labels.Requirement.Matches`).
     ///
     /// # Errors
     ///
