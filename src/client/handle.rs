@@ -89,8 +89,9 @@ impl Client {
     /// Sets how long to wait for the head of a response, and for each of its bytes:
     /// [`DEFAULT_READ_IDLE_TIMEOUT`](Self::DEFAULT_READ_IDLE_TIMEOUT) unless set.
     ///
-    /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`]. The time that the consumer takes does not
-    /// count. Watches have their own [`idle_timeout`](Watch::idle_timeout).
+    /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`](crate::client::TransportErrorKind::ReadIdle).
+    /// The time that the consumer takes does not count. Watches have their own
+    /// [`idle_timeout`](crate::client::Watch::idle_timeout).
     #[must_use]
     pub fn read_idle_timeout(mut self, timeout: Duration) -> Self {
         self.read_idle_timeout = timeout.min(LONGEST);

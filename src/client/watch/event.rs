@@ -15,13 +15,14 @@ pub enum OwnedEvent<O> {
         /// The version.
         resource_version: String,
     },
-    /// All changes up to this version were delivered. Only [`WatchEvents`] delivers bookmarks.
+    /// All changes up to this version were delivered. Only [`WatchEvents`](crate::client::WatchEvents) delivers
+    /// bookmarks.
     Bookmark {
         /// The version.
         resource_version: String,
     },
-    /// The stream starts over with the collection: discard all delivered objects. Only [`Watch`] starts over, when the
-    /// initial state was interrupted, and after an expired version.
+    /// The stream starts over with the collection: discard all delivered objects. Only [`Watch`](crate::client::Watch)
+    /// starts over, when the initial state was interrupted, and after an expired version.
     Reset,
 }
 

@@ -15,7 +15,7 @@ use crate::error::ItemError;
 use crate::object::ItemRef;
 
 /// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does
-/// after [`WatchParams::timeout`], 5 to 10 minutes at random unless set.
+/// after [`WatchParams::timeout`](crate::client::WatchParams::timeout), 5 to 10 minutes at random unless set.
 ///
 /// A refused request is not retried, except once after a 401 if the transport renews credentials. An error event is an
 /// error of the stream: it [is expired](Error::is_expired) if the server has forgotten the version.

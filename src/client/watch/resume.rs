@@ -24,7 +24,7 @@
 //! - A partial initial state is delivered again from its beginning, so the caller gets `Reset` before it.
 //! - `uses_pages` is no phase: the request timeout of the server stays the same when the stream starts over.
 //!
-//! `tests/watch/model.rs` compares random servers with a model. `tests/watch/resume.rs` has each rule as a test.
+//! `tests/watch/model.rs` compares random servers with a model. `tests/watch/resume.rs` tests single rules.
 
 use std::mem;
 use std::pin::Pin;

@@ -46,16 +46,16 @@ use crate::wire::Encoding;
 /// 65,536 events; if one version has more, events may be repeated. It also retries 401, 403, 404, unreadable
 /// credentials and a proxy's page, with a warning in the log, because a role or a resource may be created later;
 /// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
-/// [`delay`](Retry::delay) of the client's [`Retry`] to 30 s (doubled at most by jitter), and wait at least the
-/// server's `Retry-After`. A connection that lived for 10 s resets the backoff. A list in place of initial events is
-/// requested at once. The number of retries is not limited.
+/// [`delay`](crate::client::Retry::delay) of the client's [`Retry`](crate::client::Retry) to 30 s (doubled at most by
+/// jitter), and wait at least the server's `Retry-After`. A connection that lived for 10 s resets the backoff. A list
+/// in place of initial events is requested at once. The number of retries is not limited.
 ///
 /// The stream ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless
 /// it [starts over](Self::start_over). Some servers do not report that: so a version also counts as expired after 3
 /// connections from it that ended within a second without an event, or after 8 that failed with 500 or 504 or broke
-/// within a second ([`ErrorKind::NoProgress`]). The stream also ends in errors that no retry fixes: parameters that the
-/// server refuses (400, 422), a malformed or oversized frame, an object that cannot be decoded.
-/// [`resource_version`](Self::resource_version) is then before the event that failed.
+/// within a second ([`ErrorKind::NoProgress`](crate::client::ErrorKind::NoProgress)). The stream also ends in errors
+/// that no retry fixes: parameters that the server refuses (400, 422), a malformed or oversized frame, an object that
+/// cannot be decoded. [`resource_version`](Self::resource_version) is then before the event that failed.
 ///
 /// An event may have an older version than earlier events, and a deletion may have none. It is delivered, and does not
 /// change the version to resume from. A bookmark without a version, or with version 0, is ignored.
@@ -137,7 +137,7 @@ impl<F> Watch<F> {
     }
 
     /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::open) then ends
-    /// in [`ReadIdle`](super::TransportErrorKind::ReadIdle).
+    /// in [`ReadIdle`](crate::client::TransportErrorKind::ReadIdle).
     ///
     /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the
     /// second bookmark, and in any case, the connection is dead 30 s after the server should have ended the watch: some
