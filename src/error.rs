@@ -13,17 +13,17 @@ pub(crate) use crate::wire::Fault;
 
 /// The error of a body that is not a complete list or a well-formed watch.
 ///
-/// The items or events delivered before are exact; the body may contain more. A decoder that returned an error returns the same
-/// error from every later call.
+/// The items or events delivered before are exact; the body may contain more. A decoder that returned an error returns
+/// the same error from every later call.
 ///
 /// It is displayed on one line: what happened, the offset and the number of items or events delivered. The
 /// [`source`](Error::source) of an item's error is an [`ItemError`].
 #[derive(Clone, Debug)]
-pub struct DecodeError(Box<Inner>);
+pub struct DecodeError(Box<DecodeErrorParts>);
 
 /// Boxed, so that the `Result`s of each item stay small.
 #[derive(Clone, Debug)]
-struct Inner {
+struct DecodeErrorParts {
     kind: DecodeErrorKind,
     offset: u64,
     index: Option<u64>,
@@ -37,7 +37,7 @@ pub(crate) type SkipHook = Box<dyn FnMut(&DecodeError) + Send>;
 
 impl DecodeError {
     pub(crate) fn new(kind: DecodeErrorKind, offset: u64, index: Option<u64>, items: u64) -> Self {
-        Self(Box::new(Inner { kind, offset, index, items, of_watch: false }))
+        Self(Box::new(DecodeErrorParts { kind, offset, index, items, of_watch: false }))
     }
 
     pub(crate) fn of_watch(mut self) -> Self {
@@ -57,9 +57,9 @@ impl DecodeError {
 
     /// Returns the position in the (decompressed) body.
     ///
-    /// In a list it is the offset of the first byte of the faulty field. For [`Fault::Syntax`] between the fields of JSON it is
-    /// the offset of the faulty byte, for [`Incomplete`](DecodeErrorKind::Incomplete) the number of bytes received, and for
-    /// [`Api`](DecodeErrorKind::Api) the offset where the Status begins.
+    /// In a list it is the offset of the first byte of the faulty field. For [`Fault::Syntax`] between the fields of
+    /// JSON it is the offset of the faulty byte, for [`Incomplete`](DecodeErrorKind::Incomplete) the number of bytes
+    /// received, and for [`Api`](DecodeErrorKind::Api) the offset where the Status begins.
     ///
     /// In a watch it is the offset of the first byte of the faulty frame: of its length, or in JSON of its object. For
     /// [`TruncatedFrame`](DecodeErrorKind::TruncatedFrame) it is the number of bytes received.
@@ -68,8 +68,8 @@ impl DecodeError {
         self.0.offset
     }
 
-    /// Returns the index of the faulty item, counted from 0 and including skipped items; in a watch, of the event. `None` if
-    /// the fault is not in an item.
+    /// Returns the index of the faulty item, counted from 0 and including skipped items; in a watch, of the event.
+    /// `None` if the fault is not in an item.
     #[must_use]
     pub fn index(&self) -> Option<u64> {
         self.0.index
@@ -84,10 +84,22 @@ impl DecodeError {
     /// Returns true if the body ended before the end of the list, or inside a frame of the watch.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        matches!(self.0.kind, DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame)
+        // Without `_`, so that a new truncation is decided here. The client asks this function only.
+        match self.0.kind {
+            DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame => true,
+            DecodeErrorKind::UnexpectedEncoding(_)
+            | DecodeErrorKind::Malformed { .. }
+            | DecodeErrorKind::UnexpectedKind { .. }
+            | DecodeErrorKind::Api(_)
+            | DecodeErrorKind::Limit { .. }
+            | DecodeErrorKind::Item(_)
+            | DecodeErrorKind::Poisoned
+            | DecodeErrorKind::Finished => false,
+        }
     }
 
-    /// Returns the limit that the body, or the decoded form of one of its items, exceeds. The [`kind`](Self::kind) has the sizes.
+    /// Returns the limit that the body, or the decoded form of one of its items, exceeds. The [`kind`](Self::kind) has
+    /// the sizes.
     ///
     /// ```
     /// use listwatch::{Limit, Limits, ListReader};
@@ -106,7 +118,8 @@ impl DecodeError {
         }
     }
 
-    /// Returns the API server's own error, if the server sent one in place of the list or the watch, or after the items.
+    /// Returns the API server's own error, if the server sent one in place of the list or the watch, or after the
+    /// items.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match &self.0.kind {
@@ -118,7 +131,7 @@ impl DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, offset, index, items, of_watch } = &*self.0;
+        let DecodeErrorParts { kind, offset, index, items, of_watch } = &*self.0;
         let (unit, expected) = if *of_watch { ("event", "watch") } else { ("item", "list") };
         match (kind, index) {
             (DecodeErrorKind::UnexpectedKind { api_version, kind }, _) => {
@@ -240,8 +253,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The error of input that the caller has to correct: a selector, a field path, a shard, the name of a resource, or the parameters of a
-/// request, which was not sent.
+/// The error of input that the caller has to correct: a selector, a field path, a shard, the name of a resource, or the
+/// parameters of a request, which was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InvalidInput {
@@ -297,8 +310,8 @@ pub enum ItemError {
         /// What is wrong with it.
         fault: Fault,
     },
-    /// The field at the end of a [`FieldPath`](crate::FieldPath), or a message on the path, is malformed or of the wrong type; or
-    /// a field has no JSON form.
+    /// The field at the end of a [`FieldPath`](crate::FieldPath), or a message on the path, is malformed or of the
+    /// wrong type; or a field has no JSON form.
     #[error("{fault} in field {path}")]
     Field {
         /// The path, in names or numbers; for a JSON form, the kind and names.
@@ -316,8 +329,8 @@ pub enum ItemError {
         /// What is wrong with it.
         fault: Fault,
     },
-    /// The item is valid, but not [canonical](crate::view::Canonical), and a borrowed item cannot be rewritten in place: view its
-    /// [`canonical`](crate::ItemRef::canonical) form.
+    /// The item is valid, but not [canonical](crate::view::Canonical), and a borrowed item cannot be rewritten in
+    /// place: view its [`canonical`](crate::ItemRef::canonical) form.
     #[error("not canonical: the fields of the object are not in the order in which API servers send them")]
     NotCanonical,
     /// The [`View`](crate::view::View) is of another kind than the object.
@@ -328,10 +341,12 @@ pub enum ItemError {
         /// The kind and the API version that the view reads.
         expected: Box<str>,
     },
-    /// The object is in JSON, which views do not read. Decode it with serde: [`Json<T>`](crate::Item) or `ItemRef::decode_json`.
+    /// The object is in JSON, which views do not read. Decode it with serde: [`Json<T>`](crate::Item) or
+    /// `ItemRef::decode_json`.
     #[error("unexpected encoding: views read protobuf, and the object is in JSON: decode it with serde")]
     ViewOfJson,
-    /// The [table of fields](crate::schema) does not have the kind. The names of its fields are known only if the server sends JSON.
+    /// The [table of fields](crate::schema) does not have the kind. The names of its fields are known only if the
+    /// server sends JSON.
     #[error("unknown fields: no table for the kind {kind:?} of {api_version:?}")]
     UnknownKind {
         /// `apiVersion` of the object.
@@ -353,7 +368,8 @@ pub enum ItemError {
     /// The item may take too much memory when it is decoded.
     #[error("{}", exceeded(Limit::DecodedSize, *estimate, *max))]
     DecodedSize {
-        /// The memory that the item may take, in bytes, as [`Limits::decoded_size`](crate::Limits::decoded_size) estimates it.
+        /// The memory that the item may take, in bytes, as [`Limits::decoded_size`](crate::Limits::decoded_size)
+        /// estimates it.
         estimate: u64,
         /// The largest estimate that is allowed.
         max: u64,
@@ -364,8 +380,8 @@ pub enum ItemError {
     /// `serde_json` refuses the item. The source's text may quote the value at fault.
     #[error("cannot decode the JSON")]
     Json(#[source] Arc<serde_json::Error>),
-    /// The item is not in the encoding that the type or the path reads. API servers send custom resources in JSON only, and other
-    /// resources in the encoding that the request prefers.
+    /// The item is not in the encoding that the type or the path reads. API servers send custom resources in JSON only,
+    /// and other resources in the encoding that the request prefers.
     #[error("unexpected encoding: the item is in {found}, expected {expected}")]
     WrongEncoding {
         /// The encoding of the item.

@@ -36,12 +36,15 @@
 //! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
 //! | [`DecodeError`], [`ItemError`] | errors with the offset in the body and the number of items delivered before |
 //!
-//! The crate [`listwatch-cache`](https://docs.rs/listwatch-cache) keeps whole collections in memory, and has the guide: one
-//! chapter for each task.
+//! The crate [`listwatch-cache`](https://docs.rs/listwatch-cache) keeps whole collections in memory, and has the guide:
+//! one chapter for each task.
 //!
-//! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and the adapter
-//! over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
+//! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and
+//! the adapter over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
 
+// A module imports only modules before it in this order: sync, wire, meta, error, limits, schema, object, decode,
+// encode, adapt, client. No two files import each other, inside of the folders either; a parent only re-exports its
+// children.
 mod adapt;
 #[cfg(feature = "client")]
 pub mod client;
@@ -65,7 +68,7 @@ pub mod view {
 #[cfg(feature = "client")]
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::client::{Class, Connections, MAX_RETRY_AFTER, PAGE, Pages, chain};
+    pub use crate::client::{Connections, MAX_RETRY_AFTER, PAGE, Pages, RetryAdvice, chain};
     pub use crate::object::StoreType;
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};
@@ -82,7 +85,7 @@ pub use adapt::{FromRef, ListError, ListReader};
 pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
 pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 pub use limits::Limits;
-pub use meta::{ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
+pub use meta::{EventType, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 pub use object::{
     FieldPath, FieldSelector, Item, ItemRef, Json, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference,
     Projection, Shard, Time, compare_resource_versions,

@@ -13,8 +13,8 @@ const CHUNK: usize = 64 << 10;
 
 /// An iterator over the items of a list that is read from an [`io::Read`].
 ///
-/// It reads in chunks of 64 KiB, its only memory in addition to the decoder's, so the `Read` needs no buffer. After a `for` loop
-/// over `&mut reader`, [`end`](Self::end) returns the list's metadata and counts.
+/// It reads in chunks of 64 KiB, its only memory in addition to the decoder's, so the `Read` needs no buffer. After a
+/// `for` loop over `&mut reader`, [`end`](Self::end) returns the list's metadata and counts.
 ///
 /// ```
 /// use k8s_pb::api::core::v1::ConfigMap;
@@ -35,7 +35,8 @@ pub struct ListReader<R, F> {
     read: R,
     source: Source<F>,
     chunk: Box<[u8]>,
-    /// The part of `chunk` from `taken` to `filled` is read and not yet decoded. Invariant: `taken <= filled <= chunk.len()`.
+    /// The part of `chunk` from `taken` to `filled` is read and not yet decoded. Invariant: `taken <= filled <=
+    /// chunk.len()`.
     taken: usize,
     filled: usize,
     ended: bool,

@@ -120,9 +120,9 @@ macro_rules! adapter_methods {
 
         /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
         ///
-        /// `new::<T>` accepts JSON without this call where `T` is made from JSON, like [`Json`](crate::Json). Otherwise a body in
-        /// JSON is [`DecodeErrorKind::UnexpectedEncoding`](crate::DecodeErrorKind::UnexpectedEncoding), whatever cargo features
-        /// are enabled.
+        /// `new::<T>` accepts JSON without this call where `T` is made from JSON, like [`Json`](crate::Json). Otherwise
+        /// a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`](crate::DecodeErrorKind::UnexpectedEncoding),
+        /// whatever cargo features are enabled.
         #[must_use]
         pub fn accept_json(mut self) -> Self {
             self.source.decoder = self.source.decoder.accept_json();
@@ -131,7 +131,8 @@ macro_rules! adapter_methods {
 
         /// Sets whether an item that the closure or the type refuses, or that is over
         /// [`Limits::item_size`](crate::Limits::item_size), is skipped and counted in
-        /// [`ListEnd::skipped`](crate::ListEnd::skipped): false unless set, so that the list ends in an error that names the item.
+        /// [`ListEnd::skipped`](crate::ListEnd::skipped): false unless set, so that the list ends in an error that
+        /// names the item.
         #[must_use]
         pub fn skip_item_errors(mut self, skip: bool) -> Self {
             self.source.skips_item_errors = skip;
@@ -146,7 +147,8 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// Returns the metadata and counts of the complete list; `None` before the adapter has reached its end, and after an error.
+        /// Returns the metadata and counts of the complete list; `None` before the adapter has reached its end, and
+        /// after an error.
         #[must_use]
         pub fn end(&self) -> Option<&crate::ListEnd> {
             self.source.end.as_ref()

@@ -17,8 +17,9 @@ use crate::object::ItemRef;
 pin_project! {
     /// A stream of the items of a list, over a stream of its body's chunks.
     ///
-    /// Each poll returns at most one item. The stream polls for the next chunk only after it has decoded the current chunk. It
-    /// may be dropped or left unpolled at any time. The chunks may come from `reqwest`, `hyper` or any other library.
+    /// Each poll returns at most one item. The stream polls for the next chunk only after it has decoded the current
+    /// chunk. It may be dropped or left unpolled at any time. The chunks may come from `reqwest`, `hyper` or any other
+    /// library.
     ///
     /// ```
     /// use bytes::Bytes;

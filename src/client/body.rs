@@ -1,4 +1,22 @@
 //! Response bodies: timed and decompressed while they arrive, and read as an error if they are not the requested list.
+//!
+//! ```text
+//! Transport ──> Guarded (counts, idle timeout, deadline) ──> Gunzip, if the headers say gzip ──> decoder
+//! ```
+//!
+//! Read this before a change.
+//!
+//! - Bytes are counted and timed as they were sent. A small compressed body may decompress to gigabytes; `Limits` bound
+//!   that.
+//! - The idle timeout runs only while a poll finds no bytes. So the time of a slow consumer does not count.
+//! - Bytes are polled before the clock. Bytes that waited for the consumer are not late.
+//! - The deadline is polled before the bytes, because it limits the consumer too.
+//! - Servers from 1.37 write a gzip member for each flush. So another member may follow, and zeros between are ignored.
+//! - The end of the input inside a member is [`TransportErrorKind::Broken`], which is retried. Damaged data is
+//!   [`TransportErrorKind::Compression`], which is not.
+//! - Only the headers decide the content coding. An unknown coding is refused before the body is read.
+//! - At most 1 MiB of an error's body is read, and 300 characters of it are quoted. It is redacted before it is
+//!   truncated, because half a token is a secret too.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -205,8 +223,8 @@ pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, Tra
     }
 }
 
-/// Returns the beginning of a body, including `first`, which was already read. It is the whole body if that is short, or all
-/// bytes before an interruption.
+/// Returns the beginning of a body, including `first`, which was already read. It is the whole body if that is short,
+/// or all bytes before an interruption.
 pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
     let mut bytes = Vec::from(first);
     while bytes.len() < ERROR_SIZE {

@@ -9,6 +9,7 @@
 //! in one of them. The facts are in docs/protocol.md, "Discovery".
 
 mod document;
+mod part;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -23,13 +24,16 @@ use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
 use self::document::DiscoveryDocument;
+use self::part::{Part, PartState};
+use super::body;
+use super::document::Document;
 use super::error::{Error, ErrorKind};
+use super::handle::Client;
 use super::redact::redact;
-use super::resolve::{self, DiscoveredResource, Wanted};
+use super::resolve::{self, Wanted};
 use super::resource::Resource;
 use super::retry::classify_version;
 use super::transport::{TransportError, TransportErrorKind, chain};
-use super::{Client, Document, body};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::meta::OneLine;
 
@@ -129,7 +133,7 @@ impl Client {
             Ok(document) => document.parts(root),
             // API servers without a core group: aggregated ones, kcp.
             Err(error) if root == "/api" && error.is_not_found() => Vec::new(),
-            Err(error) => vec![Part { state: State::Failed(error), ..Part::unread(root.to_owned(), "", "") }],
+            Err(error) => vec![Part { state: PartState::Failed(error), ..Part::unread(root.to_owned(), "", "") }],
         };
         self.read(&mut parts, wanted, end).await;
         parts
@@ -137,7 +141,7 @@ impl Client {
 
     /// Reads the wanted parts that are not read yet.
     async fn read(&self, parts: &mut [Part], wanted: &Wanted<'_>, end: Instant) {
-        let is_next = |part: &Part| matches!(part.state, State::Unread) && wanted.has(&part.group, &part.version);
+        let is_next = |part: &Part| matches!(part.state, PartState::Unread) && wanted.has(&part.group, &part.version);
         let next: Vec<&mut Part> = parts.iter_mut().filter(|part| is_next(part)).collect();
         let documents = next.iter().map(|part| {
             let (client, path) = (self.clone(), part.path.clone());
@@ -149,8 +153,8 @@ impl Client {
         let documents = all(documents.collect::<Vec<_>>()).await;
         for (part, document) in next.into_iter().zip(documents) {
             part.state = match document {
-                Ok(document) => State::Read(document.resources(&part.group, &part.version)),
-                Err(error) => State::Failed(error),
+                Ok(document) => PartState::Read(document.resources(&part.group, &part.version)),
+                Err(error) => PartState::Failed(error),
             };
         }
     }
@@ -160,18 +164,18 @@ impl Client {
         for Part { path, state, is_stale, .. } in parts {
             let path = redact(&*self.transport, path.clone());
             match state {
-                State::Failed(error) => tracing::warn!(
+                PartState::Failed(error) => tracing::warn!(
                     name: "listwatch.discovery",
                     path,
                     error = %chain(error),
                     "the resources of this group are unknown"
                 ),
-                State::Read(_) if *is_stale => tracing::warn!(
+                PartState::Read(_) if *is_stale => tracing::warn!(
                     name: "listwatch.discovery",
                     path,
                     "the resources of this group may be outdated: its server does not respond"
                 ),
-                State::Read(_) | State::Unread => {}
+                PartState::Read(_) | PartState::Unread => {}
             }
         }
     }
@@ -249,43 +253,4 @@ where
     }
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, output)| output).collect()
-}
-
-/// A version of a group, or a root that could not be read.
-pub(super) struct Part {
-    /// The path of its own document.
-    path: String,
-    /// `""` for core.
-    group: String,
-    version: String,
-    /// True if the API server could not ask the server of the group.
-    is_stale: bool,
-    state: State,
-}
-
-/// ```text
-/// Unread ──> Read, Failed
-/// ```
-enum State {
-    Unread,
-    Read(Vec<DiscoveredResource>),
-    Failed(Error),
-}
-
-impl Part {
-    fn unread(path: String, group: &str, version: &str) -> Self {
-        Self { path, group: group.to_owned(), version: version.to_owned(), is_stale: false, state: State::Unread }
-    }
-
-    fn resources(&self) -> &[DiscoveredResource] {
-        if let State::Read(resources) = &self.state { resources } else { &[] }
-    }
-
-    fn is_read(&self) -> bool {
-        matches!(self.state, State::Read(_))
-    }
-
-    fn error(&self) -> Option<&Error> {
-        if let State::Failed(error) = &self.state { Some(error) } else { None }
-    }
 }

@@ -16,10 +16,10 @@ use crate::wire::BodyFormat;
 ///
 /// The delivered items are exact, but the list may have more. The error is displayed on one line, without credentials.
 #[derive(Clone, Debug)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorParts>);
 
 #[derive(Clone, Debug)]
-struct Inner {
+struct ErrorParts {
     kind: ErrorKind,
     items: u64,
     audit_id: Option<String>,
@@ -27,7 +27,7 @@ struct Inner {
 
 impl Error {
     pub(super) fn new(kind: impl Into<ErrorKind>) -> Self {
-        Self(Box::new(Inner { kind: kind.into(), items: 0, audit_id: None }))
+        Self(Box::new(ErrorParts { kind: kind.into(), items: 0, audit_id: None }))
     }
 
     pub(super) fn with_items(mut self, items: u64) -> Self {
@@ -201,7 +201,7 @@ impl<K: Into<ErrorKind>> From<K> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, items, audit_id } = &*self.0;
+        let ErrorParts { kind, items, audit_id } = &*self.0;
         write!(f, "{kind}")?;
         match kind {
             // A decode error counts the items of its own page.
@@ -240,13 +240,15 @@ pub enum ErrorKind {
     Api {
         /// The code of the Status, else of HTTP.
         code: u16,
-        /// The server's error. If the body is not a Status, it has only the code, and the beginning of the body as its message.
+        /// The server's error. If the body is not a Status, it has only the code, and the beginning of the body as its
+        /// message.
         status: Box<Status>,
         /// The `Retry-After` of the headers, else of the Status.
         retry_after: Option<Duration>,
     },
 
-    /// The transport failed before or while it received the response. An interrupted list is [`Incomplete`](Self::Incomplete).
+    /// The transport failed before or while it received the response. An interrupted list is
+    /// [`Incomplete`](Self::Incomplete).
     #[error("transport: {0}")]
     Transport(TransportError),
 
@@ -260,8 +262,8 @@ pub enum ErrorKind {
         bytes: u64,
         /// The time from the request to the interruption.
         elapsed: Duration,
-        /// The request timeout of the server, if `elapsed` is at least 90 % of it: then the server probably interrupted the list.
-        /// [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoids that.
+        /// The request timeout of the server, if `elapsed` is at least 90 % of it: then the server probably interrupted
+        /// the list. [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoids that.
         request_timeout: Option<Duration>,
     },
 

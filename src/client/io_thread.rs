@@ -1,8 +1,9 @@
 //! A thread that reads connections.
 //!
-//! A connection of hyper is a task. It passes each chunk of HTTP/1.1, about 4 KiB from an API server, to the body's reader, and
-//! waits until the reader has received it. If the two are on different threads, as with `#[tokio::main]`, each chunk needs two
-//! wake-ups, which cost more than decoding. Here both are on one thread, which passes large pieces to the consumer.
+//! A connection of hyper is a task. It passes each chunk of HTTP/1.1, about 4 KiB from an API server, to the body's
+//! reader, and waits until the reader has received it. If the two are on different threads, as with `#[tokio::main]`,
+//! each chunk needs two wake-ups, which cost more than decoding. Here both are on one thread, which passes large pieces
+//! to the consumer.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -25,12 +26,12 @@ use crate::sync::{Mutex, lock};
 /// The size in bytes at which a piece is sent, even if more can be read.
 const PIECE: usize = 256 << 10;
 
-/// A thread that sends the requests of a transport and reads its responses, so that a connection and its reader share one
-/// thread.
+/// A thread that sends the requests of a transport and reads its responses, so that a connection and its reader share
+/// one thread.
 ///
-/// All TLS of the transport runs on that thread, and each piece of a body (about 256 KiB) crosses to the caller's thread.
-/// The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all responses that it
-/// returned are dropped. If it cannot be started, the next request tries again.
+/// All TLS of the transport runs on that thread, and each piece of a body (about 256 KiB) crosses to the caller's
+/// thread. The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all
+/// responses that it returned are dropped. If it cannot be started, the next request tries again.
 #[derive(Default)]
 pub struct IoThread(Mutex<Option<Arc<Running>>>);
 
@@ -43,12 +44,13 @@ struct Running {
 impl IoThread {
     /// Runs `get`, which sends a request, on the thread, and reads the body of its response there.
     ///
-    /// Up to three pieces of a body, of about 256 KiB each, wait for a slow consumer. Dropping the future or the response
-    /// ends its task on the thread.
+    /// Up to three pieces of a body, of about 256 KiB each, wait for a slow consumer. Dropping the future or the
+    /// response ends its task on the thread.
     ///
     /// # Errors
     ///
-    /// The errors of `get`; [`TransportErrorKind::Other`] if the thread cannot be started, or if `get` or the body panics.
+    /// The errors of `get`; [`TransportErrorKind::Other`] if the thread cannot be started, or if `get` or the body
+    /// panics.
     pub async fn get(
         &self,
         get: impl Future<Output = Result<Response, TransportError>> + Send + 'static,

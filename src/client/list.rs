@@ -24,29 +24,32 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-use self::plan::Plan;
+use self::plan::ListPlan;
 pub use self::run::Pages;
 pub use self::summary::{ListSummary, Restart};
 use super::error::Error;
+use super::handle::Client;
 use super::params::{ListParams, Selection};
 use super::progress::Progress;
-use super::resource::Resource;
-use super::{Client, LONGEST};
+use super::resource::{Kind, Resource};
+use super::time::LONGEST;
+use crate::adapt::FromRef;
 use crate::error::{DecodeError, ItemError};
 use crate::limits::Limits;
-use crate::object::ItemRef;
+use crate::object::{Item, ItemRef};
+use crate::wire::Encoding;
 
 /// A list, as a stream of its items that ends after the last item or after an error; see [`Client::list`].
 ///
 /// By default it is one request for the whole collection, and items are delivered while the response arrives. Set
-/// [`ListParams::page_size`] for collections that a server cannot write within its request timeout, 60 s by default, and
-/// for lists that [etcd serves](super::ResourceVersion).
+/// [`ListParams::page_size`] for collections that a server cannot write within its request timeout, 60 s by default,
+/// and for lists that [etcd serves](super::ResourceVersion).
 ///
 /// Nothing is sent before it is polled: set it up before. A page that has expired (410) ends it in an error that [is
 /// expired](Error::is_expired), unless [`on_restart`](Self::on_restart) is set.
 ///
-/// The transport reads ahead of the consumer: up to three pieces of about 256 KiB with the transports of this crate. Dropping
-/// the stream closes the connection, or resets the HTTP/2 stream.
+/// The transport reads ahead of the consumer: up to three pieces of about 256 KiB with the transports of this crate.
+/// Dropping the stream closes the connection, or resets the HTTP/2 stream.
 #[must_use = "nothing is sent until it is polled"]
 pub struct List<F> {
     pages: Pages,
@@ -58,10 +61,10 @@ impl<F> Unpin for List<F> {}
 
 impl<F> List<F> {
     pub(super) fn new(client: &Client, resource: &Resource, params: ListParams, decode: F) -> Self {
-        Self { pages: Pages::new(Plan::new(client.clone(), resource.clone(), params)), decode }
+        Self { pages: Pages::new(ListPlan::new(client.clone(), resource.clone(), params)), decode }
     }
 
-    fn plan(&mut self) -> &mut Plan {
+    fn plan(&mut self) -> &mut ListPlan {
         &mut self.pages.run.listing.plan
     }
 
@@ -70,7 +73,8 @@ impl<F> List<F> {
         self.namespaces([namespace])
     }
 
-    /// Lists these namespaces, one after the other and each once. If there are none, the list is empty and nothing is sent.
+    /// Lists these namespaces, one after the other and each once. If there are none, the list is empty and nothing is
+    /// sent.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut seen = BTreeSet::new();
         let namespaces = namespaces.into_iter().map(Into::into);
@@ -80,9 +84,9 @@ impl<F> List<F> {
 
     /// Requests one page only: the first page, or the page that a continue token names.
     ///
-    /// The page has [`ListParams::page_size`] items. The token of the next page is in [`ListSummary::list_meta`]; it is empty
-    /// after the last page. A token holds the version of the first page, so [`ListParams::resource_version`] applies to the
-    /// first page only.
+    /// The page has [`ListParams::page_size`] items. The token of the next page is in [`ListSummary::list_meta`]; it is
+    /// empty after the last page. A token holds the version of the first page, so [`ListParams::resource_version`]
+    /// applies to the first page only.
     pub fn single_page(mut self, continue_token: Option<String>) -> Self {
         self.plan().follows_pages = false;
         self.plan().continue_token = continue_token;
@@ -91,8 +95,8 @@ impl<F> List<F> {
 
     /// Continues at the latest version when a page has expired (410), if the server offers a token for that.
     ///
-    /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between may be
-    /// missing, or newer than others.
+    /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between
+    /// may be missing, or newer than others.
     pub fn allow_inconsistent(mut self) -> Self {
         self.plan().allows_inconsistent = true;
         self
@@ -156,8 +160,8 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    /// Collects all items, and returns them with the list's summary. It starts over when a page has expired (410), at most
-    /// three times.
+    /// Collects all items, and returns them with the list's summary. It starts over when a page has expired (410), at
+    /// most three times.
     ///
     /// # Errors
     ///
@@ -179,6 +183,31 @@ where
 }
 
 impl Client {
+    /// Returns a list of this resource, in all namespaces unless the [`List`] sets some. Nothing is sent yet.
+    ///
+    /// Items are decoded as `T`: see [`Item`].
+    pub fn list<T: Item + ?Sized>(&self, resource: &Resource, params: &ListParams) -> List<FromRef<T>> {
+        let mut params = params.clone();
+        params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
+        List::new(self, resource, params, T::from_ref)
+    }
+
+    /// Returns a list of the resource of `T`, as [`list`](Self::list) does.
+    pub fn list_of<T: Item + Kind + ?Sized>(&self, params: &ListParams) -> List<FromRef<T>> {
+        self.list::<T>(&T::resource(), params)
+    }
+
+    /// Returns a list whose items a closure decodes: for projections, filters and tuples.
+    ///
+    /// The closure borrows the item and copies what it needs.
+    pub fn list_with<O, E, F>(&self, resource: &Resource, params: &ListParams, decode: F) -> List<F>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        List::new(self, resource, params.clone(), decode)
+    }
+
     /// Requests the current resource version of a collection, by a list of one object.
     ///
     /// # Errors

@@ -42,15 +42,15 @@ impl Progress {
         self.0.items.load(Ordering::Relaxed)
     }
 
-    /// Returns approximately the value of [`bytes`](Self::bytes) at the end of the current page. Known once the envelope has been
-    /// read; always `None` for JSON.
+    /// Returns approximately the value of [`bytes`](Self::bytes) at the end of the current page. Known once the
+    /// envelope has been read; always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
         known(self.0.expected_bytes.load(Ordering::Relaxed))
     }
 
-    /// Returns approximately the value of [`items`](Self::items) at the end. Known for lists in pages, if the server counts the
-    /// remaining items.
+    /// Returns approximately the value of [`items`](Self::items) at the end. Known for lists in pages, if the server
+    /// counts the remaining items.
     #[must_use]
     pub fn expected_items(&self) -> Option<u64> {
         known(self.0.expected_items.load(Ordering::Relaxed))

@@ -2,7 +2,8 @@
 
 use super::transport::Transport;
 
-/// Words that follow `Bearer` and `Basic` in messages without credentials, such as `invalid bearer token` of API servers.
+/// Words that follow `Bearer` and `Basic` in messages without credentials, such as `invalid bearer token` of API
+/// servers.
 const NO_CREDENTIALS: [&str; 7] =
     ["auth", "authentication", "authorization", "credentials", "redacted", "token", "tokens"];
 

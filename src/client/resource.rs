@@ -10,9 +10,9 @@ use crate::object::Json;
 
 /// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
 ///
-/// [`Resource::of`] returns the resource of a type that implements [`Kind`]. Built-in kinds are constants too (`Resource::PODS`).
-/// [`Resource::new`] creates any other resource, and [`Client::resolve`](super::Client::resolve) finds one by a name
-/// that a user typed.
+/// [`Resource::of`] returns the resource of a type that implements [`Kind`]. Built-in kinds are constants too
+/// (`Resource::PODS`). [`Resource::new`] creates any other resource, and [`Client::resolve`](super::Client::resolve)
+/// finds one by a name that a user typed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resource {
     group: Cow<'static, str>,
@@ -39,7 +39,8 @@ impl Resource {
         K::resource()
     }
 
-    /// Creates a namespaced resource; [`cluster_scoped`](Self::cluster_scoped) makes it cluster-scoped. The core group is `""`.
+    /// Creates a namespaced resource; [`cluster_scoped`](Self::cluster_scoped) makes it cluster-scoped. The core group
+    /// is `""`.
     ///
     /// Names are checked when a request is sent. With an empty kind, objects of any kind are accepted.
     pub fn new(
@@ -145,8 +146,8 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] for a namespace of a cluster-scoped resource, a namespace that is not a DNS label (the server would return
-    /// an empty list), or a group, version or plural that cannot be a part of a path.
+    /// [`InvalidInput`] for a namespace of a cluster-scoped resource, a namespace that is not a DNS label (the server
+    /// would return an empty list), or a group, version or plural that cannot be a part of a path.
     pub fn list_path(&self, namespace: Option<&str>) -> Result<String, InvalidInput> {
         let mut path = if self.group.is_empty() {
             String::from("/api")
@@ -198,9 +199,9 @@ impl fmt::Display for Resource {
 
 /// A type whose values are the objects of one resource.
 ///
-/// [`Client::list_of`](super::Client::list_of), [`Client::watch_of`](super::Client::watch_of) and [`Resource::of`] need it. The
-/// feature `k8s-pb` implements it for the types of k8s-pb. `listwatch-kube` has a wrapper for the types of k8s-openapi and for
-/// types that derive `kube::CustomResource`. Your own type implements one function:
+/// [`Client::list_of`](super::Client::list_of), [`Client::watch_of`](super::Client::watch_of) and [`Resource::of`] need
+/// it. The feature `k8s-pb` implements it for the types of k8s-pb. `listwatch-kube` has a wrapper for the types of
+/// k8s-openapi and for types that derive `kube::CustomResource`. Your own type implements one function:
 ///
 /// ```
 /// use listwatch::client::{Kind, Resource};

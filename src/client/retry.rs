@@ -1,4 +1,19 @@
-//! The classification of errors for retries, and the backoff.
+//! What to do after an error, and the waits between attempts.
+//!
+//! Read this before a change.
+//!
+//! - [`classify`] is the only classification. Lists, gets, watches and reflectors map its answer to their next step.
+//! - Its match of `ErrorKind` has no `_`: a new kind does not compile until its advice is decided.
+//! - [`DecodeError::is_incomplete`](crate::DecodeError::is_incomplete) decides what a truncation is, also for this
+//!   file.
+//! - An expired version or token comes first, whatever the status code is. No retry of the same request helps.
+//! - A TLS error is final until a server was reached. Later it may be the rotation of a certificate.
+//! - 401, 403 and 404 may end when a role or a resource is created. So a watch retries them, and a list does not.
+//! - A list that the server's request timeout interrupted would be interrupted again. A reflector relists it in pages.
+//! - The caller's own error ([`ItemError`](crate::ItemError) of an item) would return for the same item.
+//! - [`Tries`] counts the attempts of one request. It never retries after an item, because items would repeat:
+//!   `list/run.rs` checks that first, and compares a repeated page by its checksum.
+//! - [`most_fruitless`] exists because some servers end a watch of an expired version without an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,81 +31,81 @@ use crate::wire::BodyFormat;
 /// after this time.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// The class of an error. It alone decides what lists, gets, watches and reflectors do next.
+/// What to do after an error. It alone decides what lists, gets, watches and reflectors do next.
 ///
-/// | class | list, get | watch that resumes | reflector |
+/// | advice | list, get | watch that resumes | reflector |
 /// |---|---|---|---|
-/// | `Transient` | retried within [`Retry`] | retried | retried |
-/// | `Lasting` | ends | retried, unless it fails fast | retried, unless it fails fast |
-/// | `Expired` | ends, unless it starts over | starts over before `Synced`, later if the caller chose so | relists |
-/// | `Unreadable` | ends | ends | relists, unless it fails fast |
-/// | `Final` | ends | ends | ends before the first sync |
+/// | `Retry` | retried within [`Retry`] | retried | retried |
+/// | `RetryAfterRepair` | ends | retried, unless it fails fast | retried, unless it fails fast |
+/// | `StartOver` | ends, unless it starts over | starts over before `Synced`, later if the caller chose so | relists |
+/// | `Relist` | ends | ends | relists, unless it fails fast |
+/// | `GiveUp` | ends | ends | ends before the first sync |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum RetryAdvice {
     /// The same request may succeed soon.
-    Transient,
-    /// The same request may succeed once a role is granted, the resource is created, or credentials or a proxy are repaired.
-    Lasting,
-    /// The server has forgotten the resource version or the continue token.
-    Expired,
-    /// The response cannot be used, and the same request may return the same response.
-    Unreadable,
+    Retry,
+    /// The same request may succeed once a role is granted, the resource is created, or credentials or a proxy are
+    /// repaired.
+    RetryAfterRepair,
+    /// The server has forgotten the resource version or the continue token: only a request without it can succeed.
+    StartOver,
+    /// The response cannot be used, and the same request may return the same response. A list in another form may not.
+    Relist,
     /// The caller has to change something.
-    Final,
+    GiveUp,
 }
 
-/// Returns the class of an error. A TLS error is transient if the server `was_reached` before, because a certificate was rotated.
-pub(crate) fn classify(error: &Error, was_reached: bool) -> Class {
+/// Returns what to do after an error. A TLS error is retried if the server `was_reached` before, because a certificate
+/// was rotated.
+pub(crate) fn classify(error: &Error, was_reached: bool) -> RetryAdvice {
     let of_transport = |kind| match kind {
-        TransportErrorKind::Connect | TransportErrorKind::Broken | TransportErrorKind::ReadIdle => Class::Transient,
-        TransportErrorKind::Tls if was_reached => Class::Transient,
+        TransportErrorKind::Connect | TransportErrorKind::Broken | TransportErrorKind::ReadIdle => RetryAdvice::Retry,
+        TransportErrorKind::Tls if was_reached => RetryAdvice::Retry,
         TransportErrorKind::Credentials
         | TransportErrorKind::Redirect
         | TransportErrorKind::Compression
-        | TransportErrorKind::Other => Class::Lasting,
-        TransportErrorKind::Setup | TransportErrorKind::Tls | TransportErrorKind::Deadline => Class::Final,
+        | TransportErrorKind::Other => RetryAdvice::RetryAfterRepair,
+        TransportErrorKind::Setup | TransportErrorKind::Tls | TransportErrorKind::Deadline => RetryAdvice::GiveUp,
     };
     match error.kind() {
-        _ if error.is_expired() => Class::Expired,
+        _ if error.is_expired() => RetryAdvice::StartOver,
         ErrorKind::Api { code, retry_after, .. } => match code {
-            408 | 429 | 500..=599 if *retry_after > Some(MAX_RETRY_AFTER) => Class::Lasting,
-            408 | 429 | 500..=599 => Class::Transient,
-            401 | 403 | 404 => Class::Lasting,
-            _ => Class::Final,
+            408 | 429 | 500..=599 if *retry_after > Some(MAX_RETRY_AFTER) => RetryAdvice::RetryAfterRepair,
+            408 | 429 | 500..=599 => RetryAdvice::Retry,
+            401 | 403 | 404 => RetryAdvice::RetryAfterRepair,
+            _ => RetryAdvice::GiveUp,
         },
         ErrorKind::Transport(error) => of_transport(error.kind()),
-        ErrorKind::Incomplete { request_timeout: Some(_), .. } => Class::Unreadable,
+        ErrorKind::Incomplete { request_timeout: Some(_), .. } => RetryAdvice::Relist,
         ErrorKind::Incomplete { cause, .. } => match cause {
             Some(cause) => of_transport(cause.kind()),
-            None => Class::Transient,
+            None => RetryAdvice::Retry,
         },
-        ErrorKind::Decode(error) => match error.kind() {
-            DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame => Class::Transient,
-            DecodeErrorKind::Item(_) => Class::Final,
-            _ => Class::Unreadable,
-        },
+        ErrorKind::Decode(error) if error.is_incomplete() => RetryAdvice::Retry,
+        ErrorKind::Decode(error) if matches!(error.kind(), DecodeErrorKind::Item(_)) => RetryAdvice::GiveUp,
         // A body of text is a proxy's page.
         ErrorKind::Redirect { .. } | ErrorKind::UnexpectedBody { format: BodyFormat::Html | BodyFormat::Text, .. } => {
-            Class::Lasting
+            RetryAdvice::RetryAfterRepair
         }
-        ErrorKind::UnexpectedBody { .. }
+        ErrorKind::Decode(_)
+        | ErrorKind::UnexpectedBody { .. }
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
         | ErrorKind::PageChanged
-        | ErrorKind::RepeatedToken => Class::Unreadable,
-        ErrorKind::Params(_) | ErrorKind::NoProgress { .. } => Class::Final,
-        ErrorKind::Unresolved(_) => Class::Lasting,
+        | ErrorKind::RepeatedToken => RetryAdvice::Relist,
+        ErrorKind::Params(_) | ErrorKind::NoProgress { .. } => RetryAdvice::GiveUp,
+        ErrorKind::Unresolved(_) => RetryAdvice::RetryAfterRepair,
     }
 }
 
-/// Returns the class of an error of one group's discovery document.
+/// Returns what to do after an error of one group's discovery document.
 ///
 /// While the server of a group is down, the API server responds with 503 at once (kube-aggregator `handler_proxy.go`),
 /// and a retry would delay the other groups. A retry helps if the server asked for it, or the connection broke:
 /// client-go retries only these (`rest/with_retry.go`).
-pub(super) fn classify_version(error: &Error, was_reached: bool) -> Class {
+pub(super) fn classify_version(error: &Error, was_reached: bool) -> RetryAdvice {
     match error.kind() {
-        ErrorKind::Api { retry_after: None, .. } => Class::Lasting,
+        ErrorKind::Api { retry_after: None, .. } => RetryAdvice::RetryAfterRepair,
         _ => classify(error, was_reached),
     }
 }
@@ -107,7 +122,7 @@ pub(crate) fn most_fruitless(error: Option<&Error>, at_once: bool) -> Option<u32
         None => at_once.then_some(MOST_ENDED),
         Some(ErrorKind::Api { code: 500 | 504, .. }) => Some(MOST_FAILED),
         Some(ErrorKind::Transport(error)) if error.kind() == TransportErrorKind::Broken => breaks(),
-        Some(ErrorKind::Decode(error)) if matches!(error.kind(), DecodeErrorKind::TruncatedFrame) => breaks(),
+        Some(ErrorKind::Decode(error)) if error.is_incomplete() => breaks(),
         Some(_) => None,
     }
 }
@@ -120,20 +135,22 @@ const MOST_ENDED: u32 = 3;
 const MOST_FAILED: u32 = 8;
 
 impl Error {
-    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled connection.
+    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled
+    /// connection.
     ///
-    /// The client has then already retried, within its [`Retry`](super::Retry), unless items were delivered. Returns false if the
-    /// server's request timeout interrupted a list: it would interrupt the next list too.
+    /// The client has then already retried, within its [`Retry`](super::Retry), unless items were delivered. Returns
+    /// false if the server's request timeout interrupted a list: it would interrupt the next list too.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        classify(self, false) == Class::Transient
+        classify(self, false) == RetryAdvice::Retry
     }
 }
 
 /// How often the client retries a request after a [retryable](Error::is_retryable) error.
 ///
-/// A request is retried before its first item. A page that a continue token names is retried after that too: if the delivered
-/// items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has its own attempts.
+/// A request is retried before its first item. A page that a continue token names is retried after that too: if the
+/// delivered items do not arrive again in the same order, the list ends in [`ErrorKind::PageChanged`]. Each page has
+/// its own attempts.
 ///
 /// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. A `Retry-After`
 /// of more than 5 minutes ends a list or get in the error; watches and reflectors then retry after 5 minutes. The
@@ -168,16 +185,16 @@ impl Retry {
         self
     }
 
-    /// Limits the sum of the waits between attempts: [`DEFAULT_TOTAL`](Self::DEFAULT_TOTAL) unless set. Where the next wait
-    /// would exceed it, the error is returned at once.
+    /// Limits the sum of the waits between attempts: [`DEFAULT_TOTAL`](Self::DEFAULT_TOTAL) unless set. Where the next
+    /// wait would exceed it, the error is returned at once.
     #[must_use]
     pub const fn total(mut self, total: Duration) -> Self {
         self.total = total;
         self
     }
 
-    /// Sets the wait before the second attempt: [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set. Each further wait is twice as
-    /// long. Jitter at most doubles each of them.
+    /// Sets the wait before the second attempt: [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set. Each further wait is
+    /// twice as long. Jitter at most doubles each of them.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
@@ -213,8 +230,8 @@ impl Tries {
     }
 
     /// Returns the wait before the next attempt, or `None` after the last.
-    pub(super) fn again(&mut self, error: &Error, class: Class) -> Option<Duration> {
-        if class != Class::Transient || self.sent >= self.retry.tries {
+    pub(super) fn again(&mut self, error: &Error, advice: RetryAdvice) -> Option<Duration> {
+        if advice != RetryAdvice::Retry || self.sent >= self.retry.tries {
             return None;
         }
         let wait = self.backoff.next()?.max(error.retry_after().unwrap_or_default());

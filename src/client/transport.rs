@@ -15,14 +15,15 @@ use http::{HeaderMap, StatusCode};
 
 /// Sends requests to one API server.
 ///
-/// It manages connections, TLS and credentials. It must not follow a redirect to another origin, because that would send the
-/// credentials there. It neither requests compression nor decompresses, and it does not retry a request that got a response.
+/// It manages connections, TLS and credentials. It must not follow a redirect to another origin, because that would
+/// send the credentials there. It neither requests compression nor decompresses, and it does not retry a request that
+/// got a response.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a GET and waits for the head of the response.
     fn get(&self, request: Request) -> ResponseFuture<'_>;
 
-    /// Sends a POST with this body, whose type is in the headers, and waits for the head of the response. Only reviews of tokens and
-    /// of access are sent this way: a POST is not retried.
+    /// Sends a POST with this body, whose type is in the headers, and waits for the head of the response. Only reviews
+    /// of tokens and of access are sent this way: a POST is not retried.
     ///
     /// The default returns an error, because a transport for lists and watches need not implement it.
     fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
@@ -30,7 +31,8 @@ pub trait Transport: Send + Sync + 'static {
         Box::pin(async { Err(TransportError::new(TransportErrorKind::Setup, "this transport sends only GETs")) })
     }
 
-    /// Returns true if the server is in the same cluster or on the same host, where compression costs more than it saves.
+    /// Returns true if the server is in the same cluster or on the same host, where compression costs more than it
+    /// saves.
     fn is_near(&self) -> bool {
         false
     }
@@ -137,10 +139,11 @@ impl TransportError {
         Self { kind, message: escaped(message.as_ref()), io: None }
     }
 
-    /// Converts the error of an HTTP library. The message consists of the messages of the error and its sources, each once.
+    /// Converts the error of an HTTP library. The message consists of the messages of the error and its sources, each
+    /// once.
     ///
-    /// The kind is [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`. The messages must not contain secrets; control
-    /// characters in them are escaped.
+    /// The kind is [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`. The messages must not contain
+    /// secrets; control characters in them are escaped.
     #[must_use]
     pub fn from_error(otherwise: TransportErrorKind, error: &(dyn StdError + 'static)) -> Self {
         let io = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).last().map(io::Error::kind);
@@ -156,10 +159,11 @@ impl TransportError {
         }
     }
 
-    /// Returns the kind of the innermost [`io::Error`] that caused this error, if [`from_error`](Self::from_error) found one.
+    /// Returns the kind of the innermost [`io::Error`] that caused this error, if [`from_error`](Self::from_error)
+    /// found one.
     ///
-    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) means that the server closed the connection in the middle of a body, as API
-    /// servers do with watches that were open for long.
+    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) means that the server closed the connection in the middle of a
+    /// body, as API servers do with watches that were open for long.
     #[must_use]
     pub fn io_error_kind(&self) -> Option<io::ErrorKind> {
         self.io
@@ -241,8 +245,8 @@ pub fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Replaces a secret in a text with `[redacted]`: the whole secret, its base64 form, and any part of eight bytes or more of
-/// either, because a page may truncate or wrap it. A shorter secret is only found whole.
+/// Replaces a secret in a text with `[redacted]`: the whole secret, its base64 form, and any part of eight bytes or
+/// more of either, because a page may truncate or wrap it. A shorter secret is only found whole.
 ///
 /// For implementations of [`Transport::redact`].
 #[must_use]
@@ -278,7 +282,8 @@ pub fn redact_secret(text: String, secret: &str) -> String {
 
 /// Returns [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`.
 fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
-    // h2 keeps only the text of a connection's error, for example when a server refuses a client certificate after the handshake.
+    // h2 keeps only the text of a connection's error, for example when a server refuses a client certificate after the
+    // handshake.
     let alert = |cause: &dyn StdError| cause.to_string().starts_with("received fatal alert");
     if causes(error).any(|cause| cause.is::<rustls::Error>() || alert(cause)) {
         TransportErrorKind::Tls
@@ -300,8 +305,8 @@ pub fn chain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// Returns the error and its sources. The source of an `io::Error` is the source of the error that it holds, so this returns the
-/// held error first.
+/// Returns the error and its sources. The source of an `io::Error` is the source of the error that it holds, so this
+/// returns the held error first.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     let source = |error: &&'a (dyn StdError + 'static)| {
         let error = *error;

@@ -8,7 +8,7 @@ use crate::meta::{ListMeta, TypeMeta};
 #[derive(Default)]
 pub(super) struct BodyState {
     pub(super) limits: Limits,
-    /// Set only with the feature `json`.
+    /// True if JSON is accepted in addition to protobuf.
     pub(super) accepts_json: bool,
     /// True if items over the size limit are skipped.
     pub(super) skips_oversized: bool,
@@ -73,8 +73,8 @@ impl BodyState {
         taken
     }
 
-    /// Appends a piece to `scratch`, which grows with the bytes received, up to the size of the whole. So the old and the new
-    /// buffer, which exist together during a copy, take at most twice the whole.
+    /// Appends a piece to `scratch`, which grows with the bytes received, up to the size of the whole. So the old and
+    /// the new buffer, which exist together during a copy, take at most twice the whole.
     #[inline]
     pub(super) fn keep(&mut self, piece: &[u8], left: u64) {
         let needed = self.scratch.len() + piece.len();

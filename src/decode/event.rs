@@ -12,11 +12,12 @@ use crate::object::ItemRef;
 pub enum Event<'a> {
     /// The type meta of the list, once and before all other events.
     ///
-    /// For a JSON list the event follows once both `apiVersion` and `kind` are read, which may be after the items: lists of custom
-    /// resources have their members in alphabetical order. The event is repeated if the body repeats one of the two members.
+    /// For a JSON list the event follows once both `apiVersion` and `kind` are read, which may be after the items:
+    /// lists of custom resources have their members in alphabetical order. The event is repeated if the body repeats
+    /// one of the two members.
     TypeMeta(&'a TypeMeta),
-    /// The list meta, merged from the pieces read so far. Most servers send it whole and before the items, but a server may
-    /// send it in pieces or after the items. [`ListEnd`] has it in its final form.
+    /// The list meta, merged from the pieces read so far. Most servers send it whole and before the items, but a server
+    /// may send it in pieces or after the items. [`ListEnd`] has it in its final form.
     ListMeta(&'a ListMeta),
     /// An item.
     Item(ItemRef<'a>),
@@ -75,8 +76,8 @@ pub enum WatchEvent<'a> {
         /// The version from which a watch can resume. Some servers send bookmarks without a version, which is then
         /// empty, or with version `0`: a watch must not resume from these.
         resource_version: &'a str,
-        /// True if it follows the last initial event: the annotation `k8s.io/initial-events-end`. A server also sets it on
-        /// the first bookmark of a watch from version 0.
+        /// True if it follows the last initial event: the annotation `k8s.io/initial-events-end`. A server also sets it
+        /// on the first bookmark of a watch from version 0.
         ends_initial_events: bool,
     },
     /// The server's error, after which the server ends the watch.

@@ -1,7 +1,18 @@
 //! The decoder of lists: the public API over the state machines for protobuf and JSON.
 //!
-//! An event borrows from `self`, and the borrow checker does not let a loop return a borrow: `advance` returns a
-//! [`FoundEvent`], and `event` borrows the data.
+//! Read this before a change.
+//!
+//! - Only `finish` proves that a list is complete. The end of the input proves nothing: the body may be truncated.
+//! - After an error every call returns the same error, from `end`. The buffer of a split item is freed at once.
+//! - `borrowed` is true while a callback holds an item. If it is true at the next call, the callback panicked.
+//!   Nobody knows then whether the item was delivered, so the decoder is poisoned.
+//! - The first bytes decide the encoding, because servers send wrong content types.
+//! - This file decides how a body ended. `list_protobuf` and `list_json` know where in the body it ended.
+//! - An item that is whole in the chunk is borrowed from it. A split item is copied to `scratch`, of all encodings.
+//! - `items` counts an item before the callback runs. `refuse_item` and `skip_item` take it back.
+//! - An event borrows from `self`, and the borrow checker does not let a loop return a borrow. So `advance` returns a
+//!   [`FoundEvent`] without a borrow of `self`, and `event` borrows the data.
+//! - A declared length is compared with the limits before memory is allocated, and memory grows with received bytes.
 //!
 //! ```text
 //! Start ──┬──> Protobuf ──┬──> end: complete, or an error
@@ -21,20 +32,20 @@ use crate::meta::{ListMeta, MAGIC, TypeMeta};
 use crate::object::ItemRef;
 use crate::wire::{Beginning, BodyFormat, Encoding};
 
-/// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` (feature `json`) allows it. The first bytes
+/// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` allows it. The first bytes
 /// of a body decide its encoding; white space may precede JSON.
 ///
-/// [`decode`](Self::decode) and [`feed`](Self::feed) consume bytes in chunks of any size and return [`Event`]s. After the last
-/// byte [`finish`](Self::finish) checks that the list is complete: **without it, a list may be short.**
+/// [`decode`](Self::decode) and [`feed`](Self::feed) consume bytes in chunks of any size and return [`Event`]s. After
+/// the last byte [`finish`](Self::finish) checks that the list is complete: **without it, a list may be short.**
 ///
-/// An item that is whole in a chunk is borrowed from the chunk. An item that is split over chunks is assembled in one reusable
-/// buffer, which grows to the size of the longest item (in JSON, which declares no lengths, to at most twice that size). Nothing
-/// else grows with the list, and no memory is reserved for a length that is only declared. A whole body in memory is decoded
-/// without copying an item.
+/// An item that is whole in a chunk is borrowed from the chunk. An item that is split over chunks is assembled in one
+/// reusable buffer, which grows to the size of the longest item (in JSON, which declares no lengths, to at most twice
+/// that size). Nothing else grows with the list, and no memory is reserved for a length that is only declared. A whole
+/// body in memory is decoded without copying an item.
 ///
-/// In JSON the decoder finds the end of an item by its brackets and strings. The code that decodes the item, `Json<T>` or the
-/// caller, detects other faults in it. Members may be in any order; the last value of a repeated member counts, as in Go. An
-/// item `null` is delivered unchanged.
+/// In JSON the decoder finds the end of an item by its brackets and strings. The code that decodes the item, `Json<T>`
+/// or the caller, detects other faults in it. Members may be in any order; the last value of a repeated member counts,
+/// as in Go. An item `null` is delivered unchanged.
 ///
 /// ```
 /// use listwatch::{Event, ListDecoder};
@@ -57,13 +68,13 @@ use crate::wire::{Beginning, BodyFormat, Encoding};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ListDecoder {
-    body: Body,
+    body: ListBodyDecoder,
     end: Option<Result<Box<ListEnd>, DecodeError>>,
     /// True while a callback holds an event, so that `check` detects a panic in it.
     borrowed: bool,
 }
 
-enum Body {
+enum ListBodyDecoder {
     /// The first bytes, which decide the encoding.
     Start {
         list: BodyState,
@@ -84,7 +95,7 @@ impl ListDecoder {
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         let list = BodyState { limits, ..BodyState::default() };
-        Self { body: Body::Start { list, matched: 0 }, end: None, borrowed: false }
+        Self { body: ListBodyDecoder::Start { list, matched: 0 }, end: None, borrowed: false }
     }
 
     /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
@@ -113,19 +124,22 @@ impl ListDecoder {
         decoder
     }
 
-    /// Consumes bytes from the front of `input` up to the next event. `None`: all of `input` is consumed, and more is needed.
+    /// Consumes bytes from the front of `input` up to the next event. `None`: all of `input` is consumed, and more is
+    /// needed.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the body is not a list, is malformed or over a limit, or holds the API server's error. From then on
-    /// every call returns the same error.
+    /// [`DecodeError`] when the body is not a list, is malformed or over a limit, or holds the API server's error. From
+    /// then on every call returns the same error.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<Event<'s>>, DecodeError> {
         Ok(self.advance(input)?.map(|found| self.event(found)))
     }
 
-    /// The callback form of [`decode`](Self::decode): consumes bytes from the front of `input` and calls `on_event` for each event.
+    /// The callback form of [`decode`](Self::decode): consumes bytes from the front of `input` and calls `on_event` for
+    /// each event.
     ///
-    /// After a `Break`, as after an error, the rest of the chunk stays in `input`. A panic of the callback poisons the decoder.
+    /// After a `Break`, as after an error, the rest of the chunk stays in `input`. A panic of the callback poisons the
+    /// decoder.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -160,15 +174,15 @@ impl ListDecoder {
 
     /// Ends the body, and returns the metadata and the counts of a complete list. It may be called again.
     ///
-    /// A protobuf list is complete when the body has the bytes that its envelope declared, and ends on a field boundary after
-    /// them. A truncation after the last item and on such a boundary loses no item and is accepted: kube-apiserver writes two empty
-    /// fields there, but another server may omit them. A JSON list is
-    /// complete with its closing brace, after which only whitespace is allowed.
+    /// A protobuf list is complete when the body has the bytes that its envelope declared, and ends on a field boundary
+    /// after them. A truncation after the last item and on such a boundary loses no item and is accepted:
+    /// kube-apiserver writes two empty fields there, but another server may omit them. A JSON list is complete with its
+    /// closing brace, after which only whitespace is allowed.
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::Incomplete`] when the body ended before the list did, or the error that [`decode`](Self::decode)
-    /// returned.
+    /// [`DecodeErrorKind::Incomplete`] when the body ended before the list did, or the error that
+    /// [`decode`](Self::decode) returned.
     pub fn finish(&mut self) -> Result<ListEnd, DecodeError> {
         self.check()?;
         if let Some(Ok(end)) = &self.end {
@@ -197,11 +211,11 @@ impl ListDecoder {
         self.body.list().position
     }
 
-    /// Returns the offset of the end of the list's fields, a few bytes before the end of the body. Known once the envelope has been
-    /// read; always `None` for JSON.
+    /// Returns the offset of the end of the list's fields, a few bytes before the end of the body. Known once the
+    /// envelope has been read; always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
-        if let Body::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
+        if let ListBodyDecoder::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
     }
 
     /// Returns the type meta, which is empty before [`Event::TypeMeta`].
@@ -229,12 +243,12 @@ impl ListDecoder {
 
     /// Returns true once the body is known to be JSON.
     pub(crate) fn is_json(&self) -> bool {
-        matches!(self.body, Body::Json(_))
+        matches!(self.body, ListBodyDecoder::Json(_))
     }
 
     /// Returns the first bytes of the magic number, if no more than that was read.
     pub(crate) fn magic_read(&self) -> &'static [u8] {
-        let Body::Start { matched, .. } = self.body else { return &[] };
+        let ListBodyDecoder::Start { matched, .. } = self.body else { return &[] };
         MAGIC.get(..matched).unwrap_or_default()
     }
 
@@ -261,7 +275,8 @@ impl ListDecoder {
         Ok(Some(returned))
     }
 
-    /// Refuses the item that was borrowed last: counts it as skipped and returns its error, or ends the list in the error.
+    /// Refuses the item that was borrowed last: counts it as skipped and returns its error, or ends the list in the
+    /// error.
     pub(crate) fn refuse_item(&mut self, error: ItemError, skips: bool) -> Result<DecodeError, DecodeError> {
         let list = self.body.list_mut();
         list.items -= 1;
@@ -284,7 +299,7 @@ impl ListDecoder {
         let list = self.body.list();
         let item = |bytes| {
             let encoding = match self.body {
-                Body::Json(_) => Encoding::Json,
+                ListBodyDecoder::Json(_) => Encoding::Json,
                 _ => Encoding::Protobuf,
             };
             let index = list.index() - 1;
@@ -341,7 +356,7 @@ impl ListDecoder {
     }
 }
 
-impl Body {
+impl ListBodyDecoder {
     fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         while let Self::Start { list, matched } = self {
             let Some(&byte) = input.first() else { return Ok(None) };

@@ -1,7 +1,8 @@
 //! The messages that the list decoder walks, and the fields that it reads.
 //!
-//! Sources: `runtime.Unknown` and `runtime.TypeMeta` in `k8s.io/apimachinery/pkg/runtime/generated.proto`, `ListMeta` and
-//! `ShardInfo` in `pkg/apis/meta/v1/generated.proto`, `PartialObjectMetadataList` in `pkg/apis/meta/v1beta1/generated.proto`.
+//! Sources: `runtime.Unknown` and `runtime.TypeMeta` in `k8s.io/apimachinery/pkg/runtime/generated.proto`, `ListMeta`
+//! and `ShardInfo` in `pkg/apis/meta/v1/generated.proto`, `PartialObjectMetadataList` in
+//! `pkg/apis/meta/v1beta1/generated.proto`.
 
 use crate::error::DecodeErrorKind;
 use crate::meta::TypeMeta;

@@ -1,8 +1,8 @@
 //! The state machine that walks the JSON body of a list.
 //!
-//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends after any byte,
-//! and find the same fault at the same byte however the input is split, so a limit shortens the input before it is scanned. It
-//! walks only the body's own members; [`Scan`] finds the ends of items and other values.
+//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends
+//! after any byte, and find the same fault at the same byte however the input is split, so a limit shortens the input
+//! before it is scanned. It walks only the body's own members; [`Scan`] finds the ends of items and other values.
 //!
 //! ```text
 //! Start ──> Key ──> Name ──> Colon ──> Value ──┬──> Collect ──┐
@@ -33,7 +33,7 @@ const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
 pub(super) struct JsonList {
     /// `field_start` is the offset of the current member or item.
     pub(super) list: BodyState,
-    state: State,
+    state: JsonListState,
     /// The scan of the current value, in the states that search for its end.
     scan: Scan,
     /// The body so far, while it may be a Status: until it has another kind, or `items`.
@@ -42,7 +42,7 @@ pub(super) struct JsonList {
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum JsonListState {
     Start,
     /// Before a name, or before the closing brace if the object `may_end`.
     Key {
@@ -87,17 +87,20 @@ enum Key {
 
 impl JsonList {
     pub(super) fn new(list: BodyState) -> Self {
-        Self { list, state: State::Start, scan: Scan::new(b'{', 0), head: Some(Vec::new()), has_items: false }
+        Self { list, state: JsonListState::Start, scan: Scan::new(b'{', 0), head: Some(Vec::new()), has_items: false }
     }
 
     /// Returns true if the body may end here.
     pub(super) fn is_complete(&self) -> bool {
-        matches!(self.state, State::End)
+        matches!(self.state, JsonListState::End)
     }
 
     /// Returns the index of the item in which the input so far ends.
     pub(super) fn unfinished_item(&self) -> Option<u64> {
-        let is_in_item = matches!(self.state, State::Item { .. } | State::Oversized | State::Null(Key::Item));
+        let is_in_item = matches!(
+            self.state,
+            JsonListState::Item { .. } | JsonListState::Oversized | JsonListState::Null(Key::Item)
+        );
         is_in_item.then(|| self.list.index())
     }
 
@@ -127,17 +130,17 @@ impl JsonList {
     /// Advances by one state. `input` is not empty.
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         match self.state {
-            State::Name => return self.name(input),
-            State::Collect(key) => return self.collect(key, input),
-            State::Skip(key) => {
+            JsonListState::Name => return self.name(input),
+            JsonListState::Collect(key) => return self.collect(key, input),
+            JsonListState::Skip(key) => {
                 if self.skip(key, input)? {
-                    self.state = State::MemberEnd;
+                    self.state = JsonListState::MemberEnd;
                 }
                 return Ok(None);
             }
-            State::Null(key) => return self.null(key, input),
-            State::Item { len } => return self.item(len, input),
-            State::Oversized => {
+            JsonListState::Null(key) => return self.null(key, input),
+            JsonListState::Item { len } => return self.item(len, input),
+            JsonListState::Oversized => {
                 return Ok(if self.skip(Key::Item, input)? { Some(self.end_oversized()) } else { None });
             }
             _ => {}
@@ -146,30 +149,32 @@ impl JsonList {
         self.list.take(spaces as u64, input);
         let Some(&byte) = input.first() else { return Ok(None) };
         match (self.state, byte) {
-            (State::Value(key), _) => return self.value(key, byte, input),
-            (State::Element { .. }, b'{' | b'n') => return self.begin_item(byte, input),
-            (State::Element { .. }, b'"' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f') => {
+            (JsonListState::Value(key), _) => return self.value(key, byte, input),
+            (JsonListState::Element { .. }, b'{' | b'n') => return self.begin_item(byte, input),
+            (JsonListState::Element { .. }, b'"' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f') => {
                 self.list.field_start = self.list.position;
                 return Err(self.malformed(Key::Item, Fault::Type));
             }
-            (State::Key { .. }, b'"') => {
+            (JsonListState::Key { .. }, b'"') => {
                 self.list.field_start = self.list.position;
                 self.list.scratch.clear();
                 self.scan = Scan::new(byte, 1);
-                self.state = State::Name;
+                self.state = JsonListState::Name;
                 return Ok(None);
             }
-            (State::Start, b'{') => self.state = State::Key { may_end: true },
-            (State::Start, b'[') => return Err(self.in_body(Fault::Type)),
-            (State::Colon(key), b':') => self.state = State::Value(key),
-            (State::MemberEnd, b',') => self.state = State::Key { may_end: false },
-            (State::Key { may_end: true } | State::MemberEnd, b'}') => {
+            (JsonListState::Start, b'{') => self.state = JsonListState::Key { may_end: true },
+            (JsonListState::Start, b'[') => return Err(self.in_body(Fault::Type)),
+            (JsonListState::Colon(key), b':') => self.state = JsonListState::Value(key),
+            (JsonListState::MemberEnd, b',') => self.state = JsonListState::Key { may_end: false },
+            (JsonListState::Key { may_end: true } | JsonListState::MemberEnd, b'}') => {
                 self.list.field_start = self.list.position;
                 self.close()?;
-                self.state = State::End;
+                self.state = JsonListState::End;
             }
-            (State::ElementEnd, b',') => self.state = State::Element { may_end: false },
-            (State::Element { may_end: true } | State::ElementEnd, b']') => self.state = State::MemberEnd,
+            (JsonListState::ElementEnd, b',') => self.state = JsonListState::Element { may_end: false },
+            (JsonListState::Element { may_end: true } | JsonListState::ElementEnd, b']') => {
+                self.state = JsonListState::MemberEnd;
+            }
             _ => return Err(self.in_body(Fault::Syntax)),
         }
         self.list.take(1, input);
@@ -184,7 +189,7 @@ impl JsonList {
         scratch.extend_from_slice(first(piece, (LONGEST_NAME + 1).saturating_sub(scratch.len()) as u64));
         if end.is_some() {
             let key = if scratch.len() > LONGEST_NAME { Key::Other } else { self.key()? };
-            self.state = State::Colon(key);
+            self.state = JsonListState::Colon(key);
         }
         Ok(None)
     }
@@ -209,21 +214,21 @@ impl JsonList {
         self.list.scratch.clear();
         self.scan = Scan::new(byte, 1);
         self.state = match (key, byte) {
-            (Key::ApiVersion | Key::Kind, b'"') | (Key::ListMeta, b'{') => State::Collect(key),
+            (Key::ApiVersion | Key::Kind, b'"') | (Key::ListMeta, b'{') => JsonListState::Collect(key),
             (Key::Items, b'[') => {
                 self.check_kind()?;
                 self.head = None;
                 self.has_items = true;
                 self.list.take(1, input);
-                State::Element { may_end: true }
+                JsonListState::Element { may_end: true }
             }
             (Key::Object, b'{') if self.list.type_meta.kind.is_empty() => {
                 let kind = DecodeErrorKind::UnexpectedEncoding(BodyFormat::WatchStream);
                 return Err(DecodeError::new(kind, 0, None, self.list.items));
             }
             (_, byte) if !begins_value(byte) => return Err(self.in_body(Fault::Syntax)),
-            (Key::Object | Key::Other, _) => State::Skip(key),
-            (_, b'n') => State::Null(key),
+            (Key::Object | Key::Other, _) => JsonListState::Skip(key),
+            (_, b'n') => JsonListState::Null(key),
             _ => return Err(self.malformed(key, Fault::Type)),
         };
         Ok(None)
@@ -243,7 +248,7 @@ impl JsonList {
         if end.is_none() {
             return Ok(None);
         }
-        self.state = State::MemberEnd;
+        self.state = JsonListState::MemberEnd;
         if key == Key::ListMeta {
             meta::json::merge_list_meta(&mut self.list.list_meta, &self.list.scratch)
                 .map_err(|(field, fault)| self.list.error(DecodeErrorKind::Malformed { field, fault }))?;
@@ -277,12 +282,12 @@ impl JsonList {
         if key == Key::Item {
             self.list.scratch.extend_from_slice(b"null");
             self.list.items += 1;
-            self.state = State::ElementEnd;
+            self.state = JsonListState::ElementEnd;
             return Ok(Some(FoundEvent::SplitItem));
         }
         // `null` is an empty list of items.
         self.has_items |= key == Key::Items;
-        self.state = State::MemberEnd;
+        self.state = JsonListState::MemberEnd;
         Ok(None)
     }
 
@@ -297,7 +302,7 @@ impl JsonList {
         self.list.scratch.clear();
         self.scan = Scan::new(byte, 2);
         if byte != b'{' {
-            self.state = State::Null(Key::Item);
+            self.state = JsonListState::Null(Key::Item);
             return Ok(None);
         }
         self.item(0, input)
@@ -314,12 +319,12 @@ impl JsonList {
                 let kind = DecodeErrorKind::Limit { limit: Limit::ItemSize, size: len, max };
                 return Err(self.list.item_error(kind));
             }
-            self.state = State::Oversized;
+            self.state = JsonListState::Oversized;
             return Ok(end.map(|_| self.end_oversized()));
         }
         if end.is_none() {
             self.list.keep(piece, max - len);
-            self.state = State::Item { len };
+            self.state = JsonListState::Item { len };
             return Ok(None);
         }
         let is_split = !self.list.scratch.is_empty();
@@ -336,12 +341,12 @@ impl JsonList {
             return Err(self.list.error(DecodeErrorKind::Api(status.into())));
         }
         self.list.items += 1;
-        self.state = State::ElementEnd;
+        self.state = JsonListState::ElementEnd;
         Ok(Some(if is_split { FoundEvent::SplitItem } else { FoundEvent::Item(piece) }))
     }
 
     fn end_oversized(&mut self) -> FoundEvent<'static> {
-        self.state = State::ElementEnd;
+        self.state = JsonListState::ElementEnd;
         self.list.skip_oversized(self.list.position - self.list.field_start)
     }
 

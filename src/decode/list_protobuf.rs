@@ -1,9 +1,9 @@
 //! The state machine that walks the protobuf body of a list.
 //!
-//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends after any byte,
-//! so [`State`] holds everything that is half read. Each declared length is checked against the enclosing message at once, so the
-//! position never runs past `self.walked.end`. Code that finishes a field must call `end_field`, which leaves the messages that end
-//! there.
+//! For maintainers: only `step` consumes bytes from the front of the input. It must be correct when the input ends
+//! after any byte, so [`ProtobufListState`] holds everything that is half read. Each declared length is checked against
+//! the enclosing message at once, so the position never runs past `self.walked.end`. Code that finishes a field must
+//! call `end_field`, which leaves the messages that end there.
 //!
 //! ```text
 //! Tag ──┬──> Length ──┬──> Item ────┐
@@ -29,7 +29,7 @@ const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 pub(super) struct ProtobufList {
     /// Invariant: `list.position <= walked.end`. `field_start` is the offset of the current field's tag.
     pub(super) list: BodyState,
-    state: State,
+    state: ProtobufListState,
     /// The innermost message at the position; `parents` are the enclosing messages.
     walked: Walked,
     parents: Vec<Walked>,
@@ -41,7 +41,7 @@ pub(super) struct ProtobufList {
     appended_at: Option<u64>,
 }
 
-enum State {
+enum ProtobufListState {
     Tag(Varint),
     Length {
         field: Option<ListField>,
@@ -86,7 +86,7 @@ impl ProtobufList {
     pub(super) fn new(list: BodyState) -> Self {
         Self {
             list,
-            state: State::Tag(Varint::default()),
+            state: ProtobufListState::Tag(Varint::default()),
             walked: Walked::ENVELOPE,
             parents: Vec::new(),
             groups: Vec::new(),
@@ -101,7 +101,7 @@ impl ProtobufList {
 
     /// Returns true if the body may end here.
     pub(super) fn is_complete(&self) -> bool {
-        matches!(self.state, State::Tag(varint) if varint.is_empty())
+        matches!(self.state, ProtobufListState::Tag(varint) if varint.is_empty())
             && self.parents.is_empty()
             && self.groups.is_empty()
             && self.raw_end.is_some()
@@ -111,9 +111,9 @@ impl ProtobufList {
     /// Returns the index of the item in which the input so far ends.
     pub(super) fn unfinished_item(&self) -> Option<u64> {
         match self.state {
-            State::Item { .. } => Some(self.list.index()),
+            ProtobufListState::Item { .. } => Some(self.list.index()),
             // An oversized item counts as skipped from its length on.
-            State::Skip { is_item: true, .. } => self.list.index().checked_sub(1),
+            ProtobufListState::Skip { is_item: true, .. } => self.list.index().checked_sub(1),
             _ => None,
         }
     }
@@ -144,17 +144,17 @@ impl ProtobufList {
     /// Advances by one state. `input` is not empty.
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         match self.state {
-            State::Tag(varint) => self.tag(varint, input),
-            State::Length { field, mut varint } => {
+            ProtobufListState::Tag(varint) => self.tag(varint, input),
+            ProtobufListState::Length { field, mut varint } => {
                 let Some(len) = self.varint(&mut varint, field, input)? else {
-                    self.state = State::Length { field, varint };
+                    self.state = ProtobufListState::Length { field, varint };
                     return Ok(None);
                 };
                 self.begin(field, len, input)
             }
-            State::Value { field, mut varint } => {
+            ProtobufListState::Value { field, mut varint } => {
                 let Some(value) = self.varint(&mut varint, field, input)? else {
-                    self.state = State::Value { field, varint };
+                    self.state = ProtobufListState::Value { field, varint };
                     return Ok(None);
                 };
                 if field == Some(ListField::RemainingItemCount) {
@@ -162,13 +162,13 @@ impl ProtobufList {
                 }
                 Ok(self.end_field())
             }
-            State::Skip { left, is_item } => {
+            ProtobufListState::Skip { left, is_item } => {
                 let taken = self.list.take(left, input).len() as u64;
                 Ok(self.skip(left - taken, is_item))
             }
-            State::Collect { what, left } => self.collect(what, left, input),
-            State::Item { left } => Ok(self.item(left, input)),
-            State::Appended { matched } => self.appended(matched, input),
+            ProtobufListState::Collect { what, left } => self.collect(what, left, input),
+            ProtobufListState::Item { left } => Ok(self.item(left, input)),
+            ProtobufListState::Appended { matched } => self.appended(matched, input),
         }
     }
 
@@ -177,7 +177,7 @@ impl ProtobufList {
             self.list.field_start = self.list.position;
         }
         let Some(tag) = self.varint(&mut varint, None, input)? else {
-            self.state = State::Tag(varint);
+            self.state = ProtobufListState::Tag(varint);
             return Ok(None);
         };
         let tag = Tag::new(tag).map_err(|fault| self.malformed(None, fault))?;
@@ -186,11 +186,13 @@ impl ProtobufList {
             return Err(self.malformed(field, Fault::WireType));
         }
         match tag.wire_type {
-            WireType::Varint => self.state = State::Value { field, varint: Varint::default() },
-            WireType::Len => self.state = State::Length { field, varint: Varint::default() },
+            WireType::Varint => self.state = ProtobufListState::Value { field, varint: Varint::default() },
+            WireType::Len => self.state = ProtobufListState::Length { field, varint: Varint::default() },
             WireType::Fixed64 => return self.begin(None, 8, input),
             WireType::Fixed32 => return self.begin(None, 4, input),
-            WireType::StartGroup if self.may_be_appended(tag) => self.state = State::Appended { matched: 1 },
+            WireType::StartGroup if self.may_be_appended(tag) => {
+                self.state = ProtobufListState::Appended { matched: 1 }
+            }
             WireType::StartGroup => self.start_group(tag.number)?,
             WireType::EndGroup if self.groups.pop() == Some(tag.number) => return Ok(self.end_field()),
             WireType::EndGroup => return Err(self.malformed(None, Fault::EndGroup)),
@@ -203,12 +205,12 @@ impl ProtobufList {
             return Err(self.malformed(None, Fault::GroupDepth));
         }
         self.groups.push(number);
-        self.state = State::Tag(Varint::default());
+        self.state = ProtobufListState::Tag(Varint::default());
         Ok(())
     }
 
-    /// Returns true if the tag is a `k` in a place where the server may append a Status: between the fields of the list or the
-    /// envelope.
+    /// Returns true if the tag is a `k` in a place where the server may append a Status: between the fields of the list
+    /// or the envelope.
     fn may_be_appended(&self, tag: Tag) -> bool {
         let is_k = tag.number == u32::from(MAGIC[0] >> 3) && self.list.position - self.list.field_start == 1;
         let between =
@@ -219,12 +221,12 @@ impl ProtobufList {
     fn appended<'i>(&mut self, matched: usize, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if input.first() == MAGIC.get(matched) {
             self.list.take(1, input);
-            self.state = State::Appended { matched: matched + 1 };
+            self.state = ProtobufListState::Appended { matched: matched + 1 };
             if matched + 1 == MAGIC.len() {
                 self.appended_at = Some(self.list.field_start);
                 self.list.type_meta = TypeMeta::default();
                 (self.walked, self.parents) = (Walked::ENVELOPE, Vec::new());
-                self.state = State::Tag(Varint::default());
+                self.state = ProtobufListState::Tag(Varint::default());
             }
             return Ok(None);
         }
@@ -320,7 +322,7 @@ impl ProtobufList {
         let left = left - piece.len() as u64;
         if left > 0 {
             self.list.keep(piece, left);
-            self.state = State::Item { left };
+            self.state = ProtobufListState::Item { left };
             return None;
         }
         self.list.items += 1;
@@ -357,7 +359,7 @@ impl ProtobufList {
         let left = left - piece.len() as u64;
         self.list.keep(piece, left);
         if left > 0 {
-            self.state = State::Collect { what, left };
+            self.state = ProtobufListState::Collect { what, left };
             return Ok(None);
         }
         match what {
@@ -388,7 +390,7 @@ impl ProtobufList {
         if left == 0 {
             return self.end_field();
         }
-        self.state = State::Skip { left, is_item };
+        self.state = ProtobufListState::Skip { left, is_item };
         None
     }
 
@@ -399,7 +401,7 @@ impl ProtobufList {
 
     /// Ends a field, and leaves the messages that end with it.
     fn end_field<'i>(&mut self) -> Option<FoundEvent<'i>> {
-        self.state = State::Tag(Varint::default());
+        self.state = ProtobufListState::Tag(Varint::default());
         let mut found = None;
         while self.list.position == self.walked.end && self.groups.is_empty() {
             let Some(parent) = self.parents.pop() else { break };

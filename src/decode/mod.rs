@@ -1,7 +1,8 @@
-//! The sans-IO decoders of lists and watches: bytes in, items or events out. No IO, no async, no memory beyond one split item.
+//! The sans-IO decoders of lists and watches: bytes in, items or events out. No IO, no async, no memory beyond one
+//! split item.
 //!
-//! The order of imports: `event`, `body_state` and `list_fields`, then `list_protobuf` and `list_json`, then `list`, then
-//! `watch_frame`, `watch_json` and `watch`.
+//! The order of imports: `event`, `body_state` and `list_fields`, then `list_protobuf` and `list_json`, then `list`,
+//! then `watch_frame`, `watch_json` and `watch`.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 

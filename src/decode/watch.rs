@@ -1,7 +1,20 @@
 //! The decoder of watches: their frames, and the public API.
 //!
-//! For maintainers: a frame is read only when it is whole: in the input or, if it is split, in `scratch`. So only `advance`
-//! and the functions that it calls must be correct when the input ends after any byte.
+//! Read this before a change.
+//!
+//! - A frame is read only when it is whole: in the input or, if it is split, in `scratch`.
+//!   So only `advance` and its callees must be correct when the input ends after any byte.
+//! - A frame is consumed before it is read. An error of a frame therefore names the offset of the frame.
+//! - A watch has no end of its own. `finish` only proves that the body did not end inside a frame.
+//! - The first byte decides the encoding: protobuf frames begin with the high byte of their length, under 0x09.
+//! - A body that is no watch goes to a decoder of lists, which has the best error for it.
+//!   The first JSON document goes to both until its first name is known (`Opening`).
+//! - `watch_frame` and `watch_json` read one frame. A fast path reads the bytes that servers write, field by field in
+//!   order. A property test compares it with the plain code.
+//! - The type meta is the same in most events. Its encoded form is kept in `known` and compared instead of parsed.
+//! - In JSON one scan finds the end of a frame and the ends of the values in it (`ends`).
+//!   Readers and projections of this frame use them instead of a scan of their own.
+//! - `scratch` is freed when frames become small again. One huge object must not cost memory for hours.
 //!
 //! ```text
 //! Start ──┬──> Length <──> Frame       protobuf: each frame begins with its length
@@ -27,17 +40,18 @@ use crate::wire::scan::{Ends, Scan};
 /// A buffer of split frames that is larger than this is freed when most of it is unused.
 const KEPT_SCRATCH: usize = 64 << 10;
 
-/// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` (feature `json`) allows
+/// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` allows
 /// it. The first bytes of a body decide its encoding, not the content type, which servers get wrong.
 ///
-/// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the last byte
-/// [`finish`](Self::finish) checks that the body ended between two frames.
+/// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the
+/// last byte [`finish`](Self::finish) checks that the body ended between two frames.
 ///
-/// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one reusable
-/// buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no lengths, to at most
-/// twice that size), and is freed when frames are small again. A frame over [`Limits::item_size`] is refused when its length is
-/// declared. Apart from events with a Status, the decoder allocates only up to 8 KiB, for the ends of values in a frame of JSON, so
-/// that reading it and [projecting](crate::ItemRef::project) its object need not scan the values again.
+/// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one
+/// reusable buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no
+/// lengths, to at most twice that size), and is freed when frames are small again. A frame over [`Limits::item_size`]
+/// is refused when its length is declared. Apart from events with a Status, the decoder allocates only up to 8 KiB, for
+/// the ends of values in a frame of JSON, so that reading it and [projecting](crate::ItemRef::project) its object need
+/// not scan the values again.
 ///
 /// The decoder reads the type meta and the resource version of each object. An added or modified object without a
 /// resource version is an error. In JSON the decoder reads the members of the event, of the object and of its metadata;
@@ -73,7 +87,7 @@ const KEPT_SCRATCH: usize = 64 << 10;
 pub struct WatchDecoder {
     /// `items` counts the events; `field_start` is the offset of the current frame.
     watch: BodyState,
-    state: State,
+    state: WatchBodyState,
     /// The encoded form of `type_meta`, in protobuf, to detect an unchanged type meta.
     known: Vec<u8>,
     /// The Status of the last error event.
@@ -85,7 +99,7 @@ pub struct WatchDecoder {
     end: Option<Result<(), DecodeError>>,
 }
 
-enum State {
+enum WatchBodyState {
     Start,
     /// In the length of a frame, after its first `bytes` bytes.
     Length {
@@ -96,8 +110,8 @@ enum State {
     Frame {
         left: u64,
     },
-    /// In the first JSON document, which may be an event or a whole body. `scratch` holds the bytes so far, without the spaces
-    /// before the first name.
+    /// In the first JSON document, which may be an event or a whole body. `scratch` holds the bytes so far, without the
+    /// spaces before the first name.
     Opening(Box<ListDecoder>),
     /// Before the object of a frame.
     Between,
@@ -125,7 +139,7 @@ impl WatchDecoder {
     pub fn with_limits(limits: Limits) -> Self {
         Self {
             watch: BodyState { limits, ..BodyState::default() },
-            state: State::Start,
+            state: WatchBodyState::Start,
             known: Vec::new(),
             status: Status::default(),
             version: String::new(),
@@ -143,14 +157,14 @@ impl WatchDecoder {
         self
     }
 
-    /// Consumes bytes from the front of `input` up to the end of the next frame. `None`: all of `input` is consumed, and more is
-    /// needed.
+    /// Consumes bytes from the front of `input` up to the end of the next frame. `None`: all of `input` is consumed,
+    /// and more is needed.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the body is not a watch, or a frame is malformed or over a limit. From then on every call returns
-    /// the same error. The server's own error is [`WatchEvent::Error`]; it is [`DecodeErrorKind::Api`] only where it is the
-    /// whole body.
+    /// [`DecodeError`] when the body is not a watch, or a frame is malformed or over a limit. From then on every call
+    /// returns the same error. The server's own error is [`WatchEvent::Error`]; it is [`DecodeErrorKind::Api`] only
+    /// where it is the whole body.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
         let Self { watch, state, known, status, version, ends, end } = self;
@@ -161,7 +175,9 @@ impl WatchDecoder {
         };
         let mut read = Frame::default();
         let (encoding, is_read) = match state {
-            State::Between => (Encoding::Json, watch_json::read(frame, ends.found()).map(|event| read = event)),
+            WatchBodyState::Between => {
+                (Encoding::Json, watch_json::read(frame, ends.found()).map(|event| read = event))
+            }
             _ => (Encoding::Protobuf, read.merge(frame)),
         };
         let context = EventContext { encoding, known, type_meta, index: *items, offset: *field_start };
@@ -180,7 +196,8 @@ impl WatchDecoder {
 
     /// Ends the body, and checks that it ended between two frames. It may be called again.
     ///
-    /// A body without any bytes is a watch without any events. In JSON a frame ends with its object; a newline may follow.
+    /// A body without any bytes is a watch without any events. In JSON a frame ends with its object; a newline may
+    /// follow.
     ///
     /// # Errors
     ///
@@ -189,11 +206,12 @@ impl WatchDecoder {
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         let end = self.end.get_or_insert_with(|| {
             let is_between = match &self.state {
-                State::Start => true,
-                State::Length { bytes, .. } => *bytes == 0,
-                State::Frame { .. } | State::Other(_) => false,
-                State::Opening(_) | State::Object(_) => false,
-                State::Between => true,
+                WatchBodyState::Start | WatchBodyState::Between => true,
+                WatchBodyState::Length { bytes, .. } => *bytes == 0,
+                WatchBodyState::Frame { .. }
+                | WatchBodyState::Other(_)
+                | WatchBodyState::Opening(_)
+                | WatchBodyState::Object(_) => false,
             };
             let BodyState { position, items, .. } = self.watch;
             let truncated =
@@ -225,8 +243,13 @@ impl WatchDecoder {
         let BodyState { field_start, position, items, .. } = self.watch;
         let (offset, index) = match (&kind, &self.state) {
             (DecodeErrorKind::Finished, _) => (position, None),
-            (_, State::Length { .. } | State::Frame { .. }) => (field_start, Some(items)),
-            (_, State::Between | State::Object(_)) => (field_start, Some(items)),
+            (
+                _,
+                WatchBodyState::Length { .. }
+                | WatchBodyState::Frame { .. }
+                | WatchBodyState::Between
+                | WatchBodyState::Object(_),
+            ) => (field_start, Some(items)),
             _ => (field_start, None),
         };
         let error = DecodeError::new(kind, offset, index, items).of_watch();
@@ -239,26 +262,26 @@ impl WatchDecoder {
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         while let Some(&byte) = input.first() {
             let found = match &mut self.state {
-                &mut State::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
-                &mut State::Frame { left } => self.frame(left, input),
-                State::Between => {
+                &mut WatchBodyState::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
+                &mut WatchBodyState::Frame { left } => self.frame(left, input),
+                WatchBodyState::Between => {
                     self.between(input)?;
                     None
                 }
-                State::Object(_) => self.object(input)?,
-                State::Start if self.watch.accepts_json && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
+                WatchBodyState::Object(_) => self.object(input)?,
+                WatchBodyState::Start if self.watch.accepts_json && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
                     self.watch.take(1, input);
                     None
                 }
-                State::Start => {
+                WatchBodyState::Start => {
                     self.start(byte);
                     None
                 }
-                State::Opening(_) => {
+                WatchBodyState::Opening(_) => {
                     self.open(input)?;
                     None
                 }
-                State::Other(list) => {
+                WatchBodyState::Other(list) => {
                     let before = input.len();
                     let result = other(list, input);
                     self.watch.position += (before - input.len()) as u64;
@@ -280,9 +303,9 @@ impl WatchDecoder {
         let list = || Box::new(ListDecoder::of_watch(&self.watch));
         match byte {
             // Only a frame under 150 MB begins with such a byte. Spaces were skipped for JSON only.
-            0x00..=0x08 if self.watch.position == 0 => self.state = State::Length { so_far: 0, bytes: 0 },
-            b'{' if self.watch.accepts_json => self.state = State::Opening(list()),
-            _ => self.state = State::Other(list()),
+            0x00..=0x08 if self.watch.position == 0 => self.state = WatchBodyState::Length { so_far: 0, bytes: 0 },
+            b'{' if self.watch.accepts_json => self.state = WatchBodyState::Opening(list()),
+            _ => self.state = WatchBodyState::Other(list()),
         }
     }
 
@@ -306,7 +329,7 @@ impl WatchDecoder {
                 so_far = taken.iter().fold(so_far, |so_far, byte| so_far << 8 | u32::from(*byte));
                 bytes += u8::try_from(taken.len()).unwrap_or(4);
                 if bytes < 4 {
-                    self.state = State::Length { so_far, bytes };
+                    self.state = WatchBodyState::Length { so_far, bytes };
                     return Ok(None);
                 }
             }
@@ -326,10 +349,10 @@ impl WatchDecoder {
         let left = left - piece.len() as u64;
         if left > 0 {
             self.watch.keep(piece, left);
-            self.state = State::Frame { left };
+            self.state = WatchBodyState::Frame { left };
             return None;
         }
-        self.state = State::Length { so_far: 0, bytes: 0 };
+        self.state = WatchBodyState::Length { so_far: 0, bytes: 0 };
         Some(self.found(piece))
     }
 
@@ -353,7 +376,7 @@ impl WatchDecoder {
 
     /// Decides whether the first document is an event.
     fn open(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
-        let State::Opening(list) = &mut self.state else { return Ok(()) };
+        let WatchBodyState::Opening(list) = &mut self.state else { return Ok(()) };
         let mut decided = if list.position() == 0 { watch_json::is_event(input) } else { None };
         while decided.is_none() && !input.is_empty() {
             let mut byte = self.watch.take(1, input);
@@ -369,11 +392,11 @@ impl WatchDecoder {
                 let mut scan = Scan::new(b'{', 0);
                 // The event does not end within these bytes.
                 scan.end_with(&self.watch.scratch, &mut self.ends).map_err(|fault| malformed(("the frame", fault)))?;
-                self.state = State::Object(scan);
+                self.state = WatchBodyState::Object(scan);
             }
             Some(false) => {
-                if let State::Opening(list) = mem::replace(&mut self.state, State::Start) {
-                    self.state = State::Other(list);
+                if let WatchBodyState::Opening(list) = mem::replace(&mut self.state, WatchBodyState::Start) {
+                    self.state = WatchBodyState::Other(list);
                 }
             }
         }
@@ -388,7 +411,7 @@ impl WatchDecoder {
             Some(b'{') => {
                 self.begin_frame();
                 self.ends.clear();
-                self.state = State::Object(Scan::new(b'{', 0));
+                self.state = WatchBodyState::Object(Scan::new(b'{', 0));
                 Ok(())
             }
             Some(_) => {
@@ -399,7 +422,7 @@ impl WatchDecoder {
     }
 
     fn object<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
-        let State::Object(scan) = &mut self.state else { return Ok(None) };
+        let WatchBodyState::Object(scan) = &mut self.state else { return Ok(None) };
         let max = self.watch.limits.item_size;
         let left = max.saturating_sub(self.watch.position - self.watch.field_start);
         let window = usize::try_from(left).ok().and_then(|left| input.get(..=left)).unwrap_or(input);
@@ -412,7 +435,7 @@ impl WatchDecoder {
             self.watch.keep(piece, left - piece.len() as u64);
             return Ok(None);
         }
-        self.state = State::Between;
+        self.state = WatchBodyState::Between;
         Ok(Some(self.found(piece)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::watch_frame::{EventType, Frame};
+use super::watch_frame::{Frame, FrameType};
 use crate::meta::INITIAL_EVENTS_END;
 use crate::wire::json::Reader;
 use crate::wire::scan::End;
@@ -22,8 +22,8 @@ pub(super) fn is_event(beginning: &[u8]) -> Option<bool> {
 
 /// Reads an event: one JSON object. `ends` are those that a scan of it has found, or none.
 ///
-/// With the ends, splitting a watch into events, reading them and dropping `managedFields` of recorded Pods take less than half of the
-/// time: values are not scanned again. A test compares the two.
+/// With the ends, splitting a watch into events, reading them and dropping `managedFields` of recorded Pods take less
+/// than half of the time: values are not scanned again. A test compares the two.
 pub(super) fn read<'a>(event: &'a [u8], ends: &'a [End]) -> Result<Frame<'a>, FieldFault> {
     let (mut frame, mut annotations) = (Frame::default(), &b""[..]);
     let mut json = Reader::with_ends(event, ends);
@@ -32,7 +32,7 @@ pub(super) fn read<'a>(event: &'a [u8], ends: &'a [End]) -> Result<Frame<'a>, Fi
         match &*name {
             "type" => {
                 if let Some(event) = json.text().map_err(at("type"))? {
-                    frame.event = Some(EventType::of(event.as_bytes()));
+                    frame.event = Some(FrameType::of(event.as_bytes()));
                 }
             }
             "object" => {
@@ -54,7 +54,7 @@ pub(super) fn read<'a>(event: &'a [u8], ends: &'a [End]) -> Result<Frame<'a>, Fi
         }
     }
     json.end().map_err(at("the frame"))?;
-    if frame.event == Some(EventType::Bookmark) && !annotations.is_empty() {
+    if frame.event == Some(FrameType::Bookmark) && !annotations.is_empty() {
         frame.ends_initial_events = ends_initial_events(annotations).map_err(at("metadata.annotations"))?;
     }
     Ok(frame)
@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// Event, object, texts of the type meta and version, end of the initial events, projected object.
-    type Outcome = (Option<EventType>, Option<Vec<u8>>, [String; 3], bool, Result<Box<[u8]>, String>);
+    type Outcome = (Option<FrameType>, Option<Vec<u8>>, [String; 3], bool, Result<Box<[u8]>, String>);
 
     /// Returns all that is read of an event, and of its object by projections.
     fn read_all(event: &[u8], ends: &[End], projection: &Projection) -> Result<Outcome, FieldFault> {

@@ -2,7 +2,7 @@
 //!
 //! Go writes a struct in the order of its fields without the empty fields, and a map in the order of its keys.
 
-use super::Layout;
+use super::layout::Layout;
 use crate::error::ItemError;
 use crate::meta::{ListMeta, Status, StatusCause, StatusDetails, TypeMeta};
 use crate::schema::{ZeroMeta, write_compact, write_name, write_str};

@@ -1,8 +1,9 @@
-//! Writes lists, single objects, watch frames and Statuses from stored items, byte for byte as an API server writes them.
+//! Writes lists, single objects, watch frames and Statuses from stored items, byte for byte as an API server writes
+//! them.
 //!
-//! It is the counterpart of [`ListDecoder`](crate::ListDecoder) and [`WatchDecoder`](crate::WatchDecoder), for servers that serve a
-//! stored collection over the Kubernetes API. It appends to a `Vec` that the caller flushes whenever it likes, so a list of any size
-//! needs memory for one item. It does no IO.
+//! It is the counterpart of [`ListDecoder`](crate::ListDecoder) and [`WatchDecoder`](crate::WatchDecoder), for servers
+//! that serve a stored collection over the Kubernetes API. It appends to a `Vec` that the caller flushes whenever it
+//! likes, so a list of any size needs memory for one item. It does no IO.
 //!
 //! ```
 //! use listwatch::encode::Encoder;
@@ -44,18 +45,21 @@
 //! An item is copied if it is stored in the encoding that is written. An item in protobuf is converted to JSON as by
 //! [`ItemRef::to_json`]; an item in JSON cannot be converted to protobuf.
 //!
-//! Sources: the packages `runtime/serializer/json`, `runtime/serializer/protobuf` and `apis/meta/v1` of `k8s.io/apimachinery`, and
-//! `endpoints/handlers/response.go` of `k8s.io/apiserver`.
+//! Sources: the packages `runtime/serializer/json`, `runtime/serializer/protobuf` and `apis/meta/v1` of
+//! `k8s.io/apimachinery`, and `endpoints/handlers/response.go` of `k8s.io/apiserver`.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod json;
+mod layout;
 mod object;
 mod protobuf;
 
 use std::borrow::Cow;
 
+use self::layout::Layout;
 use crate::error::{Fault, ItemError};
+pub use crate::meta::EventType;
 use crate::meta::{INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
 use crate::object::ItemRef;
 use crate::schema::{self, Message, ZeroMeta};
@@ -76,16 +80,6 @@ pub struct Encoder {
     is_projected: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
-    /// A Go struct.
-    Typed,
-    /// A Go struct whose items have a type meta in JSON: `PartialObjectMetadataList`.
-    Metadata,
-    /// A Go map: a custom resource.
-    Unstructured,
-}
-
 /// The state of a list that is being written.
 #[derive(Debug)]
 #[must_use = "a list without its tail is incomplete"]
@@ -93,35 +87,11 @@ pub struct ListBody {
     is_empty: bool,
 }
 
-/// The type of a change, as a watch names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum EventType {
-    /// `ADDED`: an object was created, or existed already when the watch began.
-    Added,
-    /// `MODIFIED`: an object was modified.
-    Modified,
-    /// `DELETED`: an object was deleted, or no longer matches the watch's selectors.
-    Deleted,
-}
-
-impl EventType {
-    /// Returns the name in the protocol.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-}
-
 impl Encoder {
     /// Creates an encoder of objects of this kind: `v1`, `Pod` and `PodList`.
     ///
-    /// The type meta of an [`ItemRef`] is ignored. A kind that the [table of fields](crate::schema) does not have is written as a
-    /// custom resource.
+    /// The type meta of an [`ItemRef`] is ignored. A kind that the [table of fields](crate::schema) does not have is
+    /// written as a custom resource.
     pub fn new(encoding: Encoding, type_meta: TypeMeta, list_kind: impl Into<String>) -> Self {
         let TypeMeta { api_version, kind } = &type_meta;
         let layout = match (api_version.as_str(), kind.as_str()) {
@@ -133,10 +103,12 @@ impl Encoder {
         Self { encoding, type_meta, list, layout, is_projected: false }
     }
 
-    /// Writes only the metadata of the objects, as `PartialObjectMetadata` and `PartialObjectMetadataList` of `meta.k8s.io/v1`.
+    /// Writes only the metadata of the objects, as `PartialObjectMetadata` and `PartialObjectMetadataList` of
+    /// `meta.k8s.io/v1`.
     ///
-    /// The metadata of a protobuf item are copied as they are. The metadata of a JSON item are written in the order of Go's
-    /// structs, without members that the table of fields does not have. As on a server, the list meta has no `shardInfo`.
+    /// The metadata of a protobuf item are copied as they are. The metadata of a JSON item are written in the order of
+    /// Go's structs, without members that the table of fields does not have. As on a server, the list meta has no
+    /// `shardInfo`.
     #[must_use]
     pub fn metadata_only(self) -> Self {
         let type_meta = TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata");
@@ -149,15 +121,15 @@ impl Encoder {
         self.encoding
     }
 
-    /// Returns the bytes that the item takes in a list in protobuf, which [`list_head`](Self::list_head) needs; 0 in JSON, whose
-    /// lists have no lengths.
+    /// Returns the bytes that the item takes in a list in protobuf, which [`list_head`](Self::list_head) needs; 0 in
+    /// JSON, whose lists have no lengths.
     ///
     /// It copies nothing.
     ///
     /// # Errors
     ///
-    /// [`ItemError::WrongEncoding`] for an item in JSON; [`ItemError::Metadata`] when the metadata are written alone and the item is
-    /// malformed.
+    /// [`ItemError::WrongEncoding`] for an item in JSON; [`ItemError::Metadata`] when the metadata are written alone
+    /// and the item is malformed.
     pub fn item_len(&self, item: &ItemRef<'_>) -> Result<u64, ItemError> {
         match self.encoding {
             Encoding::Protobuf => self.bytes(item).map(|bytes| protobuf::field_len(2, bytes.len() as u64)),
@@ -165,8 +137,8 @@ impl Encoder {
         }
     }
 
-    /// Returns the bytes that a whole object of this length takes in a list in protobuf: as [`item_len`](Self::item_len), without the
-    /// object.
+    /// Returns the bytes that a whole object of this length takes in a list in protobuf: as
+    /// [`item_len`](Self::item_len), without the object.
     #[must_use]
     pub fn whole_item_len(&self, len: usize) -> u64 {
         match self.encoding {
@@ -175,10 +147,11 @@ impl Encoder {
         }
     }
 
-    /// Appends the beginning of a list. Then [`item`](Self::item) appends each item and [`list_tail`](Self::list_tail) the end.
+    /// Appends the beginning of a list. Then [`item`](Self::item) appends each item and [`list_tail`](Self::list_tail)
+    /// the end.
     ///
-    /// `items_len` is the sum of [`item_len`](Self::item_len) of all items, because a list in protobuf begins with its length. If the
-    /// items take other lengths, the body is malformed. In JSON it is ignored.
+    /// `items_len` is the sum of [`item_len`](Self::item_len) of all items, because a list in protobuf begins with its
+    /// length. If the items take other lengths, the body is malformed. In JSON it is ignored.
     pub fn list_head(&self, list_meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) -> ListBody {
         match self.encoding {
             Encoding::Protobuf => {
@@ -196,13 +169,15 @@ impl Encoder {
 
     /// Appends an item of a list.
     ///
-    /// An item in the encoding that is written is copied and not checked; JSON loses its whitespace. Returns the number of its fields
-    /// that are left out, because the table of fields does not have them: only for an item in protobuf that is written as JSON.
+    /// An item in the encoding that is written is copied and not checked; JSON loses its whitespace. Returns the number
+    /// of its fields that are left out, because the table of fields does not have them: only for an item in protobuf
+    /// that is written as JSON.
     ///
     /// # Errors
     ///
-    /// [`ItemError::WrongEncoding`] for an item in JSON in a list in protobuf. As [`item_len`](Self::item_len) for metadata alone, and
-    /// as [`ItemRef::to_json`] for an item that is converted. The list can continue with the next item if it is in JSON.
+    /// [`ItemError::WrongEncoding`] for an item in JSON in a list in protobuf. As [`item_len`](Self::item_len) for
+    /// metadata alone, and as [`ItemRef::to_json`] for an item that is converted. The list can continue with the next
+    /// item if it is in JSON.
     pub fn item(&self, body: &mut ListBody, item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         let bytes = self.bytes(item)?;
         let unknown_fields = match self.encoding {
@@ -274,16 +249,16 @@ impl Encoder {
 
     /// Appends the frame of a change: in protobuf a length and a `WatchEvent`, in JSON a line.
     ///
-    /// With a `resource_version`, the object is written with this version in its metadata: a server sends the deletion of an object
-    /// with the version of the deletion, and a watch with a selector sends the old state at the new version. Then the object is
-    /// copied twice.
+    /// With a `resource_version`, the object is written with this version in its metadata: a server sends the deletion
+    /// of an object with the version of the deletion, and a watch with a selector sends the old state at the new
+    /// version. Then the object is copied twice.
     ///
     /// Returns the number of fields that are left out, as [`item`](Self::item).
     ///
     /// # Errors
     ///
-    /// As [`object`](Self::object). [`ItemError::Metadata`] when the object has no resource version to replace, or when the frame would
-    /// be longer than 2³²-1 bytes.
+    /// As [`object`](Self::object). [`ItemError::Metadata`] when the object has no resource version to replace, or when
+    /// the frame would be longer than 2³²-1 bytes.
     pub fn event(
         &self,
         kind: EventType,
@@ -314,12 +289,13 @@ impl Encoder {
 
     /// Appends the frame of a bookmark: an object of the kind that has only a resource version.
     ///
-    /// With `ends_initial_events` it has the annotation `k8s.io/initial-events-end: "true"`, which follows the last initial event.
+    /// With `ends_initial_events` it has the annotation `k8s.io/initial-events-end: "true"`, which follows the last
+    /// initial event.
     ///
-    /// In protobuf, Go writes each field that is neither a pointer, a slice nor a map, although it is zero; the object has these fields
-    /// as well. They are the same as kube-apiserver's, except for the kinds whose fields of this sort differ between releases:
-    /// `CSINode` of 1.37 and `DeviceTaintRule` of 1.36 also have an empty `status`. A kind that the table of fields does not
-    /// have is written with its metadata only.
+    /// In protobuf, Go writes each field that is neither a pointer, a slice nor a map, although it is zero; the object
+    /// has these fields as well. They are the same as kube-apiserver's, except for the kinds whose fields of this sort
+    /// differ between releases: `CSINode` of 1.37 and `DeviceTaintRule` of 1.36 also have an empty `status`. A kind
+    /// that the table of fields does not have is written with its metadata only.
     pub fn bookmark(&self, resource_version: &str, ends_initial_events: bool, out: &mut Vec<u8>) {
         let annotation = ends_initial_events.then_some((INITIAL_EVENTS_END, "true"));
         let meta = ZeroMeta { resource_version, annotation };

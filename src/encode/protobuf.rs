@@ -1,6 +1,7 @@
 //! Envelopes, frames and the messages around items in protobuf.
 //!
-//! Go's generated `Marshal` writes each string and number that is not a pointer, also when it is empty, in the order of the numbers.
+//! Go's generated `Marshal` writes each string and number that is not a pointer, also when it is empty, in the order of
+//! the numbers.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 

@@ -1,9 +1,9 @@
 //! Estimates from an object's bytes how much memory the decoded object may take.
 //!
-//! A decoded object may take far more memory than its bytes: an empty element of two bytes becomes a struct of up to three kilobytes
-//! in a `Vec` that doubles. This module does not know the type that an object is decoded to. It charges a constant for each value,
-//! and more for a value that could be a message. For a Pod of k8s-pb the actual memory is at most five times the estimate, as a
-//! test checks.
+//! A decoded object may take far more memory than its bytes: an empty element of two bytes becomes a struct of up to
+//! three kilobytes in a `Vec` that doubles. This module does not know the type that an object is decoded to. It charges
+//! a constant for each value, and more for a value that could be a message. For a Pod of k8s-pb the actual memory is at
+//! most five times the estimate, as a test checks.
 
 use crate::error::ItemError;
 use crate::wire::Encoding;
@@ -16,8 +16,9 @@ const SMALL: usize = 16 << 10;
 /// Charged for a value that could be a message, and for an object or array of JSON.
 const MESSAGE: u64 = 1 << 10;
 
-/// Charged for an empty object that is a member of a JSON object, such as most fields in `managedFields`: a map of an untyped value
-/// takes less for it than for an object with members. A type with a map of large structs takes more, up to about ten times.
+/// Charged for an empty object that is a member of a JSON object, such as most fields in `managedFields`: a map of an
+/// untyped value takes less for it than for an object with members. A type with a map of large structs takes more, up
+/// to about ten times.
 const EMPTY_MEMBER: u64 = 256;
 
 /// Charged for a string, bytes or a message, and for any value of JSON; the length of text is added.

@@ -1,7 +1,7 @@
 //! The JSON form of the list's metadata, the type meta and the Status.
 //!
-//! Members are read as Go's `encoding/json` reads them: the last value of a repeated member counts, `null` sets nothing. Source of
-//! the names: `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+//! Members are read as Go's `encoding/json` reads them: the last value of a repeated member counts, `null` sets
+//! nothing. Source of the names: `ListMeta` and `Status` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
 use std::borrow::Cow;
 

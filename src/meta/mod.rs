@@ -1,9 +1,11 @@
 //! The messages around the items, written by hand after `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
 
+mod event_type;
 pub(crate) mod json;
 
 use std::fmt;
 
+pub use self::event_type::EventType;
 use crate::wire::protobuf::{Fields, Value, write_len};
 
 /// The first bytes of every Kubernetes protobuf body (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
@@ -75,7 +77,8 @@ pub struct ShardInfo {
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct Status {
-    /// After an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest version.
+    /// After an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest
+    /// version.
     #[prost(message, optional, tag = "1")]
     pub metadata: Option<ListMeta>,
     /// `Success` or `Failure`.

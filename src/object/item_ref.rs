@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::MetaView;
+use super::decoding::{deserialize, merge};
+use super::meta_view::MetaView;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
@@ -52,10 +53,11 @@ impl<'a> ItemRef<'a> {
         self.encoding
     }
 
-    /// Returns the type meta of the list. Items in protobuf have no type meta; their kind is the list's kind without `List`.
+    /// Returns the type meta of the list. Items in protobuf have no type meta; their kind is the list's kind without
+    /// `List`.
     ///
-    /// In a JSON list it has the members that precede the item in the body, and empty strings for the others: lists of custom
-    /// resources have `kind` after the items, which then have their own `kind`.
+    /// In a JSON list it has the members that precede the item in the body, and empty strings for the others: lists of
+    /// custom resources have `kind` after the items, which then have their own `kind`.
     ///
     /// In a watch it is the object's own type meta.
     #[must_use]
@@ -69,8 +71,8 @@ impl<'a> ItemRef<'a> {
         self.index
     }
 
-    /// Returns the offset of its field in the body: in protobuf, of the tag, a few bytes before [`bytes`](Self::bytes). In a watch,
-    /// returns the offset of its frame.
+    /// Returns the offset of its field in the body: in protobuf, of the tag, a few bytes before [`bytes`](Self::bytes).
+    /// In a watch, returns the offset of its frame.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -80,8 +82,8 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when the object or its metadata is malformed, or when a single field of the metadata has the wrong
-    /// type.
+    /// [`ItemError::Metadata`] when the object or its metadata is malformed, or when a single field of the metadata has
+    /// the wrong type.
     pub fn meta(&self) -> Result<MetaView<'a>, ItemError> {
         MetaView::new(self.encoding, self.bytes)
     }
@@ -91,11 +93,12 @@ impl<'a> ItemRef<'a> {
     /// # Errors
     ///
     /// [`ItemError::Protobuf`] when prost refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
-    /// [`ItemError::WrapperType`] when `M` is one of prost's wrapper types, [`ItemError::WrongEncoding`] for an item in JSON.
+    /// [`ItemError::WrapperType`] when `M` is one of prost's wrapper types, [`ItemError::WrongEncoding`] for an item in
+    /// JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         self.expect(Encoding::Protobuf)?;
         let mut message = Box::<M>::default();
-        super::merge(&mut *message, self.bytes, self.decoded_size)?;
+        merge(&mut *message, self.bytes, self.decoded_size)?;
         Ok(message)
     }
 
@@ -107,19 +110,20 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::WrongEncoding`] for an item in protobuf.
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
         self.expect(Encoding::Json)?;
-        super::deserialize(self.bytes, self.decoded_size).map(Box::new)
+        deserialize(self.bytes, self.decoded_size).map(Box::new)
     }
 
-    /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at the beginning, or in their place if it has them.
+    /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at the beginning, or in their place if it
+    /// has them.
     ///
-    /// For an item in protobuf it appends the output of Go's `json.Marshal` for the object as client-go decodes it, with `kind` and
-    /// `apiVersion` first: the same fields in the same order, with the same escapes. A quantity stays as the server sent it. Where
-    /// releases of Go's types differ in the order of fields, or in which empty fields they omit, it follows the newest release in
-    /// the [table of fields](crate::schema). A field that not all releases have is omitted if the object does not have it. For an
-    /// item in JSON it appends the same members without whitespace.
+    /// For an item in protobuf it appends the output of Go's `json.Marshal` for the object as client-go decodes it,
+    /// with `kind` and `apiVersion` first: the same fields in the same order, with the same escapes. A quantity stays
+    /// as the server sent it. Where releases of Go's types differ in the order of fields, or in which empty fields they
+    /// omit, it follows the newest release in the [table of fields](crate::schema). A field that not all releases have
+    /// is omitted if the object does not have it. For an item in JSON it appends the same members without whitespace.
     ///
-    /// Returns the number of fields that are left out because the table does not have them, as Go's clients leave out unknown
-    /// fields; 0 for JSON.
+    /// Returns the number of fields that are left out because the table does not have them, as Go's clients leave out
+    /// unknown fields; 0 for JSON.
     ///
     /// For protobuf it allocates a tree of the object, a few times the object's size.
     ///
@@ -140,11 +144,10 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Errors
     ///
-    /// `out` is unchanged after an error. For protobuf:
-    /// [`ItemError::UnknownKind`] when the table does not have the kind;
-    /// [`ItemError::DecodedSize`] when the tree may take more than 64 MiB;
-    /// [`ItemError::Field`] when a field is malformed, has a value without a JSON form, or is nested deeper than 100 messages.
-    /// For JSON: [`ItemError::Metadata`] when the item is not a JSON object, or neither the item nor the list so far has a kind.
+    /// `out` is unchanged after an error. For protobuf: [`ItemError::UnknownKind`] when the table does not have the
+    /// kind; [`ItemError::DecodedSize`] when the tree may take more than 64 MiB; [`ItemError::Field`] when a field is
+    /// malformed, has a value without a JSON form, or is nested deeper than 100 messages. For JSON:
+    /// [`ItemError::Metadata`] when the item is not a JSON object, or neither the item nor the list so far has a kind.
     pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         match self.encoding {
             Encoding::Protobuf => crate::schema::to_json(self.type_meta, self.bytes, out),
@@ -152,15 +155,15 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// Returns true if the object has a field, at any depth, that the [table of fields](crate::schema) does not have. Then `to_json`
-    /// leaves it out and returns a number over 0. Always false for JSON.
+    /// Returns true if the object has a field, at any depth, that the [table of fields](crate::schema) does not have.
+    /// Then `to_json` leaves it out and returns a number over 0. Always false for JSON.
     ///
     /// It stops at the first such field and allocates nothing. It does not check the values of known fields.
     ///
     /// # Errors
     ///
-    /// [`ItemError::UnknownKind`] when the table does not have the kind; [`ItemError::Field`] when a message is malformed or nested
-    /// deeper than 100 messages.
+    /// [`ItemError::UnknownKind`] when the table does not have the kind; [`ItemError::Field`] when a message is
+    /// malformed or nested deeper than 100 messages.
     pub fn has_unknown_fields(&self) -> Result<bool, ItemError> {
         match self.encoding {
             Encoding::Protobuf => crate::schema::has_unknown_fields(self.type_meta, self.bytes),
@@ -170,6 +173,7 @@ impl<'a> ItemRef<'a> {
 
     /// Returns the same item with other bytes, of the same encoding.
     #[doc(hidden)]
+    #[must_use]
     pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
     where
         'a: 'b,

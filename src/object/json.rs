@@ -4,14 +4,15 @@ use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
-use super::{Item, ItemRef};
+use super::item::Item;
+use super::item_ref::ItemRef;
 use crate::error::ItemError;
 use crate::wire::Encoding;
 
 /// Decodes the items of a JSON list as `Box<T>`, for any `T` that serde deserializes.
 ///
-/// Servers send lists of custom resources in JSON only. An item in protobuf is an error, and so is an item that is nested deeper
-/// than the 128 levels that `serde_json` allows.
+/// Servers send lists of custom resources in JSON only. An item in protobuf is an error, and so is an item that is
+/// nested deeper than the 128 levels that `serde_json` allows.
 ///
 /// ```
 /// use listwatch::{Json, ListReader};

@@ -1,7 +1,7 @@
 //! The JSON form of an object's metadata.
 //!
-//! Members are read as Go's `encoding/json` reads them: the last value of a repeated member counts, `null` sets nothing. Source of
-//! the names: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+//! Members are read as Go's `encoding/json` reads them: the last value of a repeated member counts, `null` sets
+//! nothing. Source of the names: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -58,7 +58,8 @@ struct JsonManager<'a> {
     subresource: JsonText<'a>,
 }
 
-/// Reads the metadata of an object. Of other members it only finds the end. Texts without escapes are borrowed from the JSON.
+/// Reads the metadata of an object. Of other members it only finds the end. Texts without escapes are borrowed from the
+/// JSON.
 pub(super) fn read(object: &[u8]) -> Result<(SingleFields<'_>, Unparsed<'_>), ItemError> {
     if Reader::new(object, 0).peek() == Some(b'n') {
         return Err(ItemError::Metadata { field: "the object", fault: Fault::Type });

@@ -10,17 +10,19 @@ use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value};
 
-/// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see [`ItemRef::meta`](super::ItemRef::meta).
+/// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see
+/// [`ItemRef::meta`](super::ItemRef::meta).
 ///
-/// The accessors return data of the object, not of the view, so the view may be dropped before the data. Strings are borrowed; only
-/// for a string with escapes in JSON each call returns a copy.
+/// The accessors return data of the object, not of the view, so the view may be dropped before the data. Strings are
+/// borrowed; only for a string with escapes in JSON each call returns a copy.
 ///
 /// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Times in
 /// JSON are parsed on each call. Labels, annotations, owner references, finalizers and managed fields are read on each
 /// call, and all of them are checked before the first is returned. The iterators of labels and annotations allocate a
 /// sorted map of borrowed strings; the others read one element at a time.
 ///
-/// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is merged.
+/// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is
+/// merged.
 ///
 /// The names and numbers of the fields are from `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
 /// `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`. The deprecated `selfLink` is not read.
@@ -37,7 +39,8 @@ use crate::wire::protobuf::{Fields, Value};
 #[derive(Clone, Default)]
 pub struct MetaView<'a> {
     single: SingleFields<'a>,
-    /// The object, if it is in protobuf. The fields of its metadata are checked, but not the contents of maps and lists.
+    /// The object, if it is in protobuf. The fields of its metadata are checked, but not the contents of maps and
+    /// lists.
     protobuf: &'a [u8],
     /// The times, maps and lists, if the object is in JSON. Only their ends are known.
     json: json_meta::Unparsed<'a>,
@@ -68,6 +71,7 @@ impl<'a> MetaView<'a> {
 
     /// Returns namespace, name, uid and resource version.
     #[doc(hidden)]
+    #[must_use]
     pub fn into_identity(self) -> [Cow<'a, str>; 4] {
         let SingleFields { namespace, name, uid, resource_version, .. } = self.single;
         [namespace, name, uid, resource_version]
@@ -285,7 +289,8 @@ fn values(object: &[u8], number: u32) -> impl Iterator<Item = Result<Value<'_>, 
     })
 }
 
-/// Checks all values of a field of the metadata, and then reads them one at a time: an element of two bytes may become 200 bytes.
+/// Checks all values of a field of the metadata, and then reads them one at a time: an element of two bytes may become
+/// 200 bytes.
 fn each<'a, T>(
     object: &'a [u8],
     number: u32,

@@ -8,9 +8,9 @@ use crate::error::InvalidInput;
 
 /// One of several equal parts of a collection, by a hash (FNV-1a, 64 bits) of each object's uid (KEP-5866).
 ///
-/// The `Selection` of a list, a watch or a reflector may have a shard. An object stays in its shard for its whole life. An object
-/// that is deleted and created again has another uid, so it may be in another shard. The example `shards` of `listwatch-kube`
-/// distributes shards over replicas.
+/// The `Selection` of a list, a watch or a reflector may have a shard. An object stays in its shard for its whole life.
+/// An object that is deleted and created again has another uid, so it may be in another shard. The example `shards` of
+/// `listwatch-kube` distributes shards over replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shard {
     // index < of
@@ -49,8 +49,8 @@ impl Shard {
         self.hashes().contains(&u128::from(fnv_1a(uid.as_bytes())))
     }
 
-    /// Returns true if the server restricted the list to this shard: then it echoes the selector in `ListMeta.shardInfo`.
-    /// Servers that do not support shards echo nothing and send the whole collection.
+    /// Returns true if the server restricted the list to this shard: then it echoes the selector in
+    /// `ListMeta.shardInfo`. Servers that do not support shards echo nothing and send the whole collection.
     pub(crate) fn complied(self, echoed_selector: Option<&str>) -> bool {
         let bare = |text: &str| text.split_whitespace().collect::<String>();
         echoed_selector.is_some_and(|echoed| bare(echoed) == bare(&self.selector()))

@@ -1,7 +1,9 @@
 //! The types that a store decodes its objects as. They are here, and not in `listwatch-cache`, because only this crate
 //! may implement a trait for all messages and for [`Json`].
 
-use super::{Item, Json, deserialize, merge};
+use super::decoding::{deserialize, merge};
+use super::item::Item;
+use super::json::Json;
 use crate::error::ItemError;
 use crate::limits::Limits;
 use crate::wire::Encoding;
@@ -9,8 +11,8 @@ use crate::wire::Encoding;
 /// A type that the objects of a store are decoded as: any prost message, [`Json<T>`](Json), or `[u8]`
 /// for objects that are not decoded.
 ///
-/// It differs from an [`Item`] in two ways: readers share one decoded value, so it is not boxed; and it can be encoded again,
-/// because the storage format `Decoded` keeps no bytes.
+/// It differs from an [`Item`] in two ways: readers share one decoded value, so it is not boxed; and it can be encoded
+/// again, because the storage format `Decoded` keeps no bytes.
 ///
 /// prost drops fields that the message does not have, so an object that is encoded again may lack some of its fields.
 pub trait StoreType: Item + 'static {

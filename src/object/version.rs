@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 /// Compares two resource versions of one resource; `None` if they cannot be compared (KEP-5504, apimachinery
 /// `util/resourceversion.CompareResourceVersion`).
 ///
-/// A version is comparable if it is digits without a leading zero; it may exceed `u64`. If one of the two has another form, the
-/// result is `Equal` or `None`.
+/// A version is comparable if it is digits without a leading zero; it may exceed `u64`. If one of the two has another
+/// form, the result is `Equal` or `None`.
 ///
 /// ```
 /// use std::cmp::Ordering;
@@ -28,6 +28,7 @@ pub fn compare_resource_versions(a: &str, b: &str) -> Option<Ordering> {
 }
 
 /// Returns true if the version compares with other versions.
+#[must_use]
 pub fn is_comparable(version: &str) -> bool {
     !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -39,6 +40,7 @@ pub(crate) fn is_resumable(version: &str) -> bool {
 }
 
 /// Returns true if `version` is older than `than`; false if they do not compare.
+#[must_use]
 pub fn is_older(version: &str, than: &str) -> bool {
     compare_resource_versions(version, than) == Some(Ordering::Less)
 }

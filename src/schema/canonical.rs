@@ -1,8 +1,9 @@
 //! The check of an object before typed reads, and its canonical form: the order in which Go writes it.
 //!
-//! An object is canonical if the numbers of its fields ascend, each single field occurs once, repeated numbers are not packed, and
-//! the keys of each map ascend. A reader of a canonical object can stop at the first field with a higher number. prost and Go
-//! decode more: any order, messages in pieces, and repeated keys. [`rewrite`] makes such objects canonical.
+//! An object is canonical if the numbers of its fields ascend, each single field occurs once, repeated numbers are not
+//! packed, and the keys of each map ascend. A reader of a canonical object can stop at the first field with a higher
+//! number. prost and Go decode more: any order, messages in pieces, and repeated keys. [`rewrite`] makes such objects
+//! canonical.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +53,8 @@ impl Malformed {
     }
 }
 
-/// Checks an object of this kind: its wire format, the types of all fields that the table has, UTF-8, the range of times, and the
-/// depth. Returns true if it is canonical. What it accepts, prost accepts.
+/// Checks an object of this kind: its wire format, the types of all fields that the table has, UTF-8, the range of
+/// times, and the depth. Returns true if it is canonical. What it accepts, prost accepts.
 ///
 /// It allocates nothing.
 pub(crate) fn check(kind: &Message, object: &[u8]) -> Result<bool, Malformed> {
@@ -159,7 +160,8 @@ fn utf8(text: &[u8], start: &[u8]) -> Result<(), Malformed> {
 /// Checks a time, which must have a JSON form, as each time of an API server has.
 #[inline]
 fn check_time(message: &Message, bytes: &[u8], start: &[u8], depth: usize) -> Result<bool, Malformed> {
-    // Whole seconds before the year 3058, as Go writes them. A Pod has about 20 times, and its check takes an eighth less time.
+    // Whole seconds before the year 3058, as Go writes them. A Pod has about 20 times, and its check takes an eighth
+    // less time.
     const HIGH: u8 = 0x80;
     if let [0x08, HIGH..=0xff, HIGH..=0xff, HIGH..=0xff, HIGH..=0xff, ..HIGH, 0x10, 0] = bytes {
         return Ok(true);
@@ -217,8 +219,8 @@ fn unpack(packed: &[u8], mut each: impl FnMut(u64)) -> Result<(), Fault> {
     if varint.is_empty() { Ok(()) } else { Err(Fault::PastParent) }
 }
 
-/// Returns the canonical form of an object that [`check`] accepts. prost decodes the same value from both. Unknown fields are
-/// kept, in their order, at the place of their number.
+/// Returns the canonical form of an object that [`check`] accepts. prost decodes the same value from both. Unknown
+/// fields are kept, in their order, at the place of their number.
 ///
 /// It allocates a few words for each field.
 pub(crate) fn rewrite(kind: &'static Message, object: &[u8]) -> Vec<u8> {

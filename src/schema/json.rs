@@ -20,7 +20,8 @@ use crate::meta::TypeMeta;
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value, Varint};
 
-/// Appends the JSON form of an object in protobuf, on one line, to `out`: see [`ItemRef::to_json`](crate::ItemRef::to_json).
+/// Appends the JSON form of an object in protobuf, on one line, to `out`: see
+/// [`ItemRef::to_json`](crate::ItemRef::to_json).
 pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
     write_object(type_meta, object, out, |out| {
         out.extend_from_slice(b"\"kind\":");

@@ -87,9 +87,9 @@ impl Named<'_> {
 
 /// Appends a `PartialObjectMetadata` with the metadata of an object in JSON.
 ///
-/// An object of a custom resource has its members in alphabetical order, but a `PartialObjectMetadata` is a Go struct, so its members
-/// have the order of the table, and those that the table does not have are left out. Source: `AsPartialObjectMetadata` in
-/// `k8s.io/apimachinery/pkg/api/meta/meta.go`.
+/// An object of a custom resource has its members in alphabetical order, but a `PartialObjectMetadata` is a Go struct,
+/// so its members have the order of the table, and those that the table does not have are left out. Source:
+/// `AsPartialObjectMetadata` in `k8s.io/apimachinery/pkg/api/meta/meta.go`.
 pub(crate) fn to_partial_metadata(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
     let message = Message::of_item(&type_meta.api_version, &type_meta.kind)?;
     let start = out.len();

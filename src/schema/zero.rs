@@ -14,9 +14,9 @@ pub(crate) struct ZeroMeta<'a> {
 
 /// Returns the protobuf of an object of this kind that has only these metadata.
 ///
-/// Go's generated `Marshal` writes every field that is neither a pointer, a slice nor a map, also when it is zero, in the order of
-/// the numbers. The table has the fields of all its releases together. A field that it marks as [`Omit::Absent`] is left out, because
-/// only some releases have it.
+/// Go's generated `Marshal` writes every field that is neither a pointer, a slice nor a map, also when it is zero, in
+/// the order of the numbers. The table has the fields of all its releases together. A field that it marks as
+/// [`Omit::Absent`] is left out, because only some releases have it.
 pub(crate) fn zero_object(kind: &Message, meta: &ZeroMeta<'_>) -> Vec<u8> {
     let mut object = Vec::new();
     write_message(kind, Some(meta), &mut object);

@@ -52,7 +52,8 @@ impl Beginning {
 }
 
 impl BodyFormat {
-    /// Returns the format. It uses only the first byte, so the result does not depend on how the body is split into chunks.
+    /// Returns the format. It uses only the first byte, so the result does not depend on how the body is split into
+    /// chunks.
     pub(crate) fn by_first_byte(byte: u8) -> Self {
         match byte {
             b'{' | b'[' => Self::Json,

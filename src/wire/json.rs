@@ -1,8 +1,8 @@
 //! The reader of JSON: it walks the members of objects and finds the ends of values.
 //!
-//! [`Reader`] consumes values from the front of JSON that is whole in memory, and returns borrowed values. [`scan::Scan`] finds the
-//! end of a value that arrives in pieces. Both find the end of a nested value by its brackets and strings only: the contents of
-//! a value that is not read are not checked.
+//! [`Reader`] consumes values from the front of JSON that is whole in memory, and returns borrowed values.
+//! [`scan::Scan`] finds the end of a value that arrives in pieces. Both find the end of a nested value by its brackets
+//! and strings only: the contents of a value that is not read are not checked.
 
 use std::borrow::{Borrow, Cow};
 
@@ -40,8 +40,8 @@ impl<'a> Reader<'a> {
         Self { rest: json, depth: outer_depth, ends: &[], end: 0 }
     }
 
-    /// Creates a reader of an object or an array, with the ends that a scan of it, or of a value around it, has found. The last is its
-    /// own. Without ends, this is a reader inside no brackets.
+    /// Creates a reader of an object or an array, with the ends that a scan of it, or of a value around it, has found.
+    /// The last is its own. Without ends, this is a reader inside no brackets.
     pub(crate) fn with_ends(json: &'a [u8], ends: &'a [End]) -> Self {
         let End { at, depth } = ends.last().copied().unwrap_or_default();
         Self { rest: json, depth, ends, end: at as usize }
@@ -122,7 +122,8 @@ impl<'a> Reader<'a> {
         let position = self.end.checked_sub(self.rest.len())?;
         while let &[End { at, depth }, ref later @ ..] = self.ends {
             let len = (at as usize).saturating_sub(position);
-            // The value ends at the first bracket after the position that leaves no more brackets open than are around it.
+            // The value ends at the first bracket after the position that leaves no more brackets open than are around
+            // it.
             if len > 0 && depth <= self.depth {
                 return (depth == self.depth).then_some(len);
             }
@@ -198,7 +199,8 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Consumes the name of the next member, whose value the caller must consume. Returns `None` at the end of the object.
+    /// Consumes the name of the next member, whose value the caller must consume. Returns `None` at the end of the
+    /// object.
     pub(crate) fn next<'a>(&mut self, reader: &mut Reader<'a>) -> Result<Option<Cow<'a, str>>, Fault> {
         if !self.advance(reader, b'}')? {
             return Ok(None);

@@ -70,7 +70,8 @@ pub enum Fault {
     /// `raw` before `typeMeta`, which has the kind of `raw`.
     #[error("a value before its typeMeta")]
     Order,
-    /// A second `raw` (in JSON, `items`) after the items of the first were delivered, or a second `typeMeta` after them.
+    /// A second `raw` (in JSON, `items`) after the items of the first were delivered, or a second `typeMeta` after
+    /// them.
     #[error("a second value")]
     Twice,
     /// No bytes: even an empty list has metadata, and every frame of a watch has an event.
@@ -79,8 +80,8 @@ pub enum Fault {
     /// A content encoding or a content type of `raw`, which must be empty.
     #[error("an unsupported value")]
     NotEmpty,
-    /// A value without a JSON form: embedded text that is not JSON, a number that is not finite, a time outside the years 0 to
-    /// 9999, an empty quantity.
+    /// A value without a JSON form: embedded text that is not JSON, a number that is not finite, a time outside the
+    /// years 0 to 9999, an empty quantity.
     #[error("a value without a JSON form")]
     Value,
     /// No Status, or a Status that cannot be decoded, where only the API server's Status is allowed.

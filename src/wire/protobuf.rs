@@ -163,8 +163,8 @@ impl<'a> Fields<'a> {
 
     /// Consumes the next field if its tag, and its length or value, have one or two bytes, as in nearly all fields.
     ///
-    /// Keeping the walk over these fields in registers saved a quarter of the instructions for an event of a watch, and as much for
-    /// views, paths and projections. A test compares it with [`Self::any`].
+    /// Keeping the walk over these fields in registers saved a quarter of the instructions for an event of a watch, and
+    /// as much for views, paths and projections. A test compares it with [`Self::any`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the parts of a field that a caller ignores are then never computed")]
     fn plain(&mut self) -> Option<(u32, Value<'a>)> {
@@ -262,7 +262,8 @@ impl<'a> Iterator for Fields<'a> {
         let (number, value) = if let Some(field) = self.plain() {
             field
         } else {
-            // Takes a copy: borrowing `self` would keep it in memory instead of registers. After an error `self` stays empty.
+            // Takes a copy: borrowing `self` would keep it in memory instead of registers. After an error `self` stays
+            // empty.
             let mut ahead = mem::take(self);
             let field = match ahead.any() {
                 Ok(field) => field,

@@ -2,8 +2,8 @@
 //!
 //! On recorded Pods it reads 5.0 GB/s; the byte loop to which a test compares it reads 1.2 GB/s.
 //!
-//! The masks have one bit for each byte, the lowest bit for the first byte, as in simdjson (Langdale and Lemire, "Parsing
-//! gigabytes of JSON per second", 2019).
+//! The masks have one bit for each byte, the lowest bit for the first byte, as in simdjson (Langdale and Lemire,
+//! "Parsing gigabytes of JSON per second", 2019).
 
 use wide::u8x16;
 
@@ -61,14 +61,15 @@ pub(crate) struct End {
     pub(crate) depth: u32,
 }
 
-/// A scan keeps the ends of values inside of up to this number of brackets. In an event of a watch, they are the values of an object's
-/// members, and of the members of its metadata, spec and status.
+/// A scan keeps the ends of values inside of up to this number of brackets. In an event of a watch, they are the values
+/// of an object's members, and of the members of its metadata, spec and status.
 pub(crate) const SHALLOW: u32 = 3;
 
 /// The most ends that a scan keeps. A Pod has about 30, an `EndpointSlice` one for each endpoint.
 const MAX_ENDS: usize = 1024;
 
-/// The ends that a scan for the end of a value finds, so that a [`Reader`](super::json::Reader) need not scan the values in it again.
+/// The ends that a scan for the end of a value finds, so that a [`Reader`](super::json::Reader) need not scan the
+/// values in it again.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     /// In order.
@@ -86,8 +87,8 @@ impl Ends {
         self.lacks = false;
     }
 
-    /// Returns the ends of all values inside of up to [`SHALLOW`] brackets, in order. The last is the end of the scanned value. Returns
-    /// none if they are more than [`MAX_ENDS`].
+    /// Returns the ends of all values inside of up to [`SHALLOW`] brackets, in order. The last is the end of the
+    /// scanned value. Returns none if they are more than [`MAX_ENDS`].
     pub(crate) fn found(&self) -> &[End] {
         if self.lacks { &[] } else { &self.found }
     }
@@ -116,8 +117,8 @@ impl Scan {
 
     /// Returns the number of input bytes that belong to the value if it ends in the input, or `None` if it continues.
     ///
-    /// The first input must begin with the value's first byte. It does not check that a closing bracket matches the opening one. A
-    /// number or a literal ends before the first byte that cannot be a part of it.
+    /// The first input must begin with the value's first byte. It does not check that a closing bracket matches the
+    /// opening one. A number or a literal ends before the first byte that cannot be a part of it.
     pub(crate) fn end(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
         match self.form {
             Form::String => Ok(self.string_end(input)),

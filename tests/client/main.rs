@@ -12,7 +12,6 @@ mod not_acceptable;
 mod pages;
 mod resolve;
 mod secrets;
-mod selectors;
 #[path = "../support/client.rs"]
 mod support;
 mod time;

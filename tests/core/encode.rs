@@ -1,6 +1,7 @@
 //! The encoder writes the bytes that a real API server sent for the same objects, and the decoders read what it writes.
 
-use listwatch::encode::{Encoder, EventType, status};
+use listwatch::EventType;
+use listwatch::encode::{Encoder, status};
 use listwatch::schema::Message;
 use listwatch::{
     Encoding, ItemError, ItemRef, Limits, ListMeta, ListReader, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta,

@@ -9,6 +9,7 @@ mod json_lists;
 mod lists;
 #[path = "../support/random.rs"]
 mod random;
+mod selectors;
 #[path = "../support/mod.rs"]
 mod support;
 mod watch;

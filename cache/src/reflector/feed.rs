@@ -143,7 +143,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             self.version = version.map(str::to_owned);
         }
         let is_open = self.is_watching();
-        let events = self.watch.as_ref().map_or(0, Connections::heard);
+        let events = self.watch.as_ref().map_or(0, Connections::received_events);
         self.received.has_event |= events != mem::replace(&mut self.events, events);
         match step.or_else(|| self.resumes.take_if(|_| is_open).map(FeedStep::Resumed)) {
             Some(step) => Poll::Ready(step),

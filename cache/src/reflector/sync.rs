@@ -24,7 +24,7 @@ use std::mem;
 use std::time::Duration;
 
 use listwatch::client::{Error, ErrorKind, ResourceVersion};
-use listwatch::internal::{Class, is_comparable, is_older};
+use listwatch::internal::{RetryAdvice, is_comparable, is_older};
 
 /// The longest wait between two attempts, which jitter may double.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -197,7 +197,7 @@ impl SyncState {
     }
 
     /// Handles the error of a list of this attempt.
-    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> NextStep {
+    pub(super) fn list_failed(&mut self, attempt: &Attempt, error: &Error, advice: RetryAdvice) -> NextStep {
         if let ErrorKind::Incomplete { request_timeout: Some(_), .. } = error.kind() {
             self.pages = true;
             return NextStep::RetryLater;
@@ -206,11 +206,11 @@ impl SyncState {
         if is_lost && attempt.version != ResourceVersion::MostRecent && !mem::replace(&mut self.version_is_lost, true) {
             return NextStep::RetryNow;
         }
-        self.react_to(class)
+        self.react_to(advice)
     }
 
     /// Handles the error that ended the watch of this attempt.
-    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, class: Class) -> NextStep {
+    pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, advice: RetryAdvice) -> NextStep {
         if attempt.resumes && error.is_expired() {
             return NextStep::RetryNow;
         }
@@ -219,15 +219,15 @@ impl SyncState {
         }
         let was_listed = attempt.strategy == Strategy::ListThenWatch && !attempt.resumes;
         self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
-        self.react_to(class)
+        self.react_to(advice)
     }
 
-    /// Returns the reaction to an error of this class. A cache that was complete is never given up.
-    fn react_to(&mut self, class: Class) -> NextStep {
-        let gives_up = match class {
-            Class::Transient | Class::Expired => false,
-            Class::Lasting | Class::Unreadable => self.fails_fast,
-            Class::Final => true,
+    /// Returns the reaction to an error with this advice. A cache that was complete is never given up.
+    fn react_to(&mut self, advice: RetryAdvice) -> NextStep {
+        let gives_up = match advice {
+            RetryAdvice::Retry | RetryAdvice::StartOver => false,
+            RetryAdvice::RetryAfterRepair | RetryAdvice::Relist => self.fails_fast,
+            RetryAdvice::GiveUp => true,
         };
         if gives_up && self.version.is_empty() { NextStep::GiveUp } else { NextStep::RetryLater }
     }

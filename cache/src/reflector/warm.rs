@@ -12,7 +12,7 @@ use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
 use crate::{FileError, Identity, ObjectKey, SavedStore, StoreType};
 use listwatch::client::Error;
-use listwatch::internal::{Class, MAX_RETRY_AFTER, chain};
+use listwatch::internal::{MAX_RETRY_AFTER, RetryAdvice, chain};
 use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
 
 impl<T: StoreType + ?Sized> Reflector<T> {
@@ -100,7 +100,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
                 Err(error) => error,
             };
             let asked = error.retry_after().unwrap_or_default();
-            let is_transient = client.classify(&error) == Class::Transient || asked > MAX_RETRY_AFTER;
+            let is_transient = client.classify(&error) == RetryAdvice::Retry || asked > MAX_RETRY_AFTER;
             if !is_transient || error.is_too_large_version() {
                 return Err(error);
             }

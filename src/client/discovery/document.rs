@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::{Part, State};
+use super::part::{Part, PartState};
 use crate::client::resolve::DiscoveredResource;
 use crate::client::resource::segment;
 
@@ -180,7 +180,7 @@ impl VersionDiscovery {
             return Some(part);
         }
         let resources = self.resources.into_iter().map(|resource| resource.of(group, &self.version));
-        Some(Part { is_stale, state: State::Read(resources.collect()), ..part })
+        Some(Part { is_stale, state: PartState::Read(resources.collect()), ..part })
     }
 }
 

@@ -6,10 +6,11 @@ use bytes::{Buf, Bytes};
 use crc32fast::Hasher;
 
 use super::plan::Listing;
+use crate::client::body;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::params::DEFAULT_REQUEST_TIMEOUT;
+use crate::client::send::Answer;
 use crate::client::transport::{TransportError, TransportErrorKind};
-use crate::client::{Answer, body};
 use crate::decode::{Event, ListDecoder};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::limits::Limits;
@@ -47,7 +48,7 @@ pub(super) enum ListKind {
 
 /// The items of a page that all attempts so far have processed.
 #[derive(Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenItems {
     pub(super) items: u64,
     /// Items that were left out, including items of other shards.
     skipped: u64,
@@ -55,7 +56,7 @@ pub(super) struct Seen {
     checksum: Option<Hasher>,
 }
 
-impl Seen {
+impl SeenItems {
     pub(super) fn all(&self) -> u64 {
         self.items + self.skipped
     }
@@ -63,7 +64,7 @@ impl Seen {
 
 /// Compares the items of a page with the items of earlier attempts.
 pub(super) struct Repeat {
-    seen: Seen,
+    seen: SeenItems,
     /// The number of `seen` items that have arrived again.
     count: u64,
     /// The checksum of all items so far, if the page may be requested again.
@@ -79,7 +80,7 @@ enum Repeated {
 }
 
 impl Repeat {
-    pub(super) fn of(seen: Seen, checksum: Option<Hasher>) -> Self {
+    pub(super) fn of(seen: SeenItems, checksum: Option<Hasher>) -> Self {
         Self { seen, count: 0, checksum }
     }
 
@@ -161,44 +162,7 @@ impl Page {
     ) -> Result<Option<O>, Error> {
         let (items, bytes) = (listing.summary.items, listing.summary.bytes);
         loop {
-            let mut rest = &self.chunk[..];
-            let (shard, repeat, list_kind) = (&mut self.shard, &mut self.repeat, &mut self.list_kind);
-            let event = self.decoder.decode_with(&mut rest, |event| match event {
-                Event::Item(item) if !list_kind.allows(&item, listing) => {
-                    PageEvent::OtherKind(item.type_meta().clone())
-                }
-                Event::Item(item) => match repeat.next(&item) {
-                    Some(Repeated::Delivered) => PageEvent::Nothing,
-                    Some(Repeated::Skipped) => PageEvent::Skipped,
-                    Some(Repeated::Changed) => PageEvent::Changed,
-                    None => match shard.map(|shard| item.meta().map(|meta| shard.contains(&meta.uid()))) {
-                        None | Some(Ok(true)) => PageEvent::Item(decode(item)),
-                        Some(Ok(false)) => PageEvent::OtherShard,
-                        Some(Err(error)) => PageEvent::NoShard(error),
-                    },
-                },
-                Event::TypeMeta(found) if !found.is_expected(&listing.expected) => PageEvent::OtherKind(found.clone()),
-                Event::TypeMeta(_) => {
-                    *list_kind = ListKind::Checked;
-                    PageEvent::Nothing
-                }
-                Event::ListMeta(meta) => {
-                    let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
-                    *shard = shard.filter(|shard| !shard.complied(echoed));
-                    PageEvent::ListMeta {
-                        remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
-                    }
-                }
-                // An earlier attempt reported it.
-                Event::Skipped(error) => PageEvent::Oversized((!repeat.is_under_way()).then(|| error.clone())),
-            });
-            let taken = self.chunk.len() - rest.len();
-            self.chunk.advance(taken);
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => return Err(self.decode_error(error, listing)),
-            };
-            match event {
+            match self.decode_event(decode, listing)? {
                 None => {
                     // A waiting list keeps no chunk alive.
                     self.chunk = Bytes::new();
@@ -212,6 +176,8 @@ impl Page {
                     }
                     return Ok(Some(item));
                 }
+                Some(PageEvent::Item(Err(error))) => self.refuse(error.into(), listing)?,
+                Some(PageEvent::NoShard(error)) => self.refuse(error, listing)?,
                 Some(PageEvent::Skipped) => self.decoder.skip_item(),
                 Some(PageEvent::Oversized(error)) => {
                     self.oversized += 1;
@@ -220,32 +186,63 @@ impl Page {
                     }
                 }
                 Some(PageEvent::Changed) => return Err(ErrorKind::PageChanged.into()),
-                Some(PageEvent::Item(Err(error))) => {
-                    self.refuse(error.into(), listing)?;
-                }
-                Some(PageEvent::OtherKind(found))
-                    if self.decoder.is_json() && self.list_kind.may_be(&found, listing) => {}
                 Some(PageEvent::OtherKind(found)) => {
-                    return Err(ErrorKind::OtherKind { expected: listing.expected.clone(), found }.into());
+                    if !self.decoder.is_json() || !self.list_kind.may_be(&found, listing) {
+                        return Err(ErrorKind::OtherKind { expected: listing.expected.clone(), found }.into());
+                    }
                 }
                 Some(PageEvent::OtherShard) => {
                     self.decoder.skip_item();
                     self.other_shards += 1;
                 }
-                Some(PageEvent::NoShard(error)) => {
-                    self.refuse(error, listing)?;
-                }
                 Some(PageEvent::ListMeta { remaining }) => {
-                    listing.plan.counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
+                    let counters = &listing.plan.counters;
+                    counters.expect_bytes(self.decoder.expected_bytes().map(|end| bytes + end));
                     let page = listing.plan.params.page_size.map(u64::from);
-                    listing
-                        .plan
-                        .counters
-                        .expect_items(remaining.zip(page).map(|(remaining, page)| items + page + remaining));
+                    counters.expect_items(remaining.zip(page).map(|(remaining, page)| items + page + remaining));
                 }
                 Some(PageEvent::Nothing) => {}
             }
         }
+    }
+
+    /// Decodes the next event in the chunk, and compares it with earlier attempts. `None` at the end of the chunk.
+    #[inline]
+    fn decode_event<O, E>(
+        &mut self,
+        decode: &mut impl FnMut(ItemRef<'_>) -> Result<O, E>,
+        listing: &Listing,
+    ) -> Result<Option<PageEvent<Result<O, E>>>, Error> {
+        let mut rest = &self.chunk[..];
+        let (shard, repeat, list_kind) = (&mut self.shard, &mut self.repeat, &mut self.list_kind);
+        let event = self.decoder.decode_with(&mut rest, |event| match event {
+            Event::Item(item) if !list_kind.allows(&item, listing) => PageEvent::OtherKind(item.type_meta().clone()),
+            Event::Item(item) => match repeat.next(&item) {
+                Some(Repeated::Delivered) => PageEvent::Nothing,
+                Some(Repeated::Skipped) => PageEvent::Skipped,
+                Some(Repeated::Changed) => PageEvent::Changed,
+                None => match shard.map(|shard| item.meta().map(|meta| shard.contains(&meta.uid()))) {
+                    None | Some(Ok(true)) => PageEvent::Item(decode(item)),
+                    Some(Ok(false)) => PageEvent::OtherShard,
+                    Some(Err(error)) => PageEvent::NoShard(error),
+                },
+            },
+            Event::TypeMeta(found) if !found.is_expected(&listing.expected) => PageEvent::OtherKind(found.clone()),
+            Event::TypeMeta(_) => {
+                *list_kind = ListKind::Checked;
+                PageEvent::Nothing
+            }
+            Event::ListMeta(meta) => {
+                let echoed = meta.shard_info.as_ref().map(|info| &*info.selector);
+                *shard = shard.filter(|shard| !shard.complied(echoed));
+                PageEvent::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
+            }
+            // An earlier attempt reported it.
+            Event::Skipped(error) => PageEvent::Oversized((!repeat.is_under_way()).then(|| error.clone())),
+        });
+        let taken = self.chunk.len() - rest.len();
+        self.chunk.advance(taken);
+        event.map_err(|error| self.decode_error(error, listing))
     }
 
     fn refuse(&mut self, error: ItemError, listing: &mut Listing) -> Result<(), Error> {
@@ -258,18 +255,18 @@ impl Page {
 
     /// Returns true if no attempt delivered an item, so that a retry delivers no item twice.
     pub(super) fn is_untouched(&self) -> bool {
-        let Seen { items, skipped, other_shards, .. } = self.seen();
+        let SeenItems { items, skipped, other_shards, .. } = self.seen();
         items + skipped == other_shards
     }
 
     /// Returns the items that this attempt or the earlier attempts have processed, whichever are more.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> SeenItems {
         if self.repeat.is_under_way() {
             return self.repeat.seen.clone();
         }
         // A retry skips oversized items before it compares.
         let (items, skipped) = (self.decoder.items(), self.decoder.skipped() - self.oversized);
-        Seen { items, skipped, other_shards: self.other_shards, checksum: self.repeat.checksum.clone() }
+        SeenItems { items, skipped, other_shards: self.other_shards, checksum: self.repeat.checksum.clone() }
     }
 
     pub(super) fn broken(&self, error: TransportError, listing: &Listing) -> Error {
@@ -282,7 +279,8 @@ impl Page {
     fn incomplete(&self, cause: Option<TransportError>, listing: &Listing) -> Error {
         let elapsed = self.answer.started.elapsed();
         let timeout = listing.plan.params.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-        // Not if the client ended the response. Bytes may arrive after the server's timeout, because they were buffered.
+        // Not if the client ended the response. Bytes may arrive after the server's timeout, because they were
+        // buffered.
         let own = cause
             .as_ref()
             .is_some_and(|cause| matches!(cause.kind(), TransportErrorKind::Deadline | TransportErrorKind::ReadIdle));
@@ -293,7 +291,7 @@ impl Page {
 
     pub(super) fn decode_error(&self, error: DecodeError, listing: &Listing) -> Error {
         match error.kind() {
-            DecodeErrorKind::Incomplete => self.incomplete(None, listing),
+            _ if error.is_incomplete() => self.incomplete(None, listing),
             DecodeErrorKind::Api(status) => body::of_status(Clone::clone(status), 500, &self.answer.headers).into(),
             // The caller's limit applies to all pages together.
             &DecodeErrorKind::Limit { limit, size, .. } if matches!(limit, Limit::Items | Limit::Bytes) => {

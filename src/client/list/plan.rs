@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::summary::ListSummary;
-use crate::client::Client;
+use crate::client::handle::Client;
 use crate::client::params::ListParams;
 use crate::client::progress::Counters;
 use crate::client::resource::Resource;
@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use crate::meta::TypeMeta;
 
 /// The settings that all requests of a list share.
-pub(super) struct Plan {
+pub(super) struct ListPlan {
     pub(super) client: Client,
     pub(super) resource: Resource,
     pub(super) params: ListParams,
@@ -32,7 +32,7 @@ pub(super) struct Plan {
     pub(super) counters: Arc<Counters>,
 }
 
-impl Plan {
+impl ListPlan {
     pub(super) fn report(&mut self, error: &DecodeError) {
         if let Some(on_skip) = &mut self.on_skip {
             on_skip(error);
@@ -59,7 +59,7 @@ impl Plan {
 
 /// A list in progress.
 pub(super) struct Listing {
-    pub(super) plan: Plan,
+    pub(super) plan: ListPlan,
     /// The type meta that the response must have.
     pub(super) expected: TypeMeta,
     pub(super) started: Instant,
@@ -68,7 +68,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: ListPlan) -> Self {
         let mut expected = plan.params.selection.type_meta(&plan.resource);
         if !expected.kind.is_empty() {
             expected.kind.push_str("List");

@@ -1,5 +1,20 @@
 //! The choice of a list's next request.
 //!
+//! Read this before a change.
+//!
+//! - `decoder.finish` is the only proof that a page is complete. The end of a response is none.
+//! - An item is delivered at most once. A request is repeated only before its first item, or with a continue token.
+//! - A token names the first item of its page, so the page is the same again. `Repeat` checks that by a checksum of the
+//!   items that were delivered. Another page is `PageChanged`.
+//! - All pages have one version, the version of the first page. A later page at another version makes the list
+//!   inconsistent, and a watch still starts from the first version.
+//! - An expired token (410) ends the list, continues at the latest version, or starts over: the caller chooses.
+//!   `on_restart` runs before the first item of the new snapshot.
+//! - A 406 is repeated in plain JSON, only before the first item.
+//! - Tokens may repeat in a cycle of any length on broken servers. `Cycle` finds it with one token in memory.
+//! - Servers and proxies send pages that nobody requested. The list follows them unless it is a single page.
+//! - `summary` counts finished pages only. `before` has the counts from before this namespace, for a restart.
+//!
 //! | state | next |
 //! |---|---|
 //! | `Start` | `Opening`; `Complete` without a namespace |
@@ -19,15 +34,16 @@ use crc32fast::Hasher;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
-use super::page::{ListKind, Page, Repeat, Seen};
-use super::plan::{Listing, Plan};
+use super::page::{ListKind, Page, Repeat, SeenItems};
+use super::plan::{ListPlan, Listing};
 use super::summary::{ListSummary, Restart};
+use crate::client::body;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::params::Selection;
 use crate::client::progress::Progress;
 use crate::client::retry::Tries;
+use crate::client::send::{Answer, accept_header, within};
 use crate::client::transport::chain;
-use crate::client::{Answer, accept_header, body, within};
 use crate::decode::{ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError};
 use crate::object::ItemRef;
@@ -43,11 +59,11 @@ type OnRestart = Box<dyn FnMut(Restart) + Send>;
 
 /// The pages of a list, without a decoder of its items.
 pub struct Pages {
-    pub(super) run: Run,
-    pub(super) state: State,
+    pub(super) run: ListRun,
+    pub(super) state: PagesState,
 }
 
-pub(super) enum State {
+pub(super) enum PagesState {
     Start,
     Opening(Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>),
     Reading(Box<Page>),
@@ -56,16 +72,20 @@ pub(super) enum State {
 }
 
 impl Pages {
-    pub(super) fn new(plan: Plan) -> Self {
-        Self { run: Run::new(plan), state: State::Start }
+    pub(super) fn new(plan: ListPlan) -> Self {
+        Self { run: ListRun::new(plan), state: PagesState::Start }
     }
 
     /// Returns the summary of the list, once it is complete.
     pub(super) fn summary(&self) -> Option<&ListSummary> {
-        matches!(self.state, State::Complete).then_some(&self.run.listing.summary)
+        matches!(self.state, PagesState::Complete).then_some(&self.run.listing.summary)
     }
 
     /// Returns the version of the complete list, from which a watch can start.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the list is not complete, or has no version.
     pub fn version(&self) -> Result<String, Error> {
         let version = self.summary().map_or("", |summary| &*summary.list_meta.resource_version);
         if !is_resumable(version) {
@@ -77,6 +97,10 @@ impl Pages {
     }
 
     /// Returns the newest version of all pages. They differ if the server continued the list at a later version.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the list is not complete, or has no version.
     pub fn newest_version(&self) -> Result<String, Error> {
         let version = self.version()?;
         Ok(self.run.newest.clone().filter(|newest| is_older(&version, newest)).unwrap_or(version))
@@ -90,12 +114,12 @@ impl Pages {
     ) -> Poll<Result<Option<O>, Error>> {
         loop {
             let next = match &mut self.state {
-                State::Start => self.run.start(),
-                State::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
-                    Ok(answer) => Ok(State::Reading(Box::new(self.run.page(answer)))),
+                PagesState::Start => self.run.start(),
+                PagesState::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
+                    Ok(answer) => Ok(PagesState::Reading(Box::new(self.run.page(answer)))),
                     Err(error) => self.run.after(error, None),
                 },
-                State::Reading(page) => match page.next(decode, &mut self.run.listing) {
+                PagesState::Reading(page) => match page.next(decode, &mut self.run.listing) {
                     Ok(Some(item)) => return Poll::Ready(Ok(Some(item))),
                     Ok(None) => match ready!(page.answer.chunks.as_mut().poll_next(cx)) {
                         Some(Ok(chunk)) => {
@@ -118,17 +142,19 @@ impl Pages {
                         },
                     },
                     Err(error) if is_unexpected_encoding(&error) => {
-                        let State::Reading(page) = mem::replace(&mut self.state, State::Failed) else { continue };
+                        let PagesState::Reading(page) = mem::replace(&mut self.state, PagesState::Failed) else {
+                            continue;
+                        };
                         Ok(self.run.unexpected(*page))
                     }
                     Err(error) => self.run.after(error, Some(page)),
                 },
-                State::Complete | State::Failed => return Poll::Ready(Ok(None)),
+                PagesState::Complete | PagesState::Failed => return Poll::Ready(Ok(None)),
             };
             match next {
                 Ok(state) => self.state = state,
                 Err(error) => {
-                    self.state = State::Failed;
+                    self.state = PagesState::Failed;
                     return Poll::Ready(Err(error));
                 }
             }
@@ -137,7 +163,7 @@ impl Pages {
 }
 
 /// The progress of a list through its namespaces, pages and attempts.
-pub(super) struct Run {
+pub(super) struct ListRun {
     pub(super) listing: Listing,
     pub(super) on_restart: Option<OnRestart>,
     /// The index of the namespace.
@@ -157,13 +183,13 @@ pub(super) struct Run {
     requested: Selection,
     tries: Tries,
     /// The items of the requested page that earlier attempts have processed.
-    seen: Seen,
+    seen: SeenItems,
     deadline: Option<Instant>,
     span: Span,
 }
 
-impl Run {
-    fn new(plan: Plan) -> Self {
+impl ListRun {
+    fn new(plan: ListPlan) -> Self {
         let span = tracing::info_span!(
             "listwatch.list",
             resource = %plan.resource,
@@ -183,7 +209,7 @@ impl Run {
             abandoned: 0,
             requested: plan.params.selection.clone(),
             tries: plan.client.tries(),
-            seen: Seen::default(),
+            seen: SeenItems::default(),
             deadline: None,
             span,
             listing: Listing::new(plan),
@@ -191,8 +217,8 @@ impl Run {
         }
     }
 
-    fn start(&mut self) -> Result<State, Error> {
-        let Plan { params, continue_token, resource, namespaces, .. } = &self.listing.plan;
+    fn start(&mut self) -> Result<PagesState, Error> {
+        let ListPlan { params, continue_token, resource, namespaces, .. } = &self.listing.plan;
         params.validate()?;
         if continue_token.as_deref() == Some("") {
             // The server would return the first page again.
@@ -212,7 +238,7 @@ impl Run {
         self.next_namespace()
     }
 
-    fn next_namespace(&mut self) -> Result<State, Error> {
+    fn next_namespace(&mut self) -> Result<PagesState, Error> {
         if self.namespace >= self.listing.plan.namespaces.len() {
             return Ok(self.complete());
         }
@@ -231,14 +257,14 @@ impl Run {
     }
 
     /// Requests the next page, with new attempts.
-    fn request(&mut self) -> Result<State, Error> {
+    fn request(&mut self) -> Result<PagesState, Error> {
         self.tries = self.listing.plan.client.tries();
-        self.seen = Seen::default();
+        self.seen = SeenItems::default();
         self.open(Duration::ZERO)
     }
 
-    fn open(&mut self, wait: Duration) -> Result<State, Error> {
-        let Plan { client, resource, params, namespaces, counters, .. } = &self.listing.plan;
+    fn open(&mut self, wait: Duration) -> Result<PagesState, Error> {
+        let ListPlan { client, resource, params, namespaces, counters, .. } = &self.listing.plan;
         let mut path = resource.list_path(namespaces.get(self.namespace).and_then(|name| name.as_deref()))?;
         let query = params.query(self.token.as_deref());
         if !query.is_empty() {
@@ -260,15 +286,15 @@ impl Run {
             tracing::debug!(attempt, path, "requesting");
             client.send(path, accept, deadline, &counters).await
         };
-        Ok(State::Opening(Box::pin(opening.instrument(self.span.clone()))))
+        Ok(PagesState::Opening(Box::pin(opening.instrument(self.span.clone()))))
     }
 
     /// Reads more of a body that is neither protobuf nor JSON, for the error.
-    fn unexpected(&self, page: Page) -> State {
+    fn unexpected(&self, page: Page) -> PagesState {
         let Page { answer: Answer { headers, mut chunks, .. }, chunk, decoder, .. } = page;
         let chunk = Bytes::from([decoder.magic_read(), &chunk].concat());
         let (client, audit_id) = (self.listing.plan.client.clone(), self.listing.summary.audit_id.clone());
-        State::Opening(Box::pin(async move {
+        PagesState::Opening(Box::pin(async move {
             let beginning = body::beginning(chunk, &mut chunks).await;
             Err(Error::new(client.unexpected(&beginning, &headers)).with_audit_id(audit_id))
         }))
@@ -305,7 +331,7 @@ impl Run {
         self.token.is_some()
     }
 
-    fn end_page(&mut self, end: ListEnd, page: &Page) -> Result<State, Error> {
+    fn end_page(&mut self, end: ListEnd, page: &Page) -> Result<PagesState, Error> {
         let summary = &mut self.listing.summary;
         summary.pages += 1;
         summary.items += end.items;
@@ -341,7 +367,7 @@ impl Run {
         self.next_namespace()
     }
 
-    fn complete(&mut self) -> State {
+    fn complete(&mut self) -> PagesState {
         let summary = &mut self.listing.summary;
         summary.wire_bytes = Progress(Arc::clone(&self.listing.plan.counters)).wire_bytes();
         summary.attempts = self.listing.plan.counters.requests();
@@ -358,11 +384,11 @@ impl Run {
         }
         let resource_version = &*summary.list_meta.resource_version;
         tracing::debug!(resource_version, items, bytes, wire_bytes, pages, attempts, "complete");
-        State::Complete
+        PagesState::Complete
     }
 
     /// Returns the state after an error in the head or in this page, or the error if it ends the list.
-    fn after(&mut self, error: Error, page: Option<&Page>) -> Result<State, Error> {
+    fn after(&mut self, error: Error, page: Option<&Page>) -> Result<PagesState, Error> {
         if let Some(page) = page {
             self.seen = page.seen();
         }
@@ -376,16 +402,16 @@ impl Run {
             return self.request();
         }
         if is_untouched {
-            let Plan { client, resource, .. } = &self.listing.plan;
+            let ListPlan { client, resource, .. } = &self.listing.plan;
             if client.needs_plain_json(&error, resource, &self.requested)? {
                 return self.request();
             }
         }
         if is_untouched || self.is_repeatable() {
-            let class = self.listing.plan.client.classify(&error);
-            if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, class)) {
+            let advice = self.listing.plan.client.classify(&error);
+            if let Some(wait) = self.span.in_scope(|| self.tries.again(&error, advice)) {
                 if !self.is_repeatable() {
-                    self.seen = Seen::default();
+                    self.seen = SeenItems::default();
                 }
                 return self.open(wait);
             }

@@ -10,8 +10,8 @@ use crate::meta::{ListMeta, TypeMeta};
 pub struct Restart {
     /// The namespace, if the caller chose namespaces.
     pub namespace: Option<String>,
-    /// The number of items that were delivered from the old snapshot. All items that follow, up to the next namespace, belong to
-    /// a new snapshot.
+    /// The number of items that were delivered from the old snapshot. All items that follow, up to the next namespace,
+    /// belong to a new snapshot.
     pub items: u64,
 }
 
@@ -26,8 +26,8 @@ pub struct ListSummary {
     pub list_meta: ListMeta,
     /// The list meta of each namespace, if the caller chose namespaces. Each is a separate snapshot.
     pub namespaces: Vec<(String, ListMeta)>,
-    /// True if each list is one snapshot: false after [`List::allow_inconsistent`](super::List::allow_inconsistent) continued a list
-    /// at a newer version, and after pages of different versions.
+    /// True if each list is one snapshot: false after [`List::allow_inconsistent`](super::List::allow_inconsistent)
+    /// continued a list at a newer version, and after pages of different versions.
     pub consistent: bool,
     /// Items delivered, without the items of abandoned snapshots.
     pub items: u64,

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use crate::encode::EventType;
+use crate::meta::EventType;
 use crate::object::ItemRef;
 use crate::object::version::{compare_resource_versions, is_older, is_resumable};
 
@@ -29,14 +29,14 @@ pub(super) struct Delivered {
     /// The number of connections.
     connection: u64,
     /// The events since `resumes_from`, by hash.
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, SeenEvent>,
     /// The last event of each object in `seen`, by the hash of the object.
-    last: HashMap<u64, Seen>,
+    last: HashMap<u64, SeenEvent>,
     hasher: RandomState,
 }
 
 /// An event that was delivered.
-struct Seen {
+struct SeenEvent {
     /// The connection that sent it last.
     connection: u64,
     /// `Delivered::moves` at that time.
@@ -60,7 +60,7 @@ impl Delivered {
     }
 
     /// Forgets everything but the number of events, because the stream starts over.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget_versions(&mut self) {
         *self = Self { events: self.events, ..Self::default() };
     }
 
@@ -75,7 +75,7 @@ impl Delivered {
     }
 
     /// Records that the server sends the events after `resumes_from` again.
-    pub(super) fn reconnected(&mut self) {
+    pub(super) fn begin_connection(&mut self) {
         self.connection += 1;
     }
 
@@ -90,15 +90,15 @@ impl Delivered {
     /// Returns true if an earlier connection delivered this event, and this connection has delivered no event of the
     /// object.
     pub(super) fn is_repeated(&self, fingerprint: &Fingerprint) -> bool {
-        let is_earlier = |seen: &Seen| seen.connection < self.connection;
+        let is_earlier = |seen: &SeenEvent| seen.connection < self.connection;
         let Fingerprint { object, event } = fingerprint;
         event.and_then(|event| self.seen.get(&event)).is_some_and(is_earlier)
             && self.last.get(object).is_some_and(is_earlier)
     }
 
     /// Records an event that was delivered.
-    pub(super) fn deliver(&mut self, fingerprint: Option<Fingerprint>, version: &str) {
-        self.pass(version);
+    pub(super) fn record_event(&mut self, fingerprint: Option<Fingerprint>, version: &str) {
+        self.advance_to(version);
         let Some(Fingerprint { object, event }) = fingerprint else { return };
         if self.seen.len() >= REMEMBERED || self.last.len() >= REMEMBERED {
             self.seen.clear();
@@ -106,22 +106,22 @@ impl Delivered {
         }
         let (connection, moves) = (self.connection, self.moves);
         if let Some(event) = event {
-            self.seen.insert(event, Seen { connection, moves });
+            self.seen.insert(event, SeenEvent { connection, moves });
         }
         let connection = if event.is_some() { connection } else { NEVER };
-        self.last.insert(object, Seen { connection, moves });
+        self.last.insert(object, SeenEvent { connection, moves });
     }
 
     /// Records the version of an event: if it is newer, all events of the version before were delivered.
-    pub(super) fn pass(&mut self, version: &str) {
+    pub(super) fn advance_to(&mut self, version: &str) {
         let is_newer = compare_resource_versions(version, &self.newest).is_none_or(Ordering::is_gt);
         if !is_newer || !is_resumable(version) {
             return;
         }
         self.resumes_from.clone_from(&self.newest);
         version.clone_into(&mut self.newest);
-        // A deletion may have the version of the object, which is older than the deletion. So the server may send again all that
-        // followed the first event of `resumes_from`.
+        // A deletion may have the version of the object, which is older than the deletion. So the server may send again
+        // all that followed the first event of `resumes_from`.
         let moves = self.moves;
         for seen in [&mut self.seen, &mut self.last] {
             seen.retain(|_, seen| seen.moves == moves);
@@ -131,7 +131,7 @@ impl Delivered {
     }
 
     /// Records that all events up to this version were delivered: the version of a bookmark or a list.
-    pub(super) fn complete(&mut self, version: &str) {
+    pub(super) fn complete_version(&mut self, version: &str) {
         if is_resumable(version) && !is_older(version, &self.newest) {
             version.clone_into(&mut self.newest);
             version.clone_into(&mut self.resumes_from);
@@ -152,18 +152,18 @@ mod tests {
         let mut delivered = Delivered::up_to("7".to_owned());
         let fingerprint = |n: usize| Fingerprint { object: n as u64, event: Some(n as u64) };
         for n in 0..=REMEMBERED {
-            delivered.deliver(Some(fingerprint(n)), "8");
+            delivered.record_event(Some(fingerprint(n)), "8");
         }
-        delivered.reconnected();
+        delivered.begin_connection();
         assert_eq!((delivered.resumes_from(), delivered.newest(), delivered.seen.len()), ("7", "8", 1));
         assert!(!delivered.is_repeated(&fingerprint(0)) && delivered.is_repeated(&fingerprint(REMEMBERED)));
         // A newer version, and then another, forget the events of the version before.
         for (version, remembered) in [("9", 2), ("10", 2), ("11", 2)] {
-            delivered.deliver(Some(fingerprint(0)), version);
-            delivered.deliver(Some(fingerprint(1)), version);
+            delivered.record_event(Some(fingerprint(0)), version);
+            delivered.record_event(Some(fingerprint(1)), version);
             assert!(delivered.seen.len() <= remembered + 1, "{version}: {}", delivered.seen.len());
         }
-        delivered.complete("11");
+        delivered.complete_version("11");
         assert_eq!((delivered.resumes_from(), delivered.seen.capacity()), ("11", 0));
     }
 }

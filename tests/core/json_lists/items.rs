@@ -7,9 +7,8 @@ use super::items;
 #[cfg(feature = "async")]
 use super::reference;
 #[cfg(feature = "async")]
-use crate::support::chain;
 use crate::support::cut;
-use crate::support::fixture;
+use crate::support::{chain, fixture};
 
 /// In lists of custom resources, `kind` follows the items.
 #[test]

@@ -1,25 +1,34 @@
 //! Projections: copies of an object's bytes without some fields, before the object is decoded or kept.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `rules` | what the paths of a projection keep and drop, as a tree |
+//! | `protobuf` | the copy of a message: one walk measures it, a second one writes it |
+//! | `json` | the copy of a JSON object |
+//! | this | [`Projection`] |
 
-use std::borrow::Borrow;
+mod json;
+mod protobuf;
+mod rules;
+
 use std::fmt;
 
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
-
-use super::Item;
-use super::ItemRef;
-use super::path::{FieldPath, key_of};
-use crate::error::{Fault, ItemError};
+use self::rules::{Node, Rules};
+use super::item::Item;
+use super::item_ref::ItemRef;
+use super::path::FieldPath;
+use crate::error::ItemError;
 use crate::wire::Encoding;
 use crate::wire::json::Reader;
-use crate::wire::protobuf::{Fields, WireField};
 
 /// The fields of an object that a copy keeps or drops.
 ///
-/// A projection removes the fields from the encoded bytes: unknown fields stay, and a message that loses all its fields stays as an
-/// empty message. Only the messages on the paths are walked; fields that are dropped or kept whole are not checked.
+/// A projection removes the fields from the encoded bytes: unknown fields stay, and a message that loses all its fields
+/// stays as an empty message. Only the messages on the paths are walked; fields that are dropped or kept whole are not
+/// checked.
 ///
-/// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless they are
-/// dropped by name.
+/// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless
+/// they are dropped by name.
 ///
 /// ```
 /// use listwatch::path::{meta, pod};
@@ -69,8 +78,8 @@ impl Projection {
         Self::default()
     }
 
-    /// Drops all values of the field at this path, in each element of a repeated field on the path. With a key, drops the entry of
-    /// the map. A path that leads nowhere drops nothing.
+    /// Drops all values of the field at this path, in each element of a repeated field on the path. With a key, drops
+    /// the entry of the map. A path that leads nowhere drops nothing.
     ///
     /// The path must lead through messages: in protobuf, a string on the path would be parsed as a message.
     #[must_use]
@@ -79,8 +88,8 @@ impl Projection {
         self
     }
 
-    /// Keeps only the field at this path, or at the paths of several calls. [`drop`](Self::drop) still drops fields within them. A
-    /// path that leads nowhere changes nothing.
+    /// Keeps only the field at this path, or at the paths of several calls. [`drop`](Self::drop) still drops fields
+    /// within them. A path that leads nowhere changes nothing.
     #[must_use]
     pub fn keep(mut self, path: &FieldPath) -> Self {
         if !path.is_empty() {
@@ -101,12 +110,7 @@ impl Projection {
             Encoding::Protobuf => {
                 let rules =
                     Rules { keep: self.keep.as_ref().map(|keep| &keep.numbers), drop: Some(&self.drop.numbers) };
-                let mut sizes = Sizes::default();
-                measure(object, rules, &mut sizes).and_then(|size| {
-                    copy.reserve_exact(size);
-                    sizes.next = 0;
-                    write(object, rules, &mut sizes, copy)
-                })
+                protobuf::append(object, rules, copy)
             }
             Encoding::Json => {
                 let rules = Rules { keep: self.keep.as_ref().map(|keep| &keep.names), drop: Some(&self.drop.names) };
@@ -117,8 +121,8 @@ impl Projection {
         appended.map_err(ItemError::Projection)
     }
 
-    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. It copies the projected bytes, and drops the copy before it
-    /// returns.
+    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. It copies the projected bytes, and drops the
+    /// copy before it returns.
     ///
     /// ```
     /// use k8s_pb::api::core::v1::Pod;
@@ -145,13 +149,14 @@ impl Projection {
 impl ItemRef<'_> {
     /// Copies the bytes without the fields that the projection drops.
     ///
-    /// The copy of an item in protobuf is one allocation of exactly its size; it needs two walks over the item. The copy of an item
-    /// in JSON is allocated at the size of the item, and then shrunk.
+    /// The copy of an item in protobuf is one allocation of exactly its size; it needs two walks over the item. The
+    /// copy of an item in JSON is allocated at the size of the item, and then shrunk.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when a path does
-    /// not lead through objects in this encoding: a path of only numbers through JSON, or of only names through protobuf.
+    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when
+    /// a path does not lead through objects in this encoding: a path of only numbers through JSON, or of only names
+    /// through protobuf.
     pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
         let mut copy = Vec::new();
         projection.append(*self, &mut copy)?;
@@ -190,266 +195,10 @@ impl fmt::Display for Projection {
     }
 }
 
-/// The rules of the paths for a field and the fields in it, by number or by name.
-#[derive(Clone, Debug)]
-struct Node<K> {
-    /// True if a path ends here and so applies to the whole field.
-    whole: bool,
-    /// The keys of a map to which paths apply. In a tree of names, keys are fields.
-    keys: Vec<Box<str>>,
-    fields: Vec<(K, Node<K>)>,
-}
-
-impl<K> Default for Node<K> {
-    fn default() -> Self {
-        Self { whole: false, keys: Vec::new(), fields: Vec::new() }
-    }
-}
-
-impl<K: PartialEq> Node<K> {
-    fn add(&mut self, steps: impl IntoIterator<Item = K>, key: Option<&str>) {
-        let mut node = self;
-        for step in steps {
-            let at = node.fields.iter().position(|(known, _)| *known == step).unwrap_or(node.fields.len());
-            if at == node.fields.len() {
-                node.fields.push((step, Self::default()));
-            }
-            let Some((_, child)) = node.fields.get_mut(at) else { return };
-            node = child;
-        }
-        match key {
-            Some(key) => node.keys.push(key.into()),
-            None => node.whole = true,
-        }
-    }
-
-    fn field<Q: PartialEq + ?Sized>(&self, step: &Q) -> Option<&Self>
-    where
-        K: Borrow<Q>,
-    {
-        self.fields.iter().find(|(known, _)| known.borrow() == step).map(|(_, node)| node)
-    }
-
-    fn has_key(&self, key: &[u8]) -> bool {
-        self.keys.iter().any(|known| known.as_bytes() == key)
-    }
-}
-
-/// The rules of the paths for the fields of one message.
-#[derive(Debug)]
-struct Rules<'p, K> {
-    /// `None` keeps all.
-    keep: Option<&'p Node<K>>,
-    /// `None` drops nothing.
-    drop: Option<&'p Node<K>>,
-}
-
-impl<K> Clone for Rules<'_, K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for Rules<'_, K> {}
-
-enum Action<'p, K> {
-    Drop,
-    Keep,
-    /// Applies these rules to the fields of the message.
-    Project(Rules<'p, K>),
-}
-
-impl<'p, K: PartialEq> Rules<'p, K> {
-    /// Returns the action for a field, apart from keys of maps.
-    fn action<Q: PartialEq + ?Sized>(self, step: &Q) -> Action<'p, K>
-    where
-        K: Borrow<Q>,
-    {
-        let keep = match self.keep {
-            None => None,
-            Some(node) => match node.field(step) {
-                None => return Action::Drop,
-                Some(node) => (!node.whole).then_some(node),
-            },
-        };
-        let drop = self.drop.and_then(|node| node.field(step));
-        match (keep, drop) {
-            (_, Some(Node { whole: true, .. })) => Action::Drop,
-            (None, None) => Action::Keep,
-            _ => Action::Project(Self { keep, drop }),
-        }
-    }
-
-    /// Returns the action for an entry of a map.
-    fn of_key(self, key: &[u8]) -> Action<'p, K> {
-        if self.drop.is_some_and(|node| node.has_key(key)) {
-            return Action::Drop;
-        }
-        let keep = self.keep.filter(|node| !node.has_key(key));
-        let drop = self.drop.filter(|node| !node.fields.is_empty());
-        match (keep, drop) {
-            (Some(keep), _) if keep.fields.is_empty() => Action::Drop,
-            (None, None) => Action::Keep,
-            _ => Action::Project(Self { keep, drop }),
-        }
-    }
-
-    fn has_keys(self) -> bool {
-        [self.keep, self.drop].into_iter().flatten().any(|node| !node.keys.is_empty())
-    }
-}
-
-/// Returns the action for a field of protobuf, and the message that it contains if that is projected.
-fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Action<'p, u32>, &'a [u8]), Fault> {
-    let action = rules.action(&field.number);
-    let Action::Project(inner) = action else { return Ok((action, &[])) };
-    let message = field.value.bytes()?;
-    let action = if inner.has_keys() { inner.of_key(key_of(message)?) } else { action };
-    Ok((action, message))
-}
-
-/// The measured sizes of the first projected messages, in their order. The sizes of later messages are measured again, so the
-/// memory does not grow with an item.
-#[derive(Default)]
-struct Sizes {
-    known: [usize; 16],
-    next: usize,
-}
-
-impl Sizes {
-    fn take(&mut self) -> usize {
-        self.next += 1;
-        self.next - 1
-    }
-}
-
-/// Returns the size of the copy that [`write`] makes. The recursion is no deeper than the paths.
-fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<usize, Fault> {
-    let mut size = 0;
-    for field in Fields::new(message) {
-        let field = field?;
-        let (action, inner) = action(rules, &field)?;
-        size += match action {
-            Action::Drop => 0,
-            Action::Keep => field.bytes.len(),
-            Action::Project(rules) => {
-                let index = sizes.take();
-                let left = measure(inner, rules, sizes)?;
-                if let Some(known) = sizes.known.get_mut(index) {
-                    *known = left;
-                }
-                if left == inner.len() {
-                    // `write` copies the message whole, and does not use the sizes of messages within it.
-                    sizes.next = index + 1;
-                    field.bytes.len()
-                } else {
-                    key_len(field.number) + encoded_len_varint(left as u64) + left
-                }
-            }
-        };
-    }
-    Ok(size)
-}
-
-fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Vec<u8>) -> Result<(), Fault> {
-    for field in Fields::new(message) {
-        let field = field?;
-        let (action, inner) = action(rules, &field)?;
-        match action {
-            Action::Drop => {}
-            Action::Keep => copy.extend_from_slice(field.bytes),
-            Action::Project(rules) => {
-                let index = sizes.take();
-                let left = match sizes.known.get(index) {
-                    Some(known) => *known,
-                    None => measure(inner, rules, &mut Sizes::default())?,
-                };
-                // An equal size means that nothing in it is dropped.
-                if left == inner.len() {
-                    copy.extend_from_slice(field.bytes);
-                } else {
-                    encode_key(field.number, WireType::LengthDelimited, copy);
-                    encode_varint(left as u64, copy);
-                    write(inner, rules, sizes, copy)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Projections of JSON.
-mod json {
-    use super::{Action, Fault, Rules};
-    use crate::wire::json::Reader;
-
-    type ByName<'p> = Rules<'p, Box<str>>;
-
-    pub(super) fn append(mut json: Reader<'_>, rules: ByName<'_>, copy: &mut Vec<u8>) -> Result<(), Fault> {
-        write(&mut json, rules, true, copy)?;
-        json.end()
-    }
-
-    /// Writes a projected value. It recurs at most once for each name of a path, and once more for an array at each name.
-    fn write(json: &mut Reader<'_>, rules: ByName<'_>, is_whole: bool, copy: &mut Vec<u8>) -> Result<(), Fault> {
-        match json.peek() {
-            Some(b'{') => write_object(json, rules, is_whole, copy),
-            Some(b'[') => {
-                copy.push(b'[');
-                let mut elements = json.array()?;
-                while elements.next(json)? {
-                    separate(b'[', copy);
-                    match json.peek() {
-                        Some(b'{') => write_object(json, rules, false, copy)?,
-                        _ => copy.extend_from_slice(json.value()?),
-                    }
-                }
-                copy.push(b']');
-                Ok(())
-            }
-            _ => {
-                copy.extend_from_slice(json.value()?);
-                Ok(())
-            }
-        }
-    }
-
-    fn write_object(json: &mut Reader<'_>, rules: ByName<'_>, is_whole: bool, copy: &mut Vec<u8>) -> Result<(), Fault> {
-        copy.push(b'{');
-        let mut members = json.object()?;
-        while let Some(name) = members.next(json)? {
-            let rules = match &*name {
-                // `keep` does not apply to them: in protobuf they are outside of the object.
-                "apiVersion" | "kind" if is_whole => Rules { keep: None, ..rules },
-                _ => rules,
-            };
-            let action = rules.action(&*name);
-            if let Action::Drop = action {
-                json.value()?;
-                continue;
-            }
-            separate(b'{', copy);
-            serde_json::to_writer(&mut *copy, &name).map_err(|_| Fault::Syntax)?;
-            copy.push(b':');
-            match action {
-                Action::Project(rules) => write(json, rules, false, copy)?,
-                _ => copy.extend_from_slice(json.value()?),
-            }
-        }
-        copy.push(b'}');
-        Ok(())
-    }
-
-    fn separate(bracket: u8, copy: &mut Vec<u8>) {
-        if copy.last() != Some(&bracket) {
-            copy.push(b',');
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Fault;
     use crate::meta::TypeMeta;
 
     #[test]

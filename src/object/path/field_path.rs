@@ -1,28 +1,28 @@
-//! Paths to single fields of an object, by names or numbers.
+//! [`FieldPath`]: how it is built and parsed, and reads by it.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use super::ItemRef;
+use super::walk::{PathValue, Walk};
 use crate::error::{Fault, InvalidInput, ItemError};
 use crate::meta::TypeMeta;
+use crate::object::item_ref::ItemRef;
 use crate::schema::{Field, Message};
 use crate::wire::Encoding;
-use crate::wire::json::Reader;
-use crate::wire::protobuf::{Fields, Value};
 
 /// A path to a field of an object, to read the field without decoding the rest of the object.
 ///
 /// It has field numbers for protobuf and names for JSON, or only one of the two. An item is read in its own encoding.
 /// [`ItemRef::new`] creates an item from bytes that the caller keeps.
 ///
-/// Lookups descend only into the messages on the path and borrow the values that they find; each allocates a few words. They
-/// return the same values as decoding: the last of several values of a single field counts, messages in pieces are merged, and
-/// malformed bytes on the path are errors.
+/// Lookups descend only into the messages on the path and borrow the values that they find; each allocates a few words.
+/// They return the same values as decoding: the last of several values of a single field counts, messages in pieces are
+/// merged, and malformed bytes on the path are errors.
 ///
-/// A path may lead through repeated fields: [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and [`ints`](Self::ints) then
-/// return the values of all elements, and `str`, `bytes` and `int` the last value. The last field of a path may be a map, in which
-/// [`key`](Self::key) selects one entry. A path without names and numbers leads nowhere.
+/// A path may lead through repeated fields: [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and
+/// [`ints`](Self::ints) then return the values of all elements, and `str`, `bytes` and `int` the last value. The last
+/// field of a path may be a map, in which [`key`](Self::key) selects one entry. A path without names and numbers leads
+/// nowhere.
 ///
 /// ```
 /// use listwatch::path::pod;
@@ -47,10 +47,10 @@ use crate::wire::protobuf::{Fields, Value};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPath {
     /// Separated by dots; empty if they are unknown.
-    names: Cow<'static, str>,
+    pub(super) names: Cow<'static, str>,
     /// Empty if they are unknown.
-    numbers: Cow<'static, [u32]>,
-    key: Option<Cow<'static, str>>,
+    pub(super) numbers: Cow<'static, [u32]>,
+    pub(super) key: Option<Cow<'static, str>>,
 }
 
 impl FieldPath {
@@ -80,10 +80,11 @@ impl FieldPath {
 
     /// Parses a path for objects of a type, which is the type meta of the object or of its list.
     ///
-    /// The text has names as in JSON: `spec.containers.image`. The [table of fields](crate::schema) has the fields of built-in kinds,
-    /// and of the `metadata` of every kind. Any other path of a custom resource is used unchanged and reads JSON only. The text may
-    /// have numbers, `2.10` for `spec.nodeName` of a Pod; if the table does not have them, the path reads protobuf only. A path to a
-    /// map may end in a key: `metadata.annotations["example.com/note"]`.
+    /// The text has names as in JSON: `spec.containers.image`. The [table of fields](crate::schema) has the fields of
+    /// built-in kinds, and of the `metadata` of every kind. Any other path of a custom resource is used unchanged and
+    /// reads JSON only. The text may have numbers, `2.10` for `spec.nodeName` of a Pod; if the table does not have
+    /// them, the path reads protobuf only. A path to a map may end in a key:
+    /// `metadata.annotations["example.com/note"]`.
     ///
     /// # Errors
     ///
@@ -140,21 +141,21 @@ impl FieldPath {
         &self.numbers
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::object) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.numbers.is_empty()
     }
 
     /// Returns the names for JSON, including the key.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::object) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.split('.').filter(|name| !name.is_empty()).chain(self.key.as_deref())
     }
 
-    pub(super) fn map_key(&self) -> Option<&str> {
+    pub(in crate::object) fn map_key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
     /// Checks that it leads through objects in this encoding, or nowhere at all.
-    pub(super) fn leads_through(&self, encoding: Encoding) -> Result<(), ItemError> {
+    pub(in crate::object) fn leads_through(&self, encoding: Encoding) -> Result<(), ItemError> {
         let (is_known, expected) = match encoding {
             Encoding::Protobuf => (!self.numbers.is_empty() || self.names.is_empty(), Encoding::Json),
             Encoding::Json => (!self.names.is_empty() || self.numbers.is_empty(), Encoding::Protobuf),
@@ -162,18 +163,19 @@ impl FieldPath {
         if is_known { Ok(()) } else { Err(ItemError::WrongEncoding { found: encoding, expected }) }
     }
 
-    /// Returns the string at the end of the path; `None` when it is absent. It is borrowed unless it has escapes in JSON.
+    /// Returns the string at the end of the path; `None` when it is absent. It is borrowed unless it has escapes in
+    /// JSON.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Field`] when the value is not a string, or a message on the path is malformed. [`ItemError::WrongEncoding`] when the
-    /// object is in an encoding that the path does not lead through.
+    /// [`ItemError::Field`] when the value is not a string, or a message on the path is malformed.
+    /// [`ItemError::WrongEncoding`] when the object is in an encoding that the path does not lead through.
     pub fn str<'a>(&self, item: ItemRef<'a>) -> Result<Option<Cow<'a, str>>, ItemError> {
         self.strs(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the bytes of the bytes field, string or message at the end of the path; `None` when it is absent. For a message in
-    /// pieces, which no API server writes, returns the last piece. In JSON, returns the text of the value.
+    /// Returns the bytes of the bytes field, string or message at the end of the path; `None` when it is absent. For a
+    /// message in pieces, which no API server writes, returns the last piece. In JSON, returns the text of the value.
     ///
     /// # Errors
     ///
@@ -191,16 +193,16 @@ impl FieldPath {
         self.ints(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns all strings at the end of the path, even if a later string in the same message replaces one, which no API server
-    /// writes.
+    /// Returns all strings at the end of the path, even if a later string in the same message replaces one, which no
+    /// API server writes.
     ///
     /// The iterator ends after an error, which is the same as for [`str`](Self::str).
     pub fn strs<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
         self.values(item, PathValue::str)
     }
 
-    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without a key yields its entries one by one in
-    /// protobuf, and one value in JSON.
+    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without a key yields its entries one by
+    /// one in protobuf, and one value in JSON.
     pub fn all_bytes<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
         self.values(item, PathValue::bytes)
     }
@@ -219,8 +221,8 @@ impl FieldPath {
         let mut refused = self.leads_through(encoding).err();
         let mut walk = match encoding {
             _ if refused.is_some() => None,
-            Encoding::Protobuf => Some(Walk::Protobuf { path: self, messages: vec![Fields::new(object)] }),
-            Encoding::Json => Some(Walk::json(self, object)),
+            Encoding::Protobuf => Some(Walk::protobuf(&self.numbers, self.key.as_deref(), object)),
+            Encoding::Json => Some(Walk::json(&self.names().collect::<Vec<_>>(), object)),
         };
         std::iter::from_fn(move || {
             if let Some(refused) = refused.take() {
@@ -254,206 +256,6 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Fields of the metadata of every object (`ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`).
-pub mod meta {
-    use super::{Cow, FieldPath};
-
-    /// `metadata.labels`
-    pub const LABELS: FieldPath = FieldPath::new("metadata.labels", &[1, 11]);
-    /// `metadata.annotations`
-    pub const ANNOTATIONS: FieldPath = FieldPath::new("metadata.annotations", &[1, 12]);
-    /// `metadata.managedFields`
-    pub const MANAGED_FIELDS: FieldPath = FieldPath::new("metadata.managedFields", &[1, 17]);
-    /// `metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]`
-    pub const LAST_APPLIED: FieldPath = FieldPath {
-        names: Cow::Borrowed("metadata.annotations"),
-        numbers: Cow::Borrowed(&[1, 12]),
-        key: Some(Cow::Borrowed("kubectl.kubernetes.io/last-applied-configuration")),
-    };
-}
-
-/// Fields of Pods (`k8s.io/api/core/v1/generated.proto`).
-pub mod pod {
-    use super::FieldPath;
-
-    /// `spec`
-    pub const SPEC: FieldPath = FieldPath::new("spec", &[2]);
-    /// `spec.containers.name`: repeated
-    pub const CONTAINER_NAMES: FieldPath = FieldPath::new("spec.containers.name", &[2, 2, 1]);
-    /// `spec.containers.image`: repeated
-    pub const IMAGES: FieldPath = FieldPath::new("spec.containers.image", &[2, 2, 2]);
-    /// `spec.restartPolicy`
-    pub const RESTART_POLICY: FieldPath = FieldPath::new("spec.restartPolicy", &[2, 3]);
-    /// `spec.serviceAccountName`
-    pub const SERVICE_ACCOUNT_NAME: FieldPath = FieldPath::new("spec.serviceAccountName", &[2, 8]);
-    /// `spec.nodeName`
-    pub const NODE_NAME: FieldPath = FieldPath::new("spec.nodeName", &[2, 10]);
-    /// `spec.hostNetwork`: 0 or 1
-    pub const HOST_NETWORK: FieldPath = FieldPath::new("spec.hostNetwork", &[2, 11]);
-    /// `spec.schedulerName`
-    pub const SCHEDULER_NAME: FieldPath = FieldPath::new("spec.schedulerName", &[2, 19]);
-    /// `spec.priorityClassName`
-    pub const PRIORITY_CLASS_NAME: FieldPath = FieldPath::new("spec.priorityClassName", &[2, 24]);
-    /// `status`
-    pub const STATUS: FieldPath = FieldPath::new("status", &[3]);
-    /// `status.phase`
-    pub const PHASE: FieldPath = FieldPath::new("status.phase", &[3, 1]);
-    /// `status.reason`
-    pub const REASON: FieldPath = FieldPath::new("status.reason", &[3, 4]);
-    /// `status.hostIP`
-    pub const HOST_IP: FieldPath = FieldPath::new("status.hostIP", &[3, 5]);
-    /// `status.podIP`
-    pub const POD_IP: FieldPath = FieldPath::new("status.podIP", &[3, 6]);
-    /// `status.containerStatuses.restartCount`: repeated
-    pub const RESTART_COUNTS: FieldPath = FieldPath::new("status.containerStatuses.restartCount", &[3, 8, 5]);
-    /// `status.qosClass`
-    pub const QOS_CLASS: FieldPath = FieldPath::new("status.qosClass", &[3, 9]);
-    /// `status.nominatedNodeName`
-    pub const NOMINATED_NODE_NAME: FieldPath = FieldPath::new("status.nominatedNodeName", &[3, 11]);
-    /// `status.podIPs.ip`: repeated
-    pub const POD_IPS: FieldPath = FieldPath::new("status.podIPs.ip", &[3, 12, 1]);
-}
-
-/// A value at the end of a path.
-#[derive(Clone, Copy)]
-enum PathValue<'a> {
-    Protobuf(Value<'a>),
-    Json(&'a [u8]),
-}
-
-impl<'a> PathValue<'a> {
-    fn str(self) -> Result<Cow<'a, str>, Fault> {
-        match self {
-            Self::Protobuf(value) => value.str().map(Cow::Borrowed),
-            Self::Json(value) => Reader::new(value, 0).text()?.ok_or(Fault::Type),
-        }
-    }
-
-    fn bytes(self) -> Result<&'a [u8], Fault> {
-        match self {
-            Self::Protobuf(value) => value.bytes(),
-            Self::Json(value) => Ok(value),
-        }
-    }
-
-    fn int(self) -> Result<i64, Fault> {
-        match self {
-            Self::Protobuf(value) => value.int(),
-            Self::Json(b"true") => Ok(1),
-            Self::Json(b"false") => Ok(0),
-            Self::Json(value) => Reader::new(value, 0).parse()?.ok_or(Fault::Type),
-        }
-    }
-}
-
-/// A walk to all values at the end of a path, in their order.
-enum Walk<'a, 'p> {
-    /// The enclosing messages, and the current message. Invariant: at most one for each number, or one if there are no numbers.
-    Protobuf {
-        path: &'p FieldPath,
-        messages: Vec<Fields<'a>>,
-    },
-    Json(std::vec::IntoIter<Result<&'a [u8], Fault>>),
-}
-
-impl<'a> Walk<'a, '_> {
-    fn json(path: &FieldPath, object: &'a [u8]) -> Self {
-        let mut found = Vec::new();
-        let names: Vec<_> = path.names().collect();
-        let mut json = Reader::new(object, 0);
-        if !names.is_empty()
-            && let Err(fault) = find(&mut json, &names, &mut found).and_then(|()| json.end())
-        {
-            found.push(Err(fault));
-        }
-        Self::Json(found.into_iter())
-    }
-
-    fn next(&mut self) -> Option<Result<PathValue<'a>, Fault>> {
-        let (path, messages) = match self {
-            Self::Protobuf { path, messages } => (path, messages),
-            Self::Json(found) => return found.next().map(|value| value.map(PathValue::Json)),
-        };
-        loop {
-            let depth = messages.len();
-            let Some(field) = messages.last_mut()?.next() else {
-                messages.pop();
-                continue;
-            };
-            let step = field.and_then(|field| {
-                if path.numbers.get(depth - 1) != Some(&field.number) {
-                    return Ok(None);
-                }
-                if depth < path.numbers.len() {
-                    messages.push(Fields::new(field.value.bytes()?));
-                    return Ok(None);
-                }
-                match &path.key {
-                    None => Ok(Some(field.value)),
-                    Some(key) => value_of(key, field.value.bytes()?),
-                }
-            });
-            if let Some(found) = step.transpose() {
-                return Some(found.map(PathValue::Protobuf));
-            }
-        }
-    }
-}
-
-/// Appends the values at the end of these names. It recurs at most once for each name, and once more for an array at each name.
-fn find<'a>(json: &mut Reader<'a>, names: &[&str], found: &mut Vec<Result<&'a [u8], Fault>>) -> Result<(), Fault> {
-    match (json.peek(), names.split_first()) {
-        (Some(b'n'), _) => _ = json.value()?,
-        (Some(b'['), _) => {
-            let mut elements = json.array()?;
-            while elements.next(json)? {
-                match json.peek() {
-                    Some(b'[') => return Err(Fault::Type),
-                    _ => find(json, names, found)?,
-                }
-            }
-        }
-        (_, None) => found.push(Ok(json.value()?)),
-        (Some(b'{'), Some((first, rest))) => {
-            let mut members = json.object()?;
-            while let Some(name) = members.next(json)? {
-                if name == **first {
-                    find(json, rest, found)?;
-                } else {
-                    json.value()?;
-                }
-            }
-        }
-        // A string or a number has no fields.
-        (_, Some(_)) => _ = json.value()?,
-    }
-    Ok(())
-}
-
-/// Returns the value of a map's entry, if the entry has this key.
-fn value_of<'a>(key: &str, entry: &'a [u8]) -> Result<Option<Value<'a>>, Fault> {
-    let mut found = Value::Len(&[]);
-    for field in Fields::new(entry) {
-        let field = field?;
-        if field.number == 2 {
-            found = field.value;
-        }
-    }
-    Ok((key_of(entry)? == key.as_bytes()).then_some(found))
-}
-
-/// Returns the key of a map's entry.
-pub(super) fn key_of(entry: &[u8]) -> Result<&[u8], Fault> {
-    let mut key = &[][..];
-    for field in Fields::new(entry) {
-        let field = field?;
-        if field.number == 1 {
-            key = field.value.bytes()?;
-        }
-    }
-    Ok(key)
-}
-
 fn numbers(path: &str) -> Option<Vec<u32>> {
     let number = |text: &str| text.parse().ok().filter(|number| (1..1 << 29).contains(number));
     let numbers = path.split('.').map(number).collect::<Option<Vec<_>>>()?;
@@ -462,6 +264,7 @@ fn numbers(path: &str) -> Option<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::known::{meta, pod};
     use super::*;
 
     fn protobuf(object: &[u8]) -> ItemRef<'_> {

@@ -1,0 +1,174 @@
+//! The handle of an API server: its settings, and what it has learned of the server.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use backon::ExponentialBackoff;
+use tokio::time::Instant;
+
+use super::error::Error;
+use super::metrics::{Metrics, Totals};
+use super::params::Selection;
+use super::resource::Resource;
+use super::retry::{Retry, RetryAdvice, Tries, classify};
+use super::time::LONGEST;
+use super::transport::{Transport, chain};
+use crate::sync::{Mutex, lock};
+
+/// The time for which a client remembers that a server does not send the initial events of a collection. Afterwards it
+/// requests them again: the server may have been upgraded, or it was busy.
+const WITHOUT_INITIAL_EVENTS: Duration = Duration::from_secs(3600);
+
+/// A client of one API server. Clones are cheap and share connections and metrics.
+#[derive(Clone)]
+pub struct Client {
+    pub(super) transport: Arc<dyn Transport>,
+    retry: Retry,
+    pub(super) compression: Compression,
+    pub(super) read_idle_timeout: Duration,
+    pub(super) totals: Arc<Totals>,
+    /// Paths of collections whose initial events failed while a list succeeded, and the times of these lists.
+    without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
+    /// Paths of collections for which the server returned 406, and whether only metadata was requested.
+    only_json: Arc<Mutex<HashSet<(String, bool)>>>,
+    /// True once the server has responded to a request, with any status.
+    pub(super) was_reached: Arc<AtomicBool>,
+}
+
+/// The compression of responses that a client requests.
+///
+/// API servers gzip lists over 128 KiB, to about a ninth for uniform Pods. It costs CPU on both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Compression {
+    /// No compression if the server is [near](Transport::is_near), else gzip.
+    #[default]
+    Auto,
+    /// No compression.
+    Identity,
+    /// gzip.
+    Gzip,
+}
+
+impl Client {
+    /// The default of [`read_idle_timeout`](Self::read_idle_timeout): 90 s, more than a server's request timeout of 60
+    /// s.
+    pub const DEFAULT_READ_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+    /// Creates a client over this transport.
+    pub fn new(transport: impl Transport) -> Self {
+        Self {
+            transport: Arc::new(transport),
+            retry: Retry::default(),
+            compression: Compression::default(),
+            read_idle_timeout: Self::DEFAULT_READ_IDLE_TIMEOUT,
+            totals: Arc::default(),
+            without_initial_events: Arc::default(),
+            only_json: Arc::default(),
+            was_reached: Arc::default(),
+        }
+    }
+
+    /// Sets how often requests are retried.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sets whether the server may compress responses: [`Compression::Auto`] unless set.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Sets how long to wait for the head of a response, and for each of its bytes:
+    /// [`DEFAULT_READ_IDLE_TIMEOUT`](Self::DEFAULT_READ_IDLE_TIMEOUT) unless set.
+    ///
+    /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`](crate::client::TransportErrorKind::ReadIdle).
+    /// The time that the consumer takes does not count. Watches have their own
+    /// [`idle_timeout`](crate::client::Watch::idle_timeout).
+    #[must_use]
+    pub fn read_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.read_idle_timeout = timeout.min(LONGEST);
+        self
+    }
+
+    /// Returns the counters of this client and its clones.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.totals.metrics()
+    }
+
+    /// Returns false if the server is known not to send the collection as initial events of a watch.
+    #[doc(hidden)]
+    pub fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {
+        let failed = lock(&self.without_initial_events).get(&resource.list_path(None)?).copied();
+        Ok(failed.is_none_or(|at| at.elapsed() >= WITHOUT_INITIAL_EVENTS))
+    }
+
+    /// Remembers that a list of the collection succeeded after its initial events had failed.
+    pub(super) fn set_without_initial_events(&self, resource: &Resource) -> Result<(), Error> {
+        lock(&self.without_initial_events).insert(resource.list_path(None)?, Instant::now());
+        Ok(())
+    }
+
+    /// Returns the selection in the form in which the server has these objects: plain JSON after a 406.
+    pub(super) fn acceptable(&self, resource: &Resource, selection: &Selection) -> Result<Selection, Error> {
+        let key = (resource.list_path(None)?, selection.is_metadata_only());
+        let selection = selection.clone();
+        Ok(if lock(&self.only_json).contains(&key) { selection.plain_json() } else { selection })
+    }
+
+    /// Returns true if the error refuses the form that was requested, so that the next request should be for plain
+    /// JSON.
+    ///
+    /// Aggregated API servers return 406 for protobuf if a type does not implement it, although the request accepts
+    /// JSON too (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that, with its
+    /// clones.
+    pub(super) fn needs_plain_json(
+        &self,
+        error: &Error,
+        resource: &Resource,
+        requested: &Selection,
+    ) -> Result<bool, Error> {
+        if error.code() != Some(406) || *requested == requested.clone().plain_json() {
+            return Ok(false);
+        }
+        tracing::debug!(error = %chain(error), %resource, "requesting plain JSON");
+        lock(&self.only_json).insert((resource.list_path(None)?, requested.is_metadata_only()));
+        Ok(true)
+    }
+
+    /// Returns what to do after an error.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn classify(&self, error: &Error) -> RetryAdvice {
+        classify(error, self.was_reached.load(Ordering::Relaxed))
+    }
+
+    /// Begins the attempts of a request.
+    pub(super) fn tries(&self) -> Tries {
+        Tries::new(self.retry, &self.totals)
+    }
+
+    /// Returns the waits between retries without a limit of their number.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn backoff(&self, max: Duration) -> ExponentialBackoff {
+        self.retry.backoff(max)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("retry", &self.retry)
+            .field("compression", &self.compression)
+            .finish_non_exhaustive()
+    }
+}

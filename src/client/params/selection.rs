@@ -1,0 +1,185 @@
+//! [`Selection`]: which objects of a collection, and in which form.
+
+use super::query::Query;
+use crate::client::resource::Resource;
+use crate::error::{InvalidInput, ItemError};
+use crate::meta::TypeMeta;
+use crate::object::shard::Shard;
+use crate::object::{FieldSelector, ItemRef, LabelSelector};
+
+/// The objects of a collection that a list, a watch or a reflector requests, and their form.
+///
+/// The default is all objects, whole. Every selector that is set must select an object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Selection {
+    labels: LabelSelector,
+    fields: FieldSelector,
+    shard: Option<Shard>,
+    metadata_only: bool,
+    json: bool,
+}
+
+impl Selection {
+    /// Selects all objects: the default.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Selects objects by their labels.
+    #[must_use]
+    pub fn labels(mut self, selector: LabelSelector) -> Self {
+        self.labels = selector;
+        self
+    }
+
+    /// Selects objects by their fields. The server returns 400 for a field by which it cannot select the resource.
+    #[must_use]
+    pub fn fields(mut self, selector: FieldSelector) -> Self {
+        self.fields = selector;
+        self
+    }
+
+    /// Selects the objects of one shard (KEP-5866, alpha in 1.36).
+    ///
+    /// A server without shards sends all objects. The client then leaves out objects of other shards: a list counts
+    /// them in [`ListSummary::other_shards`](crate::client::ListSummary::other_shards). In a watch no server reports
+    /// whether it supports shards, so the client checks each object.
+    #[must_use]
+    pub fn shard(mut self, shard: Shard) -> Self {
+        self.shard = Some(shard);
+        self
+    }
+
+    /// Requests only the metadata of each object: the objects are `PartialObjectMetadata`, in protobuf for custom
+    /// resources too.
+    ///
+    /// A server that cannot send them returns 406. The client then requests them in JSON, but never whole objects
+    /// instead.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.metadata_only = true;
+        self
+    }
+
+    /// Requests JSON even where the server has protobuf, which is smaller and faster. A list of [`Json`](crate::Json)
+    /// requests JSON without this call.
+    #[must_use]
+    pub fn json(mut self) -> Self {
+        self.json = true;
+        self
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub fn json_if(mut self, json: bool) -> Self {
+        self.json |= json;
+        self
+    }
+
+    pub(in crate::client) fn shard_of(&self) -> Option<Shard> {
+        self.shard
+    }
+
+    /// Returns the type meta of the objects that a server sends for this selection: the resource's, or with
+    /// [`metadata_only`](Self::metadata_only) `PartialObjectMetadata` of `meta.k8s.io/v1`.
+    #[must_use]
+    pub fn type_meta(&self, resource: &Resource) -> TypeMeta {
+        if self.metadata_only {
+            TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")
+        } else {
+            TypeMeta::new(resource.api_version(), resource.kind())
+        }
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_metadata_only(&self) -> bool {
+        self.metadata_only
+    }
+
+    /// Returns true if the server would send the object. `item` must be the whole object.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`] when the object is malformed, or a field selector is not supported.
+    #[doc(hidden)]
+    pub fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        let meta = item.meta()?;
+        Ok(self.labels.matches(&meta)?
+            && self.fields.matches(item)?
+            && self.shard.is_none_or(|shard| shard.contains(&meta.uid())))
+    }
+
+    /// Refuses selectors that the server would refuse, or parse as other selectors.
+    #[doc(hidden)]
+    pub fn validate(&self) -> Result<(), InvalidInput> {
+        let of = |selector| {
+            move |error: InvalidInput| InvalidInput::new(format!("{selector} selector: {error}"), error.text())
+        };
+        self.labels.validate().map_err(of("label"))?;
+        self.fields.validate().map_err(of("field"))
+    }
+
+    /// The selectors as a query string, without `?`.
+    pub(super) fn query(&self) -> Query {
+        let mut query = Query::default();
+        if !self.labels.is_empty() {
+            query.add("labelSelector", &self.labels.to_string());
+        }
+        if !self.fields.is_empty() {
+            query.add("fieldSelector", &self.fields.to_string());
+        }
+        if let Some(shard) = self.shard {
+            query.add("shardSelector", &shard.selector());
+        }
+        query
+    }
+
+    /// Identifies the selection in a file: a cache that was saved with another selection is not loaded.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        format!("{} as {}", self.query().0, self.accept_list())
+    }
+
+    /// The `Accept` header of a list: protobuf if the server has it, or else JSON, as for whole custom resources.
+    pub(in crate::client) fn accept_list(&self) -> String {
+        self.accept("PartialObjectMetadataList")
+    }
+
+    /// Accepts only JSON, in a form that each server has: as whole objects, or as metadata if only that is selected.
+    pub(in crate::client) fn plain_json(self) -> Self {
+        Self { json: true, ..self }
+    }
+
+    /// The `Accept` header of a watch, which sends single objects.
+    pub(in crate::client) fn accept_watch(&self) -> String {
+        self.accept("PartialObjectMetadata")
+    }
+
+    fn accept(&self, metadata_kind: &str) -> String {
+        let form = if self.metadata_only { format!(";as={metadata_kind};g=meta.k8s.io;v=v1") } else { String::new() };
+        let json = format!("application/json{form}");
+        if self.json { json } else { format!("application/vnd.kubernetes.protobuf{form},{json}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_headers_name_the_requested_form() {
+        let lists = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let objects = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        for (selection, list, watch) in [
+            (Selection::all(), String::new(), String::new()),
+            (Selection::all().metadata_only(), lists.to_owned(), objects.to_owned()),
+        ] {
+            let both = |form: &str| format!("application/vnd.kubernetes.protobuf{form},application/json{form}");
+            assert_eq!((selection.accept_list(), selection.accept_watch()), (both(&list), both(&watch)));
+            assert_eq!(selection.json().accept_list(), format!("application/json{list}"));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The settings of a `reqwest::Client`: TLS, proxy, HTTP version.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Identity, Proxy};
+use rustls::ClientConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::errors::{setup, tls_setup};
+use crate::client::authorities::Authorities;
+use crate::client::transport::TransportError;
+
+/// The most bytes of one HTTP/2 stream that wait for a slow consumer.
+const STREAM_WINDOW: u32 = 1 << 20;
+
+/// h2 treats many small DATA frames as an attack: it allows the waiting frames to cost half of this window, at up to a
+/// kilobyte each. With this size a stream's window may be full of frames of 16 bytes.
+const CONNECTION_WINDOW: u32 = 128 << 20;
+
+/// A HTTP/2 connection is pinged when no byte has arrived for this time while a request waits, and closed when the
+/// server does not respond. Otherwise all later requests would use a dead connection. client-go uses the same two
+/// times.
+const PING_AFTER: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The settings of a client, without the contents of files.
+#[derive(Default)]
+pub(super) struct ClientSettings {
+    pub(super) authority: Option<Authority>,
+    pub(super) identity: Option<ClientIdentity>,
+    pub(super) http2: bool,
+    /// True if the URL is `http`, where HTTP/2 needs prior knowledge.
+    pub(super) is_plain: bool,
+    pub(super) connect_timeout: Option<Duration>,
+    pub(super) proxy: Option<Proxy>,
+    pub(super) resolver: Option<Arc<OneHost>>,
+}
+
+pub(super) enum Authority {
+    Pem(Vec<u8>),
+    File(PathBuf),
+}
+
+pub(super) enum ClientIdentity {
+    /// The certificate, followed by the key.
+    Pem(SecretString),
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+}
+
+/// The parser's error is not quoted: it might contain a part of the key.
+const NO_IDENTITY: &str = "the client certificate and key: not one of each as PEM";
+
+pub(super) fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretString {
+    format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
+}
+
+/// Resolves every name to the addresses of one host, because the URL contains the name in the certificate instead of
+/// the host.
+pub(super) struct OneHost(pub(super) String);
+
+impl Resolve for OneHost {
+    fn resolve(&self, _: Name) -> Resolving {
+        let host = self.0.clone();
+        Box::pin(async move {
+            let addresses: Vec<_> = tokio::net::lookup_host((host, 0)).await?.collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+impl ClientSettings {
+    /// Returns the client's certificate and key. Reads them if they are in files.
+    pub(super) fn identity_pem(&self) -> Result<Option<SecretString>, TransportError> {
+        let read =
+            |path: &Path| fs::read_to_string(path).map_err(|error| setup(format!("{}: {error}", path.display())));
+        match &self.identity {
+            None => Ok(None),
+            Some(ClientIdentity::Pem(pem)) => Ok(Some(pem.clone())),
+            Some(ClientIdentity::Files { certificate, key }) => {
+                let key = SecretString::from(read(key)?);
+                Ok(Some(identity(&read(certificate)?, &key)))
+            }
+        }
+    }
+
+    /// Returns the TLS settings with the authorities of the caller; `None` for those of the platform.
+    fn tls(&self, identity: Option<&SecretString>) -> Result<Option<ClientConfig>, TransportError> {
+        let default = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = CryptoProvider::get_default().map_or_else(default, Arc::clone);
+        let authorities = match &self.authority {
+            None => return Ok(None),
+            Some(Authority::Pem(pem)) => Authorities::from_pem(pem, Arc::clone(&provider))?,
+            Some(Authority::File(path)) => Authorities::from_file(path, Arc::clone(&provider))?,
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| setup(format!("TLS: {error}")))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(authorities));
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let pem = pem.expose_secret().as_bytes();
+                let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+                let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| setup(NO_IDENTITY))?;
+                if chain.is_empty() {
+                    return Err(setup(NO_IDENTITY));
+                }
+                builder.with_client_auth_cert(chain, key).map_err(|error| setup(format!("{NO_IDENTITY}: {error}")))?
+            }
+        };
+        let protocols: &[&[u8]] = if self.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(Some(config))
+    }
+
+    pub(super) fn client(&self, identity: Option<&SecretString>) -> Result<reqwest::Client, TransportError> {
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(self.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT));
+        builder = match &self.proxy {
+            Some(proxy) => builder.proxy(proxy.clone()),
+            // reqwest has other rules for the proxies of the environment.
+            None => builder.no_proxy(),
+        };
+        if let Some(resolver) = &self.resolver {
+            builder = builder.dns_resolver(Arc::clone(resolver));
+        }
+        if self.http2 {
+            builder = builder
+                .http2_initial_stream_window_size(STREAM_WINDOW)
+                .http2_initial_connection_window_size(CONNECTION_WINDOW)
+                .http2_keep_alive_interval(PING_AFTER)
+                .http2_keep_alive_timeout(PING_TIMEOUT);
+            if self.is_plain {
+                builder = builder.http2_prior_knowledge();
+            }
+        } else {
+            builder = builder.http1_only();
+        }
+        if let Some(tls) = self.tls(identity)? {
+            builder = builder.tls_backend_preconfigured(tls);
+        } else if let Some(pem) = identity {
+            let identity = Identity::from_pem(pem.expose_secret().as_bytes()).map_err(|_| setup(NO_IDENTITY))?;
+            builder = builder.identity(identity);
+        }
+        builder.build().map_err(|error| tls_setup("the HTTP client", error))
+    }
+}

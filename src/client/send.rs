@@ -1,0 +1,163 @@
+//! Sends one request, and judges the head of its response.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION, WARNING};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::body;
+use super::error::{Error, ErrorKind};
+use super::handle::{Client, Compression};
+use super::progress::Counters;
+use super::redact::redact;
+use super::transport::{Chunks, Request, TransportError, TransportErrorKind, chain};
+use super::warning::warning_text;
+use crate::wire::{Beginning, BodyFormat};
+
+/// A 2xx response.
+pub(super) struct Answer {
+    pub(super) headers: HeaderMap,
+    /// The first bytes of the body; empty if the body is.
+    pub(super) first: Bytes,
+    pub(super) chunks: Chunks,
+    pub(super) audit_id: Option<String>,
+    pub(super) warnings: Vec<String>,
+    /// When the request was sent.
+    pub(super) started: Instant,
+}
+
+impl Client {
+    /// Sends a request once, and waits for the first bytes of its body. A response other than 2xx is an error.
+    pub(super) async fn send(
+        &self,
+        path_and_query: String,
+        accept: HeaderValue,
+        deadline: Option<Instant>,
+        counters: &Arc<Counters>,
+    ) -> Result<Answer, Error> {
+        let idle = Some(self.read_idle_timeout);
+        let mut answer = self.head(path_and_query, accept, idle, deadline, counters).await?;
+        answer.first = body::next_chunk(&mut answer.chunks).await?.unwrap_or_default();
+        Ok(answer)
+    }
+
+    /// Sends a request once, and waits for the head of the response. Each byte of the body has the timeout `body_idle`.
+    /// After a 401 it retries once if the transport renews credentials.
+    pub(super) async fn head(
+        &self,
+        path_and_query: String,
+        accept: HeaderValue,
+        body_idle: Option<Duration>,
+        deadline: Option<Instant>,
+        counters: &Arc<Counters>,
+    ) -> Result<Answer, Error> {
+        let answer = self.head_once(path_and_query.clone(), accept.clone(), body_idle, deadline, counters).await;
+        match answer {
+            Err(error) if error.is_unauthorized() && self.transport.renews_credentials() => {
+                let error = error.redacted(&*self.transport);
+                self.totals.retry();
+                tracing::warn!(name: "listwatch.credentials", error = %chain(&error), "retrying with reloaded credentials");
+                self.head_once(path_and_query, accept, body_idle, deadline, counters).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn head_once(
+        &self,
+        path_and_query: String,
+        accept: HeaderValue,
+        body_idle: Option<Duration>,
+        deadline: Option<Instant>,
+        counters: &Arc<Counters>,
+    ) -> Result<Answer, Error> {
+        let gzip = match self.compression {
+            Compression::Auto => !self.transport.is_near(),
+            Compression::Identity => false,
+            Compression::Gzip => true,
+        };
+        let encoding = HeaderValue::from_static(if gzip { "gzip" } else { "identity" });
+        let headers = HeaderMap::from_iter([(ACCEPT, accept), (ACCEPT_ENCODING, encoding)]);
+        counters.request();
+        let started = Instant::now();
+        let idle = self.read_idle_timeout;
+        let response = timeout(idle, self.transport.get(Request::new(path_and_query, headers)));
+        let response = within(deadline, async {
+            response.await.map_err(|_| body::idle_error(idle)).and_then(|response| response)
+        });
+        let response = response.await?;
+        self.was_reached.store(true, Ordering::Relaxed);
+        let (status, headers) = (response.status, response.headers);
+        let audit_id = text(&headers, &HeaderName::from_static("audit-id"));
+        let audit_id = audit_id.map(|id| redact(&*self.transport, id));
+        if status.is_redirection() {
+            let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(origin);
+            return Err(Error::new(ErrorKind::Redirect { status, to }).with_audit_id(audit_id));
+        }
+        let counters = Arc::clone(counters);
+        if !status.is_success() {
+            let body = match body::body(response.body, &headers, Some(idle), deadline, counters) {
+                Ok(mut chunks) => body::beginning(Bytes::new(), &mut chunks).await,
+                Err(_) => Vec::new(),
+            };
+            let error = body::api_error(status.as_u16(), &headers, &body, &*self.transport);
+            return Err(Error::new(error).with_audit_id(audit_id));
+        }
+        let chunks = body::body(response.body, &headers, body_idle, deadline, counters)?;
+        let warnings = headers.get_all(WARNING).iter().filter_map(|text| text.to_str().ok());
+        let warnings = warnings.map(|header| redact(&*self.transport, warning_text(header))).collect();
+        Ok(Answer { headers, first: Bytes::new(), chunks, audit_id, warnings, started })
+    }
+
+    /// Returns the error for a body that is neither protobuf nor the requested JSON.
+    pub(super) fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
+        if let Some(found) = body::json_status(beginning) {
+            return body::of_status(found, 500, headers);
+        }
+        ErrorKind::UnexpectedBody {
+            format: match Beginning::find(beginning) {
+                Some((Beginning::Other(format), _)) => format,
+                Some((Beginning::Json, _)) => BodyFormat::Json,
+                Some((Beginning::Protobuf | Beginning::Space, _)) => BodyFormat::Text,
+                None => BodyFormat::Binary,
+            },
+            content_type: body::content_type(headers),
+            snippet: body::snippet(beginning, &*self.transport),
+        }
+    }
+}
+
+pub(super) async fn within<T>(
+    deadline: Option<Instant>,
+    future: impl Future<Output = Result<T, TransportError>>,
+) -> Result<T, TransportError> {
+    match deadline {
+        None => future.await,
+        Some(deadline) => timeout_at(deadline, future)
+            .await
+            .unwrap_or_else(|_| Err(TransportError::new(TransportErrorKind::Deadline, "before the body"))),
+    }
+}
+
+pub(super) fn accept_header(accept: String) -> Result<HeaderValue, TransportError> {
+    HeaderValue::try_from(accept)
+        .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))
+}
+
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.escape_debug().to_string())
+}
+
+/// Returns scheme, host and port of a redirect; `None` if one of them is missing.
+fn origin(location: &str) -> Option<String> {
+    let uri = Uri::try_from(location).ok()?;
+    let authority = uri.authority()?.as_str();
+    // The part before the @ may be a password.
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    Some(format!("{}://{host}", uri.scheme_str()?))
+}

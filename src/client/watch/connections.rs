@@ -1,0 +1,144 @@
+//! The connections of a watch, one after the other.
+
+use std::task::{Context, Poll, ready};
+
+use tokio::time::sleep;
+
+use super::connection::Connection;
+use super::delivered::Delivered;
+use super::event::OwnedEvent;
+use super::phase::WatchPhase;
+use super::plan::WatchPlan;
+use super::resume::{ConnectionState, WatchRun};
+use crate::client::error::Error;
+use crate::error::ItemError;
+use crate::meta::EventType;
+use crate::object::ItemRef;
+
+/// The connections of a watch, without a decoder of its objects.
+pub struct Connections {
+    pub(super) run: WatchRun,
+    state: ConnectionState,
+}
+
+impl Connections {
+    pub(super) fn new(plan: WatchPlan) -> Self {
+        Self { run: WatchRun::new(plan), state: ConnectionState::Start }
+    }
+
+    /// Starts after a version that a server sent, in any form.
+    #[must_use]
+    pub fn after_version(mut self, version: String) -> Self {
+        self.run.phase = WatchPhase::of_changes();
+        self.run.delivered = Delivered::up_to(version);
+        self
+    }
+
+    /// Returns true if a server has accepted the watch.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, ConnectionState::Watching(_))
+    }
+
+    /// As [`Watch::resource_version`](super::Watch::resource_version).
+    #[must_use]
+    pub fn resource_version(&self) -> Option<&str> {
+        self.run.version()
+    }
+
+    /// Returns the newest version that was delivered; `None` before the initial state is complete. Further events may
+    /// have it.
+    #[must_use]
+    pub fn newest_version(&self) -> Option<&str> {
+        self.run.version().map(|_| self.run.delivered.newest())
+    }
+
+    /// Returns the number of events, delivered or not, and of bookmarks that are not older.
+    #[must_use]
+    pub fn received_events(&self) -> u64 {
+        self.run.received.all
+    }
+
+    /// Returns the next event, with the object decoded by `decode`. No event follows an error.
+    pub fn advance<O, E: Into<ItemError>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
+    ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        let next = ready!(self.try_advance(cx, decode));
+        if next.is_err() {
+            self.state = ConnectionState::Ended;
+        }
+        Poll::Ready(next)
+    }
+
+    fn try_advance<O, E: Into<ItemError>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
+    ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        let Self { run, state } = self;
+        loop {
+            // The next state, or the end of a request or a connection.
+            let next = match state {
+                ConnectionState::Start => Ok(run.start()?),
+                ConnectionState::Waiting(sleep) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    Ok(run.request()?)
+                }
+                ConnectionState::Locating(locating) => match ready!(locating.as_mut().poll(cx)) {
+                    Ok(version) => Ok(run.start_after(&version)?),
+                    Err(error) => Err(Some(error)),
+                },
+                ConnectionState::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
+                    Ok(connection) => Ok(ConnectionState::Watching(Box::new(run.begin_connection(connection)))),
+                    Err(error) => Err(Some(error)),
+                },
+                ConnectionState::Watching(connection) => match ready!(poll_event(run, connection, cx, decode)) {
+                    Ok(Some(event)) => return Poll::Ready(Ok(Some(event))),
+                    Ok(None) => Err(None),
+                    Err(error) => Err(Some(error)),
+                },
+                ConnectionState::Listing(pages) => {
+                    match ready!(pages.advance(cx, &mut |item| decode(EventType::Added, item))) {
+                        Ok(Some(item)) => {
+                            run.record_listed();
+                            return Poll::Ready(Ok(Some(OwnedEvent::Added(item))));
+                        }
+                        Ok(None) => {
+                            let resource_version = run.complete_list(&pages.version()?)?;
+                            *state = run.request()?;
+                            return Poll::Ready(Ok(Some(OwnedEvent::Synced { resource_version })));
+                        }
+                        Err(error) => Err(Some(error)),
+                    }
+                }
+                ConnectionState::Ended => return Poll::Ready(Ok(None)),
+            };
+            match next {
+                Ok(next) => *state = next,
+                Err(error) => {
+                    let wait = run.after(state, error)?;
+                    *state = ConnectionState::Waiting(Box::pin(sleep(wait)));
+                    if run.phase.take_partial() {
+                        return Poll::Ready(Ok(Some(OwnedEvent::Reset)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the next event of a connection, or `None` at its end.
+fn poll_event<O, E: Into<ItemError>>(
+    run: &mut WatchRun,
+    connection: &mut Connection,
+    cx: &mut Context<'_>,
+    decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
+) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+    let next = ready!(connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, decode)));
+    if let Ok(Some(OwnedEvent::Synced { .. })) = next {
+        connection.idle.expect_initial_events(None);
+    }
+    Poll::Ready(next)
+}

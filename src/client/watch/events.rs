@@ -1,0 +1,92 @@
+//! The events of one connection, as a stream.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+
+use super::connection::Connection;
+use super::event::OwnedEvent;
+use super::plan::WatchPlan;
+use crate::client::error::Error;
+use crate::decode::WatchEvent;
+use crate::error::ItemError;
+use crate::object::ItemRef;
+
+/// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does
+/// after [`WatchParams::timeout`](crate::client::WatchParams::timeout), 5 to 10 minutes at random unless set.
+///
+/// A refused request is not retried, except once after a 401 if the transport renews credentials. An error event is an
+/// error of the stream: it [is expired](Error::is_expired) if the server has forgotten the version.
+///
+/// If the consumer does not poll, the server has to wait once the transport's buffers are full, which hold up to three
+/// pieces of about 256 KiB with the transports of this crate. Servers end watches that wait too long. Dropping the
+/// stream closes the connection, or resets the HTTP/2 stream.
+pub struct WatchEvents<F> {
+    pub(super) plan: WatchPlan,
+    pub(super) decode: F,
+    /// `None` after the end.
+    pub(super) connection: Option<Box<Connection>>,
+    pub(super) delivered: u64,
+}
+
+/// No field is pinned.
+impl<F> Unpin for WatchEvents<F> {}
+
+impl<F, O, E> WatchEvents<F>
+where
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+        let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(None)) };
+        let decode = &mut self.decode;
+        let next = connection.next(cx, &mut |event, is_in_shard| {
+            if !is_in_shard {
+                return Ok(None);
+            }
+            let mut decode = |object: ItemRef<'_>| decode(object).map_err(Into::into);
+            Ok(Some(match event {
+                WatchEvent::Added { object, .. } => OwnedEvent::Added(decode(object)?),
+                WatchEvent::Modified { object, .. } => OwnedEvent::Modified(decode(object)?),
+                WatchEvent::Deleted { object, .. } => OwnedEvent::Deleted(decode(object)?),
+                WatchEvent::Bookmark { resource_version, ends_initial_events } => {
+                    OwnedEvent::bookmark(resource_version.to_owned(), ends_initial_events)
+                }
+                WatchEvent::Error(_) => return Ok(None),
+            }))
+        });
+        let next = ready!(next).map_err(|error| error.with_items(self.delivered));
+        if matches!(&next, Ok(Some(event)) if event.has_object()) {
+            self.delivered += 1;
+            self.plan.client.totals.event();
+        }
+        Poll::Ready(next)
+    }
+}
+
+impl<F, O, E> Stream for WatchEvents<F>
+where
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    type Item = Result<OwnedEvent<O>, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.advance(cx));
+        if !matches!(next, Ok(Some(_))) {
+            self.connection = None;
+        }
+        Poll::Ready(next.transpose())
+    }
+}
+
+impl<F> fmt::Debug for WatchEvents<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchEvents")
+            .field("resource", &self.plan.resource)
+            .field("delivered", &self.delivered)
+            .finish_non_exhaustive()
+    }
+}

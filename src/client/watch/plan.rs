@@ -1,0 +1,50 @@
+//! The settings of a watch, and the request for the version at which it starts.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tracing::{Instrument, Span};
+
+use crate::client::error::Error;
+use crate::client::handle::Client;
+use crate::client::params::WatchParams;
+use crate::client::resource::Resource;
+use crate::error::InvalidInput;
+use crate::limits::Limits;
+
+/// The settings that all connections of a watch share.
+pub(super) struct WatchPlan {
+    pub(super) client: Client,
+    pub(super) resource: Resource,
+    pub(super) params: WatchParams,
+    pub(super) namespace: Option<String>,
+    pub(super) limits: Limits,
+    pub(super) idle_timeout: Option<Duration>,
+    pub(super) bookmarks: bool,
+    pub(super) span: Span,
+}
+
+/// The request for the version at which the watch starts.
+pub(super) type Locating = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
+
+impl WatchPlan {
+    pub(super) fn new(client: &Client, resource: &Resource, params: WatchParams) -> Self {
+        let (client, resource) = (client.clone(), resource.clone());
+        let span = tracing::info_span!("listwatch.watch", %resource);
+        let limits = Limits::default();
+        Self { client, resource, params, namespace: None, limits, idle_timeout: None, bookmarks: true, span }
+    }
+
+    /// Requests the version of the collection.
+    pub(super) fn locate(&self, client: &Client) -> Locating {
+        let Self { resource, params, namespace, span, .. } = self;
+        let located = span.in_scope(|| client.current_version(resource, &params.selection, namespace.as_deref()));
+        Box::pin(located.instrument(span.clone()))
+    }
+
+    pub(super) fn validate(&self) -> Result<(), InvalidInput> {
+        self.resource.check_watchable()?;
+        self.params.validate()
+    }
+}

@@ -1,0 +1,256 @@
+//! [`Watch`]: its settings, and the stream over its connections.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+
+use super::connections::Connections;
+use super::event::OwnedEvent;
+use super::events::WatchEvents;
+use super::plan::WatchPlan;
+use super::resume::{Disconnect, WatchRun};
+use crate::adapt::FromRef;
+use crate::client::error::Error;
+use crate::client::handle::Client;
+use crate::client::params::{WatchParams, WatchStart};
+use crate::client::resource::{Kind, Resource};
+use crate::client::time::LONGEST;
+use crate::error::ItemError;
+use crate::limits::Limits;
+use crate::object::{Item, ItemRef};
+use crate::wire::Encoding;
+
+/// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
+///
+/// Nothing is sent before it is polled: set it up before. [`open`](Self::open) uses one connection instead, which the
+/// server ends after some minutes.
+///
+/// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
+/// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
+/// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state) it delivers the collection
+/// first: each object as [`OwnedEvent::Added`], then [`OwnedEvent::Synced`], then changes.
+///
+/// It requests the collection as initial events of the watch. It lists the collection if the server refuses initial
+/// events, interrupts them twice, or does not end them ([`initial_events_timeout`](Self::initial_events_timeout)). Once
+/// a list has succeeded after refused or endless initial events, the [`Client`](crate::client::Client) and its clones
+/// list this resource for an hour. If the initial state is interrupted, or its version expires, the stream starts over
+/// with [`OwnedEvent::Reset`]. If the server's request timeout interrupted a list, the next list uses pages of 500.
+///
+/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes
+/// when the server ends it, when the connection breaks or [is dead](Self::idle_timeout), and on 408, 429 and 5xx. It
+/// resumes from the version of the last bookmark, or from the version before the last event, because further events may
+/// have the version of that event. It drops the events that the server then repeats. It remembers hashes of up to
+/// 65,536 events; if one version has more, events may be repeated. It also retries 401, 403, 404, unreadable
+/// credentials and a proxy's page, with a warning in the log, because a role or a resource may be created later;
+/// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
+/// [`delay`](crate::client::Retry::delay) of the client's [`Retry`](crate::client::Retry) to 30 s (doubled at most by
+/// jitter), and wait at least the server's `Retry-After`. A connection that lived for 10 s resets the backoff. A list
+/// in place of initial events is requested at once. The number of retries is not limited.
+///
+/// The stream ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless
+/// it [starts over](Self::start_over). Some servers do not report that: so a version also counts as expired after 3
+/// connections from it that ended within a second without an event, or after 8 that failed with 500 or 504 or broke
+/// within a second ([`ErrorKind::NoProgress`](crate::client::ErrorKind::NoProgress)). The stream also ends in errors
+/// that no retry fixes: parameters that the server refuses (400, 422), a malformed or oversized frame, an object that
+/// cannot be decoded. [`resource_version`](Self::resource_version) is then before the event that failed.
+///
+/// An event may have an older version than earlier events, and a deletion may have none. It is delivered, and does not
+/// change the version to resume from. A bookmark without a version, or with version 0, is ignored.
+///
+/// ```no_run
+/// use futures::TryStreamExt;
+/// use k8s_pb::api::core::v1::Pod;
+/// use listwatch::client::{Client, OwnedEvent, Resource, WatchParams};
+///
+/// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
+/// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state());
+/// while let Some(event) = pods.try_next().await? {
+///     match event {
+///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
+///         OwnedEvent::Deleted(pod) => println!("{:?} was deleted", pod.metadata),
+///         OwnedEvent::Synced { resource_version } => println!("the initial state is complete at {resource_version}"),
+///         OwnedEvent::Reset => println!("discard all objects: the stream starts over"),
+///         _ => {}
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is sent until it is polled"]
+pub struct Watch<F> {
+    connections: Connections,
+    decode: F,
+}
+
+/// No field is pinned.
+impl<F> Unpin for Watch<F> {}
+
+impl Client {
+    /// Returns a watch of this resource, in all namespaces unless the [`Watch`] sets one. Nothing is sent yet.
+    ///
+    /// Objects are decoded as `T`: see [`Item`].
+    pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, params: &WatchParams) -> Watch<FromRef<T>> {
+        let mut params = params.clone();
+        params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
+        Watch::new(self, resource, params, T::from_ref)
+    }
+
+    /// Returns a watch of the resource of `T`, as [`watch`](Self::watch) does.
+    pub fn watch_of<T: Item + Kind + ?Sized>(&self, params: &WatchParams) -> Watch<FromRef<T>> {
+        self.watch::<T>(&T::resource(), params)
+    }
+
+    /// Returns a watch whose objects a closure decodes: for projections, filters and tuples.
+    ///
+    /// The closure borrows the object and copies what it needs.
+    pub fn watch_with<O, E, F>(&self, resource: &Resource, params: &WatchParams, decode: F) -> Watch<F>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<O, E>,
+        E: Into<ItemError>,
+    {
+        Watch::new(self, resource, params.clone(), decode)
+    }
+}
+
+impl<F> Watch<F> {
+    fn new(client: &Client, resource: &Resource, params: WatchParams, decode: F) -> Self {
+        Self { connections: Connections::new(WatchPlan::new(client, resource, params)), decode }
+    }
+
+    fn plan(&mut self) -> &mut WatchPlan {
+        &mut self.connections.run.plan
+    }
+
+    /// Watches only this namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.plan().namespace = Some(namespace.into());
+        self
+    }
+
+    /// Sets the limits on the body: [`Limits::item_size`] limits a frame.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.plan().limits = limits;
+        self
+    }
+
+    /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::open) then ends
+    /// in [`ReadIdle`](crate::client::TransportErrorKind::ReadIdle).
+    ///
+    /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the
+    /// second bookmark, and in any case, the connection is dead 30 s after the server should have ended the watch: some
+    /// resources, like events, have no periodic bookmarks. The time that the consumer takes does not count, but may
+    /// lengthen the measured time between bookmarks.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.plan().idle_timeout = Some(timeout.min(LONGEST));
+        self
+    }
+
+    /// Sets whether to request bookmarks: true unless set.
+    ///
+    /// Without them [`idle_timeout`](Self::idle_timeout) cannot distinguish a quiet collection from a dead connection,
+    /// and the version to resume from may expire while nothing changes. A watch [with the initial
+    /// state](WatchParams::with_initial_state) always requests them, because the initial state ends in one.
+    pub fn bookmarks(mut self, bookmarks: bool) -> Self {
+        self.plan().bookmarks = bookmarks;
+        self
+    }
+
+    /// Opens one connection, and returns its events, with its bookmarks, once the server has sent the head of its
+    /// response: for callers that resume it themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the parameters cannot be sent, the server cannot be reached, or it refuses the watch.
+    pub async fn open(self) -> Result<WatchEvents<F>, Error> {
+        let Self { connections: Connections { run: WatchRun { plan, .. }, .. }, decode } = self;
+        plan.validate()?;
+        let located;
+        let start = match &plan.params.start {
+            WatchStart::Now => {
+                located = WatchStart::Version(plan.locate(&plan.client).await?);
+                &located
+            }
+            start => start,
+        };
+        let connection = plan.open(start, None)?.await?;
+        Ok(WatchEvents { plan, decode, connection: Some(Box::new(connection)), delivered: 0 })
+    }
+
+    /// Sets the timeout for the initial events and the bookmark after them: 30 s unless set. After it the collection is
+    /// listed instead.
+    ///
+    /// It limits the wait for each object, and for all of them together: each MiB that the server sends adds another
+    /// timeout. So a huge collection has all the time that it needs, and single objects do not defer the timeout for
+    /// ever. After the first change no object adds time, because the server has sent the whole collection by then. The
+    /// time that the consumer takes does not count.
+    ///
+    /// Some servers and proxies never send that bookmark, and then only objects that are created later. After the
+    /// bookmark [`idle_timeout`](Self::idle_timeout) applies.
+    pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
+        self.connections.run.initial_events_timeout = timeout.min(LONGEST);
+        self
+    }
+
+    /// Ends in an error on 401, 403, 404, unreadable credentials and a proxy's page, instead of retrying.
+    pub fn fail_fast(mut self) -> Self {
+        self.connections.run.fails_fast = true;
+        self
+    }
+
+    /// Starts over with the collection when the server has forgotten the version (410), instead of ending in an error.
+    ///
+    /// The stream then delivers [`OwnedEvent::Reset`] and the collection. Changes in between are lost: an object that
+    /// was deleted is missing from the collection, without an [`OwnedEvent::Deleted`].
+    pub fn start_over(mut self) -> Self {
+        self.connections.run.starts_over = true;
+        self
+    }
+
+    /// Sets a function that is called after a connection ended or failed, before the wait for the next connection.
+    pub fn on_disconnect(mut self, on_disconnect: impl FnMut(&Disconnect) + Send + 'static) -> Self {
+        self.connections.run.on_disconnect = Some(Box::new(on_disconnect));
+        self
+    }
+
+    /// Returns the version up to which all events were delivered, from which another watch can resume; `None` before
+    /// the first [`OwnedEvent::Synced`].
+    ///
+    /// Several events may have the same version. Until an event of a newer version or a bookmark arrives, it is the
+    /// version before the last event.
+    #[must_use]
+    pub fn resource_version(&self) -> Option<&str> {
+        self.connections.resource_version()
+    }
+
+    /// Returns the connections without a decoder.
+    #[doc(hidden)]
+    pub fn into_connections(self) -> Connections {
+        self.connections
+    }
+}
+
+impl<F, O, E> Stream for Watch<F>
+where
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    type Item = Result<OwnedEvent<O>, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { connections, decode } = &mut *self;
+        connections.advance(cx, &mut |_, item| decode(item)).map(Result::transpose)
+    }
+}
+
+impl<F> fmt::Debug for Watch<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("resource", &self.connections.run.plan.resource)
+            .field("resource_version", &self.resource_version())
+            .field("delivered", &self.connections.run.delivered.events)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,48 @@
+//! The types that items are decoded as.
+
+use super::item_ref::ItemRef;
+use crate::error::ItemError;
+use crate::wire::Encoding;
+
+/// A type that items are decoded as: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
+///
+/// It is implemented for every prost message: the Pods of `k8s-pb`, your own messages, and messages with only the two
+/// fields that you need (prost skips the others). Where you need no type, pass a closure to `with` of the adapters.
+///
+/// prost also implements its `Message` for `()`, `bool`, numbers, `String`, `Vec<u8>` and `Bytes`, as protobuf's
+/// wrapper types. They would decode a Pod into garbage and are refused with [`ItemError::WrapperType`]. For an item's
+/// bytes use `[u8]`: protobuf, or JSON in a JSON list.
+pub trait Item {
+    /// The decoded item. It owns its data and does not borrow from the chunk of the body.
+    type Owned: Send + 'static;
+
+    /// The encoding from which it is decoded; `None` for any encoding. A client requests this encoding from the server,
+    /// and an adapter accepts JSON only if this is [`Encoding::Json`] or the caller accepts JSON.
+    const ENCODING: Option<Encoding> = None;
+
+    /// Decodes the borrowed item.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`] when the item cannot be decoded.
+    fn from_ref(item: ItemRef<'_>) -> Result<Self::Owned, ItemError>;
+}
+
+impl<M: prost::Message + Default + 'static> Item for M {
+    type Owned = Box<M>;
+
+    const ENCODING: Option<Encoding> = Some(Encoding::Protobuf);
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<M>, ItemError> {
+        item.decode()
+    }
+}
+
+/// Copies the item into one allocation of exactly its size. [`ItemRef::encoding`] is the encoding of the bytes.
+impl Item for [u8] {
+    type Owned = Box<[u8]>;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        Ok(item.to_box())
+    }
+}
