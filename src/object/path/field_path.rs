@@ -30,7 +30,7 @@ use crate::wire::Encoding;
 ///
 /// const CONTAINER_PORTS: FieldPath = FieldPath::new("spec.containers.ports.containerPort", &[2, 2, 6, 3]);
 ///
-/// # let mut body = &include_bytes!("../../fixtures/pods-page-3.pb")[..];
+/// # let mut body = &include_bytes!("../../../fixtures/pods-page-3.pb")[..];
 /// # let mut decoder = ListDecoder::new();
 /// # let mut seen = 0;
 /// while let Some(event) = decoder.decode(&mut body)? {

@@ -34,7 +34,7 @@ use crate::wire::json::Reader;
 /// use listwatch::path::{meta, pod};
 /// use listwatch::{ItemError, ListReader, Projection};
 ///
-/// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
+/// # let file = &include_bytes!("../../../fixtures/pods.pb")[..];
 /// let slim = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&meta::LAST_APPLIED).drop(&pod::STATUS);
 /// let pods = ListReader::with(file, |item| item.project(&slim));
 /// # let mut sizes = 0;
@@ -129,7 +129,7 @@ impl Projection {
     /// use listwatch::path::pod;
     /// use listwatch::{ListReader, Projection};
     ///
-    /// # let file = &include_bytes!("../../fixtures/pods.pb")[..];
+    /// # let file = &include_bytes!("../../../fixtures/pods.pb")[..];
     /// let phases = Projection::new().keep(&pod::PHASE);
     /// for pod in ListReader::with(file, |item| phases.decode::<Pod>(item)) {
     ///     let pod: Box<Pod> = pod?;
