@@ -1,7 +1,9 @@
 //! The identity of an object, and of one of its states.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// The namespace and the name of an object of a collection.
 ///
@@ -42,5 +44,42 @@ pub(crate) struct Identity<'a> {
 impl Identity<'_> {
     pub(super) fn key(&self) -> ObjectKey {
         ObjectKey { namespace: self.namespace.clone().into_owned(), name: self.name.clone().into_owned() }
+    }
+}
+
+/// The namespaces of a store. Its entries share their texts.
+#[derive(Default)]
+pub(crate) struct Namespaces(HashSet<Arc<str>>);
+
+impl Namespaces {
+    /// Returns the shared text of a namespace.
+    pub(crate) fn intern(&mut self, namespace: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(namespace) {
+            return Arc::clone(known);
+        }
+        let namespace = Arc::<str>::from(namespace);
+        self.0.insert(Arc::clone(&namespace));
+        namespace
+    }
+
+    /// Returns the shared text of a namespace, if it is known.
+    pub(crate) fn get(&self, namespace: &str) -> Option<Arc<str>> {
+        self.0.get(namespace).cloned()
+    }
+
+    /// Adds the namespaces of a file.
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
+    /// Removes the namespaces that no entry uses.
+    pub(crate) fn forget_unused(&mut self) {
+        self.0.retain(|namespace| Arc::strong_count(namespace) > 1);
+        self.0.shrink_to(2 * self.0.len());
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * 8 / 7 * (size_of::<Arc<str>>() + 1)
+            + self.0.iter().map(|namespace| 2 * size_of::<usize>() + namespace.len()).sum::<usize>()
     }
 }

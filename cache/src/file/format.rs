@@ -9,7 +9,7 @@
 //! | 0, head | the first record: epoch, number of objects, resource version, version to resume from, name of the collection |
 //! | 1, dictionary | before the objects that are compressed with it |
 //! | 2, object | encoding, form, length when encoded, namespace, name, uid, resource version, body |
-//! | 3, base | before the objects that are differences to it: form, length when encoded, namespace, body |
+//! | 3, reference | before the objects that are deltas to it: form, length when encoded, namespace, body |
 //! | checksum | CRC-32 of all before it, in 4 bytes |
 
 use std::collections::HashMap;
@@ -23,11 +23,10 @@ use crc32fast::Hasher;
 use prost::encoding::{decode_varint, encode_varint};
 
 use crate::StoreType;
-use crate::compress::{Base, Compressor, Dictionary};
+use crate::compress::{Dictionary, Encoder, MAX_GROUPED_LEN, Reference};
 use crate::error::StoreError;
-use crate::family::LONGEST;
 use crate::key::{Identity, ObjectKey};
-use crate::state::entry::Form;
+use crate::state::entry::EntryForm;
 use crate::state::entry::{Entry, MAX_TEXT};
 use crate::state::memory::Usage;
 use crate::state::object::Object;
@@ -43,14 +42,14 @@ pub(crate) const BUFFER: usize = 256 << 10;
 const HEAD: u8 = 0;
 pub(crate) const DICTIONARY: u8 = 1;
 pub(crate) const OBJECT: u8 = 2;
-pub(crate) const BASE: u8 = 3;
+pub(crate) const REFERENCE: u8 = 3;
 
 /// The form of the bytes of an object as they arrived. Any other form is compressed.
 pub(crate) const ENCODED: u64 = 0;
 /// Compressed without a dictionary. The next value is compressed with the first dictionary, and so on.
 pub(crate) const COMPRESSED: u64 = 1;
-/// The difference to the first base. The next value is the difference to the second base, and so on.
-pub(crate) const MEMBER: u64 = COMPRESSED + 1 + MAX_DICTIONARIES as u64;
+/// The delta to the first reference. The next value is the delta to the second reference, and so on.
+pub(crate) const DELTA: u64 = COMPRESSED + 1 + MAX_DICTIONARIES as u64;
 /// A longer object is not compressed, which bounds what loading a file allocates.
 pub(crate) const MAX_COMPRESSED: u32 = 16 << 20;
 /// Bounds the memory of dictionaries, which is far more than their bytes.
@@ -143,15 +142,15 @@ pub(crate) struct FileOutput<'f> {
     sum: Hasher,
     record: Vec<u8>,
     dictionaries: Vec<Arc<Dictionary>>,
-    /// The forms of the members of the bases that were written, by the address of the base, which the saved snapshot
-    /// keeps alive.
-    bases: HashMap<usize, u64>,
+    /// The forms of the deltas to the references that were written, by the address of the reference. The saved snapshot
+    /// keeps it alive.
+    references: HashMap<usize, u64>,
 }
 
 impl<'f> FileOutput<'f> {
     pub(crate) fn new(file: &'f mut dyn Write) -> io::Result<Self> {
         let mut output =
-            Self { file, sum: Hasher::new(), record: Vec::new(), dictionaries: Vec::new(), bases: HashMap::new() };
+            Self { file, sum: Hasher::new(), record: Vec::new(), dictionaries: Vec::new(), references: HashMap::new() };
         output.write(&MAGIC)?;
         output.write(&FORMAT.to_le_bytes())?;
         Ok(output)
@@ -195,13 +194,13 @@ impl<'f> FileOutput<'f> {
     pub(crate) fn object<T: StoreType + ?Sized>(
         &mut self,
         object: &Object<T>,
-        compressor: Option<&mut Compressor>,
+        encoder: Option<&mut Encoder>,
     ) -> Result<(), FileError> {
         let entry = object.entry();
         let form = match entry.form() {
             _ if entry.wire_len() > MAX_COMPRESSED => None,
-            Form::Compressed(common) => self.form(common.dictionary.as_ref())?,
-            Form::Member(base) => self.base(base)?,
+            EntryForm::Whole(shared) => self.form(shared.dictionary.as_ref())?,
+            EntryForm::Delta(reference) => self.reference(reference)?,
             _ => None,
         };
         if let Some(form) = form {
@@ -212,10 +211,11 @@ impl<'f> FileOutput<'f> {
             return Err(FileError::Lossy(object.key()));
         }
         if entry.wire_len() <= MAX_COMPRESSED
-            && let Some((body, dictionary)) = compressor.and_then(|compressor| compressor.compress(bytes))
-            && let Some(form) = self.form(dictionary.as_ref())?
+            && let Some(frame) = encoder.and_then(|encoder| encoder.compress_whole(bytes))
+            && frame.body.len() < bytes.len()
+            && let Some(form) = self.form(frame.dictionary.as_ref())?
         {
-            return Ok(self.entry(entry, form, body)?);
+            return Ok(self.entry(entry, form, frame.body)?);
         }
         Ok(self.entry(entry, ENCODED, bytes)?)
     }
@@ -244,23 +244,23 @@ impl<'f> FileOutput<'f> {
         Ok(Some(COMPRESSED + 1 + at as u64))
     }
 
-    /// Returns the form of the members of a base; `None` if the file has too many dictionaries.
-    fn base(&mut self, base: &Arc<Base>) -> io::Result<Option<u64>> {
-        let address = Arc::as_ptr(base).addr();
-        if let Some(form) = self.bases.get(&address) {
+    /// Returns the form of the deltas to a reference; `None` if the file has too many dictionaries.
+    fn reference(&mut self, reference: &Arc<Reference>) -> io::Result<Option<u64>> {
+        let address = Arc::as_ptr(reference).addr();
+        if let Some(form) = self.references.get(&address) {
             return Ok(Some(*form));
         }
-        let packed = base.packed();
-        let Some(form) = self.form(packed.dictionary.as_ref())? else { return Ok(None) };
-        self.record.push(BASE);
+        let frame = reference.frame();
+        let Some(form) = self.form(frame.dictionary.as_ref())? else { return Ok(None) };
+        self.record.push(REFERENCE);
         encode_varint(form, &mut self.record);
-        encode_varint(base.wire_len.into(), &mut self.record);
-        self.text(&base.namespace);
-        self.record.extend_from_slice(&packed.body);
-        drop(packed);
+        encode_varint(reference.wire_len.into(), &mut self.record);
+        self.text(&reference.namespace);
+        self.record.extend_from_slice(&frame.body);
+        drop(frame);
         self.write_record()?;
-        let form = MEMBER + self.bases.len() as u64;
-        self.bases.insert(address, form);
+        let form = DELTA + self.references.len() as u64;
+        self.references.insert(address, form);
         Ok(Some(form))
     }
 
@@ -421,18 +421,18 @@ impl<'r> ObjectRecord<'r> {
     }
 }
 
-/// A base, as a file has it.
-pub(crate) struct BaseRecord<'r> {
+/// A reference, as a file has it.
+pub(crate) struct ReferenceRecord<'r> {
     pub(crate) form: u64,
     pub(crate) wire_len: u32,
     pub(crate) namespace: &'r str,
     pub(crate) body: &'r [u8],
 }
 
-impl<'r> BaseRecord<'r> {
+impl<'r> ReferenceRecord<'r> {
     pub(crate) fn parse(mut rest: &'r [u8]) -> Option<Self> {
         let form = decode_varint(&mut rest).ok()?;
-        let wire_len = decode_varint(&mut rest).ok()?.try_into().ok().filter(|len| *len as usize <= LONGEST)?;
+        let wire_len = decode_varint(&mut rest).ok()?.try_into().ok().filter(|len| *len as usize <= MAX_GROUPED_LEN)?;
         let namespace = text(&mut rest).filter(|text| text.len() <= MAX_TEXT)?;
         Some(Self { form, wire_len, namespace, body: rest })
     }

@@ -12,23 +12,21 @@
 //!   load, so each core expands a part.
 //! - The number of relists is saved as `epoch`, so that it continues after a load.
 
-use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread;
 
 use crate::StoreType;
-use crate::compress::{Base, Common, Compressor, Decompressor, Dictionary};
+use crate::compress::{LoadedDictionaries, NamespaceDictionary, Reference};
 use crate::error::StoreError;
 use crate::file::format::{
-    BASE, BaseRecord, COMPRESSED, DICTIONARY, ENCODED, FileError, FileHead, FileInput, MAX_COMPRESSED,
-    MAX_DICTIONARIES, MEMBER, OBJECT, ObjectRecord,
+    COMPRESSED, DELTA, DICTIONARY, ENCODED, FileError, FileHead, FileInput, MAX_COMPRESSED, MAX_DICTIONARIES, OBJECT,
+    ObjectRecord, REFERENCE, ReferenceRecord,
 };
-use crate::form::{common, intern};
-use crate::key::Identity;
-use crate::state::entry::{Entry, Form, wire_len};
+use crate::key::{Identity, Namespaces};
+use crate::state::entry::{Entry, EntryForm, wire_len};
 use crate::state::memory::Usage;
 use crate::state::object::Object;
 use crate::state::storage_format::StorageFormat;
@@ -45,11 +43,8 @@ pub(crate) struct SavedStore<T: StoreType + ?Sized> {
     resumes_from: String,
     epoch: u32,
     entries: Vec<Entry<T::Decoded>>,
-    namespaces: HashSet<Arc<str>>,
-    /// The store compressed new objects with the first.
-    dictionaries: Vec<Arc<Dictionary>>,
-    bases: Vec<Arc<Base>>,
-    common: HashMap<Arc<str>, Weak<Common>>,
+    namespaces: Namespaces,
+    dictionaries: LoadedDictionaries,
 }
 
 /// Reads a file, and converts its objects to the format of the store.
@@ -76,13 +71,14 @@ pub(crate) fn read<T: StoreType + ?Sized>(
         let (what, rest) = record.split_first().ok_or(damaged(at))?;
         match *what {
             DICTIONARY if saved.dictionaries.len() < MAX_DICTIONARIES => {
-                saved.dictionaries.push(Arc::new(Dictionary::new(rest).ok_or(damaged(at))?));
+                saved.dictionaries.add_dictionary(rest).ok_or(damaged(at))?;
             }
-            BASE => {
-                let record = BaseRecord::parse(rest).ok_or(damaged(at))?;
-                bytes = bytes.saturating_add(Base::allocated(record.body.len()));
+            REFERENCE => {
+                let record = ReferenceRecord::parse(rest).ok_or(damaged(at))?;
+                bytes = bytes.saturating_add(Reference::allocated(record.body.len()));
                 budget.check_empty_store(bytes)?;
-                saved.base(&core.codec.decompressor, &record).ok_or(damaged(at))?;
+                let shared = saved.namespace_dictionary(record.form, record.namespace).ok_or(damaged(at))?;
+                saved.dictionaries.add_reference(&core.codec.decoder, &shared, record.body, record.wire_len);
             }
             OBJECT => {
                 let record = ObjectRecord::parse(rest).ok_or(damaged(at))?;
@@ -105,7 +101,7 @@ pub(crate) fn read<T: StoreType + ?Sized>(
 fn expand<T: StoreType + ?Sized>(
     core: &StoreCore<T>,
     entries: &mut [Entry<T::Decoded>],
-    namespaces: &HashSet<Arc<str>>,
+    namespaces: &Namespaces,
     format: StorageFormat,
 ) -> Result<(), FileError> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -121,13 +117,13 @@ fn expand<T: StoreType + ?Sized>(
 fn expand_one<T: StoreType + ?Sized>(
     core: &StoreCore<T>,
     entry: &mut Entry<T::Decoded>,
-    namespaces: &HashSet<Arc<str>>,
+    namespaces: &Namespaces,
     format: StorageFormat,
 ) -> Result<(), FileError> {
     let is_converted = match entry.form() {
-        Form::Encoded(_) | Form::EncodedWithHead(_) => format != StorageFormat::Decoded,
-        Form::Compressed(_) | Form::Member(_) => format == StorageFormat::Compressed,
-        Form::Decoded(_) => true,
+        EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) => format != StorageFormat::Decoded,
+        EntryForm::Whole(_) | EntryForm::Delta(_) => format == StorageFormat::Compressed,
+        EntryForm::Decoded(_) => true,
     };
     if is_converted {
         return Ok(());
@@ -136,10 +132,10 @@ fn expand_one<T: StoreType + ?Sized>(
     let (encoding, bytes) = (object.encoding(), object.encoded().map_err(StoreError::from)?);
     let identity = Identity::of(encoding, bytes)?;
     // Only in a forged file the namespace is unknown.
-    let namespace = || namespaces.get(&*identity.namespace).cloned().unwrap_or_else(|| (*identity.namespace).into());
+    let namespace = || namespaces.get(&identity.namespace).unwrap_or_else(|| (*identity.namespace).into());
     *entry = if format == StorageFormat::Decoded {
         let decoded = Arc::new(T::decode(encoding, bytes).map_err(StoreError::from)?);
-        let form = Form::Decoded(Box::new((namespace(), decoded)));
+        let form = EntryForm::Decoded(Box::new((namespace(), decoded)));
         Entry::with_head(encoding, wire_len(bytes), &identity, &[], form)
     } else {
         Entry::encoded(encoding, bytes, &identity, namespace)
@@ -160,15 +156,15 @@ pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore<
     }
     // The budget may have changed since `read_saved`.
     let bytes = saved.entries.iter().map(Usage::of).sum::<usize>();
-    let bytes = bytes + core.codec.decompressor.base_bytes();
+    let bytes = bytes + writer.compression.reference_bytes();
     writer.budget.check_empty_store(bytes)?;
     writer.relists.set_begun(saved.epoch.into());
     writer.namespaces.extend(saved.namespaces);
     if let (StorageFormat::Compressed, Some(dictionary)) = (writer.format, saved.dictionaries.first()) {
-        writer.compressor.get_or_insert_with(Compressor::new).adopt(Arc::clone(dictionary));
+        writer.compression.adopt_dictionary(dictionary);
     }
     if writer.format == StorageFormat::Compressed {
-        core.find_families(writer, &saved.entries);
+        StoreCore::learn_references(writer, &saved.entries);
     }
     for entry in saved.entries {
         let identity = entry.identity();
@@ -190,16 +186,14 @@ impl<T: StoreType + ?Sized> SavedStore<T> {
             resumes_from: head.resumes_from.to_owned(),
             epoch: head.epoch,
             entries: Vec::new(),
-            namespaces: HashSet::new(),
-            dictionaries: Vec::new(),
-            bases: Vec::new(),
-            common: HashMap::new(),
+            namespaces: Namespaces::default(),
+            dictionaries: LoadedDictionaries::default(),
         }
     }
 
     /// Returns the entry of an object, in the form of the file; `None` if the record is malformed.
     fn entry(&mut self, record: &ObjectRecord<'_>) -> Result<Option<Entry<T::Decoded>>, FileError> {
-        let namespace = intern(&mut self.namespaces, &record.identity.namespace);
+        let namespace = self.namespaces.intern(&record.identity.namespace);
         if record.form == ENCODED {
             if record.body.len() != record.wire_len as usize {
                 return Ok(None);
@@ -207,35 +201,25 @@ impl<T: StoreType + ?Sized> SavedStore<T> {
             let identity = Identity::of(record.encoding, record.body)?;
             return Ok(Some(Entry::encoded(record.encoding, record.body, &identity, || namespace)));
         }
-        {
-            let ObjectRecord { encoding, form, wire_len, ref identity, body } = *record;
-            let form = match form.checked_sub(MEMBER) {
-                Some(at) => self
-                    .bases
-                    .get(usize::try_from(at).unwrap_or(usize::MAX))
-                    .filter(|base| base.namespace == namespace && (!body.is_empty() || base.wire_len == wire_len))
-                    .map(|base| Form::Member(Arc::clone(base))),
-                None => self.common(form, &namespace).map(Form::Compressed),
-            };
-            let form = form.filter(|_| wire_len <= MAX_COMPRESSED);
-            Ok(form.map(|form| Entry::with_head(encoding, wire_len, identity, body, form)))
-        }
-    }
-
-    /// Returns what compressed objects of this form have in common; `None` if the file does not have the dictionary.
-    fn common(&mut self, form: u64, namespace: &str) -> Option<Arc<Common>> {
-        let dictionary = match form.checked_sub(COMPRESSED)? {
-            0 => None,
-            at => Some(Arc::clone(self.dictionaries.get(usize::try_from(at - 1).ok()?)?)),
+        let ObjectRecord { encoding, form, wire_len, ref identity, body } = *record;
+        let form = match form.checked_sub(DELTA) {
+            Some(at) => {
+                let fits = |reference: &&Arc<Reference>| {
+                    reference.namespace == namespace && (!body.is_empty() || reference.wire_len == wire_len)
+                };
+                let reference = self.dictionaries.reference(at).filter(fits);
+                reference.map(|reference| EntryForm::Delta(Arc::clone(reference)))
+            }
+            None => self.namespace_dictionary(form, &namespace).map(EntryForm::Whole),
         };
-        Some(common(&mut self.common, &mut self.namespaces, namespace, dictionary))
+        let form = form.filter(|_| wire_len <= MAX_COMPRESSED);
+        Ok(form.map(|form| Entry::with_head(encoding, wire_len, identity, body, form)))
     }
 
-    /// Adds a base; `None` if the record is malformed.
-    fn base(&mut self, decompressor: &Decompressor, record: &BaseRecord<'_>) -> Option<()> {
-        let common = self.common(record.form, record.namespace)?;
-        self.bases.push(decompressor.new_base(&common, record.body, record.wire_len));
-        Some(())
+    /// Returns what objects of this form share; `None` if the file does not have the dictionary.
+    fn namespace_dictionary(&mut self, form: u64, namespace: &str) -> Option<Arc<NamespaceDictionary>> {
+        let dictionary = form.checked_sub(COMPRESSED)?.checked_sub(1);
+        self.dictionaries.namespace_dictionary(&mut self.namespaces, namespace, dictionary)
     }
 }
 

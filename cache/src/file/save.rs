@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::StoreType;
-use crate::compress::{Compressor, FEW_SAMPLES, is_sample};
+use crate::compress::{Encoder, FEW_SAMPLES, is_sample};
 use crate::file::format::{BUFFER, FileError, FileOutput};
 use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
@@ -36,19 +36,19 @@ pub(crate) fn save<T: StoreType + ?Sized>(
     } else {
         snapshot
     };
-    let (format, dictionary) = (writer.format, writer.compressor.as_ref().and_then(Compressor::dictionary).cloned());
+    let (format, dictionary) = (writer.format, writer.compression.dictionary().cloned());
     drop(writer);
     replace(path, |file| {
         let mut output = FileOutput::new(file)?;
         let version = snapshot.resource_version();
         let resumes_from = resumes_from.filter(|from| is_older(from, version)).unwrap_or(version);
         output.head(epoch, &snapshot, resumes_from, holds)?;
-        let mut compressor = if format == StorageFormat::Compressed { None } else { trained(&snapshot) };
+        let mut encoder = if format == StorageFormat::Compressed { None } else { trained(&snapshot) };
         if let Some(dictionary) = &dictionary {
             output.dictionary(dictionary)?;
         }
         for object in snapshot.iter() {
-            output.object(&object, compressor.as_mut())?;
+            output.object(&object, encoder.as_mut())?;
         }
         Ok(output.finish()?)
     })
@@ -84,14 +84,12 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), FileErr
 
 const UNFINISHED: &str = ".unfinished";
 
-/// Trains a compressor with samples from the whole collection; `None` if it has too few objects.
-fn trained<T: StoreType + ?Sized>(snapshot: &Snapshot<T>) -> Option<Compressor> {
+/// Trains an encoder with samples from the whole collection; `None` if it has too few objects.
+fn trained<T: StoreType + ?Sized>(snapshot: &Snapshot<T>) -> Option<Encoder> {
     if snapshot.len() < FEW_SAMPLES {
         return None;
     }
     let len = snapshot.iter().map(|object| object.entry().wire_len() as usize).sum::<usize>();
     let samples = snapshot.iter().zip(0..).filter(|(_, place)| is_sample(*place, len));
-    let mut compressor = Compressor::new();
-    compressor.train(samples.filter_map(|(object, _)| Some(object.encoded().ok()?.to_vec())));
-    Some(compressor)
+    Some(Encoder::trained_on(samples.filter_map(|(object, _)| Some(object.encoded().ok()?.to_vec()))))
 }

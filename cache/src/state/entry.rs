@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use triomphe::ThinArc;
 
-use crate::compress::{Base, Common};
+use crate::compress::{CompressedObject, NamespaceDictionary, Reference, StoredWhole};
 use crate::error::StoreError;
 use crate::key::Identity;
 use crate::state::head::{Head, text};
@@ -44,7 +44,7 @@ impl<'a> Identity<'a> {
 pub(crate) struct Entry<D>(ThinArc<Properties<D>, u8>);
 
 struct Properties<D> {
-    form: Form<D>,
+    form: EntryForm<D>,
     encoding: Encoding,
     /// True once the codec has had a decoded value of this state.
     is_shared: AtomicBool,
@@ -61,14 +61,15 @@ impl<D> Clone for Entry<D> {
 }
 
 /// The form of the body. The head does not contain the namespace, so forms with a head hold it. Each form is at most 16 bytes long.
-pub(crate) enum Form<D> {
+pub(crate) enum EntryForm<D> {
     /// The bytes as they arrived. They contain the identity.
     Encoded(Spans),
     /// The bytes as they arrived. Their JSON escapes a part of the identity, or it is far from their beginning.
     EncodedWithHead(Box<Arc<str>>),
-    Compressed(Arc<Common>),
-    /// The difference to the base, which holds the namespace. An empty body is the base itself.
-    Member(Arc<Base>),
+    /// Compressed by itself.
+    Whole(Arc<NamespaceDictionary>),
+    /// The delta to the reference, which holds the namespace. An empty body is the reference itself.
+    Delta(Arc<Reference>),
     /// An empty body, and the decoded object.
     Decoded(Box<(Arc<str>, Arc<D>)>),
 }
@@ -117,7 +118,7 @@ impl Spans {
 }
 
 impl<D> Entry<D> {
-    fn new(encoding: Encoding, wire_len: u32, bytes: &[u8], form: Form<D>) -> Self {
+    fn new(encoding: Encoding, wire_len: u32, bytes: &[u8], form: EntryForm<D>) -> Self {
         let (is_shared, checked) = (AtomicBool::new(false), AtomicU16::new(0));
         let properties = Properties { form, encoding, is_shared, checked, wire_len };
         Self(ThinArc::from_header_and_slice(properties, bytes))
@@ -154,9 +155,9 @@ impl<D> Entry<D> {
         namespace: impl FnOnce() -> Arc<str>,
     ) -> Self {
         if let Some(spans) = Spans::of(bytes, identity) {
-            return Self::new(encoding, wire_len(bytes), bytes, Form::Encoded(spans));
+            return Self::new(encoding, wire_len(bytes), bytes, EntryForm::Encoded(spans));
         }
-        let form = Form::EncodedWithHead(Box::new(namespace()));
+        let form = EntryForm::EncodedWithHead(Box::new(namespace()));
         Self::with_head(encoding, wire_len(bytes), identity, bytes, form)
     }
 
@@ -166,7 +167,7 @@ impl<D> Entry<D> {
         wire_len: u32,
         identity: &Identity<'_>,
         body: &[u8],
-        form: Form<D>,
+        form: EntryForm<D>,
     ) -> Self {
         Self::new(encoding, wire_len, &Head::write(identity, body), form)
     }
@@ -174,14 +175,14 @@ impl<D> Entry<D> {
     /// Returns namespace, name and resource version.
     pub(crate) fn texts(&self) -> [&str; 3] {
         let namespace = match self.form() {
-            Form::Encoded(spans) => {
+            EntryForm::Encoded(spans) => {
                 let [namespace, name, _, version] = spans.texts(self.bytes()).map(text);
                 return [namespace, name, version];
             }
-            Form::EncodedWithHead(namespace) => namespace,
-            Form::Decoded(decoded) => &decoded.0,
-            Form::Compressed(common) => &common.namespace,
-            Form::Member(base) => &base.namespace,
+            EntryForm::EncodedWithHead(namespace) => namespace,
+            EntryForm::Decoded(decoded) => &decoded.0,
+            EntryForm::Whole(shared) => &shared.namespace,
+            EntryForm::Delta(reference) => &reference.namespace,
         };
         let head = self.head();
         [namespace, head.name(), head.version()]
@@ -189,7 +190,7 @@ impl<D> Entry<D> {
 
     pub(crate) fn uid(&self) -> Cow<'_, str> {
         match self.form() {
-            Form::Encoded(spans) => {
+            EntryForm::Encoded(spans) => {
                 let [_, _, uid, _] = spans.texts(self.bytes());
                 text(uid).into()
             }
@@ -214,7 +215,7 @@ impl<D> Entry<D> {
     }
 
     pub(crate) fn is(&self, namespace: &str, name: &str) -> bool {
-        if let Form::Encoded(spans) = self.form() {
+        if let EntryForm::Encoded(spans) = self.form() {
             return spans.is(self.bytes(), namespace, name);
         }
         self.key() == (namespace, name)
@@ -223,10 +224,41 @@ impl<D> Entry<D> {
     /// Returns the bytes of the object as they arrived, if the entry has them.
     pub(crate) fn as_encoded(&self) -> Option<&[u8]> {
         match self.form() {
-            Form::Encoded(_) => Some(self.bytes()),
-            Form::EncodedWithHead(_) => Some(self.body()),
-            Form::Compressed(_) | Form::Member(_) => None,
-            Form::Decoded(_) => None,
+            EntryForm::Encoded(_) => Some(self.bytes()),
+            EntryForm::EncodedWithHead(_) => Some(self.body()),
+            EntryForm::Whole(_) | EntryForm::Delta(_) | EntryForm::Decoded(_) => None,
+        }
+    }
+
+    /// Returns the object for a decoder, if it is compressed.
+    pub(crate) fn compressed(&self) -> Option<CompressedObject<'_>> {
+        match self.form() {
+            EntryForm::Whole(_) => self.whole().map(CompressedObject::Whole),
+            EntryForm::Delta(reference) => {
+                let head = self.head();
+                if head.body.is_empty() {
+                    return Some(CompressedObject::Reference(reference));
+                }
+                let suffix = [head.name().into(), head.uid(), head.version().into()];
+                Some(CompressedObject::Delta { reference, suffix, body: head.body, wire_len: self.wire_len() })
+            }
+            EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) | EntryForm::Decoded(_) => None,
+        }
+    }
+
+    /// Returns the object if it is compressed by itself.
+    pub(crate) fn whole(&self) -> Option<StoredWhole<'_>> {
+        match self.form() {
+            EntryForm::Whole(shared) => Some(StoredWhole { shared, body: self.body(), wire_len: self.wire_len() }),
+            _ => None,
+        }
+    }
+
+    /// Returns the reference if the object is a delta.
+    pub(crate) fn reference(&self) -> Option<&Arc<Reference>> {
+        match self.form() {
+            EntryForm::Delta(reference) => Some(reference),
+            _ => None,
         }
     }
 
@@ -245,7 +277,7 @@ impl<D> Entry<D> {
         Head::read(self.bytes())
     }
 
-    pub(crate) fn form(&self) -> &Form<D> {
+    pub(crate) fn form(&self) -> &EntryForm<D> {
         &self.properties().form
     }
 
@@ -270,7 +302,7 @@ impl<D> Entry<D> {
     /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each time, so it
     /// remembers nothing, and this returns false.
     pub(crate) fn remember_checked(&self, message: u16) -> bool {
-        let has_bytes = !matches!(self.form(), Form::Decoded(_));
+        let has_bytes = !matches!(self.form(), EntryForm::Decoded(_));
         if has_bytes {
             self.properties().checked.store(message, Ordering::Relaxed);
         }
@@ -284,8 +316,8 @@ impl<D> Entry<D> {
     /// Returns the bytes of the allocation, and of a box of the form.
     pub(crate) fn allocated(&self) -> usize {
         let form = match self.form() {
-            Form::EncodedWithHead(namespace) => size_of_val(&**namespace),
-            Form::Decoded(decoded) => size_of_val(&**decoded),
+            EntryForm::EncodedWithHead(namespace) => size_of_val(&**namespace),
+            EntryForm::Decoded(decoded) => size_of_val(&**decoded),
             _ => 0,
         };
         Self::allocated_with(self.bytes().len()) + form
@@ -317,13 +349,13 @@ mod tests {
         };
         let here = identity(str::from_utf8(&bytes[..15]).unwrap());
         let entry = Entry::<()>::encoded(Encoding::Json, bytes, &here, || "a".into());
-        assert!(matches!(entry.form(), Form::Encoded(_)));
+        assert!(matches!(entry.form(), EntryForm::Encoded(_)));
         assert_eq!(entry.identity(), here);
         // The same text elsewhere in memory, after the bytes or before them.
         let elsewhere = identity(str::from_utf8(other).unwrap());
         for (bytes, identity) in [(bytes, &elsewhere), (other, &here), (&bytes[..14], &here)] {
             let entry = Entry::<()>::encoded(Encoding::Json, bytes, identity, || "a".into());
-            assert!(matches!(entry.form(), Form::EncodedWithHead(_)));
+            assert!(matches!(entry.form(), EntryForm::EncodedWithHead(_)));
             assert_eq!(entry.identity(), *identity);
         }
     }

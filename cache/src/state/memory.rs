@@ -1,6 +1,6 @@
 //! The memory of a store, by part.
 
-use crate::state::entry::{Entry, Form};
+use crate::state::entry::{Entry, EntryForm};
 
 /// The memory of a [`Store`](crate::Store) in bytes, by part, as requested from the allocators, without their rounding.
 ///
@@ -10,13 +10,13 @@ use crate::state::entry::{Entry, Form};
 pub struct Memory {
     /// Objects kept encoded: their bytes, and 40 bytes more for each (and about 25 in the tables).
     pub encoded: usize,
-    /// Objects kept compressed: their compressed bytes, and 40 bytes and the identity for each; and the bases of
-    /// families.
+    /// Objects kept compressed: their compressed bytes, and 40 bytes and the identity for each; and the references
+    /// of delta groups.
     pub compressed: usize,
     /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object
     /// is unknown: Pods of k8s-pb take 6 to 10 times their encoded length.
     pub decoded: usize,
-    /// The tables that find objects by key, by namespace and by family, and the buffers of the compressor.
+    /// The tables that find objects by key, by namespace and by delta group, and the buffers of compression.
     pub table: usize,
     /// Indexes, without the heap memory of their values.
     pub indexes: usize,
@@ -56,15 +56,15 @@ impl Usage {
 
     fn part<D>(&mut self, entry: &Entry<D>) -> &mut usize {
         match entry.form() {
-            Form::Encoded(_) | Form::EncodedWithHead(_) => &mut self.encoded,
-            Form::Compressed(_) | Form::Member(_) => &mut self.compressed,
-            Form::Decoded(_) => &mut self.decoded,
+            EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) => &mut self.encoded,
+            EntryForm::Whole(_) | EntryForm::Delta(_) => &mut self.compressed,
+            EntryForm::Decoded(_) => &mut self.decoded,
         }
     }
 
     pub(crate) fn of<D>(entry: &Entry<D>) -> usize {
         let decoded = match entry.form() {
-            Form::Decoded(_) => Self::of_decoded(entry.wire_len()),
+            EntryForm::Decoded(_) => Self::of_decoded(entry.wire_len()),
             _ => 0,
         };
         entry.allocated().saturating_add(decoded)

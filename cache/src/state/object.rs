@@ -6,9 +6,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::compress::Decompressor;
+use crate::compress::Decoder;
 use crate::key::{Identity, ObjectKey};
-use crate::state::entry::{Entry, Form};
+use crate::state::entry::{Entry, EntryForm};
 use crate::sync::{Mutex, lock};
 use listwatch::internal::{self as view, Checked, StoreType};
 use listwatch::view::View;
@@ -16,7 +16,7 @@ use listwatch::{Encoding, ItemError, ItemRef, LabelSelector, MetaView, TypeMeta}
 
 /// One state of an object of a store. It never changes: a write replaces the state that the store has.
 ///
-/// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary and the base of a
+/// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary and the reference of a
 /// compressed object.
 pub struct Object<T: StoreType + ?Sized> {
     encoded: Encoded<T>,
@@ -116,7 +116,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     /// As [`encoded`](Self::encoded).
     pub fn encoded_len(&self) -> Result<usize, ItemError> {
         match self.entry().form() {
-            Form::Decoded(_) => Ok(self.encoded()?.len()),
+            EntryForm::Decoded(_) => Ok(self.encoded()?.len()),
             _ => Ok(self.entry().wire_len() as usize),
         }
     }
@@ -283,7 +283,7 @@ impl<T: StoreType + ?Sized> fmt::Debug for Encoded<T> {
 
 /// Decodes the objects of a store. The objects keep it alive, but not the store.
 pub(crate) struct Codec<T: StoreType + ?Sized> {
-    pub(crate) decompressor: Decompressor,
+    pub(crate) decoder: Decoder,
     /// The type meta of the objects, or of their list, once it is known.
     pub(crate) type_meta: OnceLock<TypeMeta>,
     /// Decoded objects by the address of their entry, in parts with separate locks.
@@ -337,36 +337,24 @@ impl<D> DecodedValues<D> {
 
 impl<T: StoreType + ?Sized> Codec<T> {
     pub(crate) fn new() -> Self {
-        Self { decompressor: Decompressor::default(), type_meta: OnceLock::new(), decoded: Default::default() }
+        Self { decoder: Decoder::default(), type_meta: OnceLock::new(), decoded: Default::default() }
     }
 
     /// Decompresses or encodes an object.
     pub(crate) fn encode(&self, entry: &Entry<T::Decoded>) -> Result<Vec<u8>, ItemError> {
         match entry.form() {
-            Form::Encoded(_) | Form::EncodedWithHead(_) => Ok(entry.as_encoded().unwrap_or_default().into()),
-            Form::Compressed(common) => {
-                let dictionary = common.dictionary.as_deref();
-                let bytes = self.decompressor.decompress(entry.body(), entry.wire_len(), dictionary);
-                bytes.ok_or_else(undecompressed)
+            EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) => Ok(entry.as_encoded().unwrap_or_default().into()),
+            EntryForm::Whole(_) | EntryForm::Delta(_) => {
+                let object = entry.compressed().ok_or_else(undecompressed)?;
+                self.decoder.decode(&object).ok_or_else(undecompressed)
             }
-            Form::Member(base) => {
-                let head = entry.head();
-                let bytes = if head.body.is_empty() {
-                    self.decompressor.base(base).map(|bytes| bytes.to_vec())
-                } else {
-                    let uid = head.uid();
-                    let texts = [head.name(), &uid, head.version()].map(str::as_bytes);
-                    self.decompressor.restore(base, texts, head.body, entry.wire_len())
-                };
-                bytes.ok_or_else(undecompressed)
-            }
-            Form::Decoded(decoded) => T::encode(&decoded.1),
+            EntryForm::Decoded(decoded) => T::encode(&decoded.1),
         }
     }
 
     /// Returns the decoded object, if the entry or a reader holds it.
     fn decoded(&self, entry: &Entry<T::Decoded>) -> Option<Arc<T::Decoded>> {
-        if let Form::Decoded(decoded) = entry.form() {
+        if let EntryForm::Decoded(decoded) = entry.form() {
             return Some(Arc::clone(&decoded.1));
         }
         lock(self.part(entry)).get(entry).and_then(Weak::upgrade)
@@ -382,7 +370,7 @@ impl<T: StoreType + ?Sized> Codec<T> {
     pub(crate) fn copy_decoded(&self, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
         new.remember_checked(old.checked());
         let known = match old.form() {
-            Form::Decoded(decoded) => Some(Arc::downgrade(&decoded.1)),
+            EntryForm::Decoded(decoded) => Some(Arc::downgrade(&decoded.1)),
             _ => lock(self.part(old)).get(old).cloned(),
         };
         if let Some(decoded) = known {

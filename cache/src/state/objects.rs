@@ -11,6 +11,7 @@ use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::Arc;
 
 use crate::StoreType;
+use crate::compress::StateId;
 use crate::key::Identity;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};
@@ -61,10 +62,15 @@ impl<T: StoreType + ?Sized> Objects<T> {
     }
 
     /// Finds an object by the address of its state.
-    pub(crate) fn find_state(&self, hash: u32, address: usize) -> Option<(u32, Entry<T::Decoded>)> {
-        let state = self.state();
-        let (slot, entry) = state.find_state(hash, address)?;
+    pub(crate) fn find_state(&self, state: StateId) -> Option<(u32, Entry<T::Decoded>)> {
+        let table = self.state();
+        let (slot, entry) = table.find_state(state)?;
         Some((slot, entry.clone()))
+    }
+
+    /// Returns true if an object has this state.
+    pub(crate) fn has_state(&self, state: StateId) -> bool {
+        self.state().find_state(state).is_some()
     }
 
     pub(crate) fn entry_at(&self, slot: u32) -> Option<Entry<T::Decoded>> {

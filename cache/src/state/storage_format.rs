@@ -7,13 +7,10 @@ pub enum StorageFormat {
     /// The bytes as they arrived. A reader decodes them.
     #[default]
     Encoded,
-    /// Compressed by zstd (feature `zstd`), as the difference to an object of the same family: of the same controlling
-    /// owner, or without one of the same `generateName`. An object without a family, or unlike it, is compressed by
-    /// itself. Once such objects take 1.5 MiB, the store trains a dictionary of 110 KiB on samples of them, which takes
-    /// about 0.2 s, and compresses them again. It trains another when objects compress worse. An object that
-    /// compression does not make shorter is kept encoded. An object that changes is kept encoded too, until 64 objects
-    /// have changed, or 512 KiB of them: to compress them together takes a fraction of the time. A store with a budget
-    /// or a change log compresses each at once.
+    /// Compressed by zstd, mostly as the delta to a similar object of the same owner. A reader decompresses the object.
+    ///
+    /// The store trains its dictionary while it grows. An object that compression does not make shorter is kept encoded,
+    /// and so are the latest changes, which are compressed together. The chapter on caching has the sizes and costs.
     Compressed,
     /// Decoded. The bytes are not kept, so a reader of the bytes encodes the object again. [`Memory`](crate::Memory)
     /// and the budget can only estimate its memory.

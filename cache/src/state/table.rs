@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use crate::compress::StateId;
 use crate::state::entry::Entry;
 use crate::state::key_order::{KeyOrder, compare_keys};
 
@@ -54,8 +55,8 @@ impl<D> ObjectTable<D> {
         self.find_if(hash, |held| held.is(namespace, name))
     }
 
-    pub(crate) fn find_state(&self, hash: u32, address: usize) -> Option<(u32, &Entry<D>)> {
-        self.find_if(hash, |held| held.address() == address)
+    pub(crate) fn find_state(&self, state: StateId) -> Option<(u32, &Entry<D>)> {
+        self.find_if(state.key_hash, |held| held.address() == state.address)
     }
 
     fn find_if(&self, hash: u32, is: impl Fn(&Entry<D>) -> bool) -> Option<(u32, &Entry<D>)> {

@@ -19,7 +19,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Objects are saved encoded or, with the feature `zstd`, compressed. A save blocks its caller, but not other
     /// writers. Measured with 50,000 Pods, it takes 0.1 s for a [compressed](crate::StorageFormat) store and 0.5 s for
     /// an encoded store. Meanwhile it holds a [`snapshot`](crate::StoreReader::snapshot), samples of up to 4 MiB, about
-    /// 30 bytes for each family of a compressed store, and buffers that do not grow with the collection.
+    /// 30 bytes for each delta group of a compressed store, and buffers that do not grow with the collection.
     ///
     /// ```
     /// # use listwatch_cache::{StorageFormat, Store};
@@ -57,8 +57,8 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// expanded. The store stays empty until the whole file has been checked.
     ///
     /// The checksum detects damage, not forgery. The file's size bounds allocations, whatever lengths it declares,
-    /// except that a compressed object may expand to 16 MiB where the store does not keep it compressed, and the base
-    /// of a family to 1 MiB.
+    /// except that a compressed object may expand to 16 MiB where the store does not keep it compressed, and a
+    /// reference to 1 MiB.
     ///
     /// # Errors
     ///

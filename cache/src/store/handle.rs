@@ -228,7 +228,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Returns true if a relist can store a refused object.
     pub(crate) fn has_room_for_skipped(&self) -> bool {
         let writer = self.core.writer();
-        writer.skipped.len() > 0 && writer.budget.has_room(writer.used(&self.core.objects))
+        writer.skipped.len() > 0 && writer.budget.has_room(writer.used())
     }
 }
 

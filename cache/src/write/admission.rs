@@ -2,11 +2,11 @@
 
 use crate::StoreType;
 use crate::error::StoreError;
-use crate::form::NewObject;
 use crate::key::Identity;
 use crate::state::entry::Entry;
 use crate::state::memory::Usage;
 use crate::write::budget::MEASURE;
+use crate::write::compression::NewObject;
 use crate::write::core::StoreCore;
 use crate::write::origin::Origin;
 use crate::write::writer::Writer;
@@ -60,8 +60,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
 
     fn measure_if_due(&self, writer: &mut Writer<T>) {
         if writer.budget.until_measured == 0 {
-            writer.budget.rest =
-                writer.measure(&self.objects, &self.log).total().saturating_sub(writer.counted(&self.objects));
+            writer.budget.rest = writer.measure(&self.objects, &self.log).total().saturating_sub(writer.counted());
             writer.budget.until_measured = (self.state().len() / 8).max(MEASURE);
         }
         writer.budget.until_measured -= 1;
@@ -83,7 +82,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         self.measure_if_due(writer);
         let old = known.as_ref().map(Usage::of).unwrap_or_default();
         let new = Usage::of(&entry);
-        if new <= old || writer.used(&self.objects) + new - old <= budget {
+        if new <= old || writer.used() + new - old <= budget {
             return Ok(entry);
         }
         writer.budget.reject(new - old);

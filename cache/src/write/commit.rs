@@ -1,7 +1,5 @@
 //! The commit of a relist: see [`relist`](super::relist) for the rules.
 
-use std::sync::Arc;
-
 use crate::StoreType;
 use crate::error::StoreError;
 use crate::state::object::Object;
@@ -42,14 +40,10 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         writer.skipped.forget_before(relist);
         writer.relists.forget_deletions(version);
         self.shrink(writer, version);
-        {
-            self.compress_deferred(writer);
-            if let Some(compressor) = &mut writer.compressor {
-                compressor.rest();
-            }
-        }
+        self.compress_deferred(writer);
+        writer.compression.free_tables();
         self.measure_rest(writer);
-        let used = writer.used(&self.objects);
+        let used = writer.used();
         writer.budget.record_list(writer.skipped.len(), used);
         writer.subscribers.notify_synced();
         Ok(changes)
@@ -57,12 +51,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
 
     /// Frees memory that a smaller collection does not need.
     fn shrink(&self, writer: &mut Writer<T>, version: &str) {
-        self.forget_families(writer);
+        writer.compression.forget_dropped(|state| self.has_state(state));
         let slots = self.objects.shrink(version);
         writer.slots.shrink_to(slots);
-        writer.common.retain(|_, common| common.strong_count() > 0);
-        writer.common.shrink_to(2 * writer.common.len());
-        writer.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
-        writer.namespaces.shrink_to(2 * writer.namespaces.len());
+        writer.namespaces.forget_unused();
     }
 }

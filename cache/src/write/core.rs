@@ -82,10 +82,12 @@ impl<T: StoreType + ?Sized> Drop for WriteGuard<'_, T> {
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
     pub(crate) fn new(format: StorageFormat) -> Self {
+        let objects = Objects::new();
+        let decoder = objects.codec.decoder.clone();
         Self {
-            objects: Objects::new(),
+            objects,
             log: Arc::new(ChangeLog::new()),
-            writer: Mutex::new(Writer::new(format)),
+            writer: Mutex::new(Writer::new(format, decoder)),
             writing: AtomicUsize::new(0),
         }
     }

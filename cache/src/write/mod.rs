@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod budget;
 pub(crate) mod commit;
+pub(crate) mod compression;
 pub(crate) mod core;
 pub(crate) mod logging;
 pub(crate) mod origin;

@@ -26,10 +26,10 @@
 
 use crate::StoreType;
 use crate::error::StoreError;
-use crate::form::{NewObject, intern};
 use crate::key::Identity;
 use crate::state::entry::Entry;
 use crate::state::object::Object;
+use crate::write::compression::NewObject;
 use crate::write::core::StoreCore;
 use crate::write::origin::{Origin, is_within};
 use crate::write::outcome::Written;
@@ -103,9 +103,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             }
         }
         let slot = found.as_ref().map(|(slot, _)| *slot);
-        let defers = slot.is_some() && self.defers(writer, bytes.len(), listed);
+        let defers = slot.is_some() && self.defers_compression(writer, bytes.len(), listed);
         let entry = if defers {
-            Self::encoded(writer, &NewObject { known: None, encoding, bytes, identity })
+            Self::encoded_entry(writer, &NewObject { known: None, encoding, bytes, identity })
         } else {
             self.entry_in_budget(writer, slot, encoding, bytes, identity)?
         };
@@ -114,11 +114,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let object = if has_functions { object.with_bytes(bytes) } else { object };
         let slot = self.put_object(writer, hash, slot, &object);
         writer.relists.mark_slot(slot, origin);
-        {
-            self.train_if_due(writer);
-            if defers {
-                self.defer(writer, slot, bytes.len());
-            }
+        self.train_if_due(writer);
+        if defers {
+            self.defer_compression(writer, slot, bytes.len());
         }
         let new = self.object(&entry);
         Ok(match found {
@@ -181,7 +179,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let last = if is_named_only {
             old.clone()
         } else {
-            let namespace = || intern(&mut writer.namespaces, &identity.namespace);
+            let namespace = || writer.namespaces.intern(&identity.namespace);
             Entry::encoded(encoding, bytes, &identity, namespace)
         };
         self.remove_object(writer, hash, slot, &last, is_named_only);

@@ -1,13 +1,9 @@
 //! The state that only writers access, and its parts.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
-
 use crate::StoreType;
-use crate::compress::{Common, Compressor};
-use crate::family::Families;
-use crate::form::Deferred;
+use crate::compress::{Compression, CompressionMemory, Decoder};
 use crate::index::registry::IndexRegistry;
+use crate::key::Namespaces;
 use crate::log::change_log::ChangeLog;
 use crate::state::memory::{Memory, Usage};
 use crate::state::objects::Objects;
@@ -24,69 +20,56 @@ pub(crate) struct Writer<T: StoreType + ?Sized> {
     pub(crate) budget: BudgetState,
     pub(crate) skipped: SkippedObjects,
     pub(crate) slots: SlotAllocator,
-    pub(crate) namespaces: HashSet<Arc<str>>,
+    pub(crate) namespaces: Namespaces,
     pub(crate) indexes: IndexRegistry<T>,
     pub(crate) subscribers: SubscriberRegistry<T>,
     pub(crate) relists: Relists<T::Decoded>,
     pub(crate) usage: Usage,
-    pub(crate) compressor: Option<Compressor>,
-    pub(crate) families: Families,
-    pub(crate) deferred: Deferred,
-    /// What compressed objects share, by namespace.
-    pub(crate) common: HashMap<Arc<str>, Weak<Common>>,
+    pub(crate) compression: Compression,
 }
 
 impl<T: StoreType + ?Sized> Writer<T> {
-    pub(super) fn new(format: StorageFormat) -> Self {
+    pub(super) fn new(format: StorageFormat, decoder: Decoder) -> Self {
         Self {
             format,
             budget: BudgetState::default(),
             skipped: SkippedObjects::default(),
             slots: SlotAllocator::default(),
-            namespaces: HashSet::new(),
+            namespaces: Namespaces::default(),
             indexes: IndexRegistry::new(),
             subscribers: SubscriberRegistry::new(),
             relists: Relists::default(),
             usage: Usage::default(),
-            compressor: None,
-            families: Families::default(),
-            deferred: Deferred::default(),
-            common: HashMap::new(),
+            compression: Compression::new(decoder),
         }
     }
 
     /// Returns the memory of the store, of which the [rest](BudgetState::rest) was measured some writes ago.
-    pub(crate) fn used(&self, objects: &Objects<T>) -> usize {
-        self.counted(objects) + self.budget.rest
+    pub(crate) fn used(&self) -> usize {
+        self.counted() + self.budget.rest
     }
 
-    /// Returns the bytes of the objects and their bases, which are counted with each write.
-    pub(super) fn counted(&self, objects: &Objects<T>) -> usize {
-        self.usage.total() + objects.codec.decompressor.base_bytes()
+    /// Returns the bytes of the objects and their references, which are counted with each write.
+    pub(super) fn counted(&self) -> usize {
+        self.usage.total() + self.compression.reference_bytes()
     }
 
     pub(super) fn measure(&self, objects: &Objects<T>, log: &ChangeLog<T>) -> Memory {
         let state = objects.state();
         let codec = &objects.codec;
         let Usage { encoded, compressed, decoded } = self.usage;
-        let namespaces = self.namespaces.capacity() * 8 / 7 * (size_of::<Arc<str>>() + 1)
-            + self.namespaces.iter().map(|namespace| 2 * size_of::<usize>() + namespace.len()).sum::<usize>();
+        let CompressionMemory { buffers, zstd } = self.compression.measure();
+        let namespaces = self.namespaces.bytes();
         let table = state.bytes() + self.slots.bytes() + namespaces + self.skipped.bytes() + codec.shared_bytes();
-        let compressor = self.compressor.as_ref();
         Memory {
             encoded,
-            compressed: compressed + codec.decompressor.base_bytes(),
+            compressed: compressed + self.compression.reference_bytes(),
             decoded,
-            table: table
-                + compressor.map_or(0, Compressor::buffer_bytes)
-                + codec.decompressor.buffer_bytes()
-                + self.families.bytes()
-                + self.common.capacity() * 8 / 7 * (size_of::<(Arc<str>, Weak<Common>)>() + 1)
-                + self.common.len() * (2 * size_of::<usize>() + size_of::<Common>()),
+            table: table + buffers,
             indexes: self.indexes.bytes(),
             log: log.lock().bytes(),
             replace: self.relists.bytes(),
-            zstd: compressor.map_or(0, Compressor::zstd_bytes) + codec.decompressor.zstd_bytes(),
+            zstd,
         }
     }
 }

@@ -1,0 +1,524 @@
+//! The interface that writers call. It decides, and never sees the store.
+
+use std::hash::RandomState;
+use std::sync::Arc;
+
+use crate::compress::decide::{Comparison, Verdict};
+use crate::compress::decoder::{CompressedObject, Decoder, StoredWhole};
+use crate::compress::deferred::DeferredSlots;
+use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary};
+use crate::compress::encoder::Encoder;
+use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, StateId};
+use crate::compress::pool::Reference;
+use crate::compress::training::TrainingPolicy;
+use crate::key::{Identity, Namespaces};
+use listwatch::Encoding;
+
+/// What the writer of a store needs for compression.
+#[derive(Default)]
+pub(crate) struct Compression {
+    decoder: Decoder,
+    /// Created when it is needed.
+    encoder: Option<Encoder>,
+    training: TrainingPolicy,
+    /// Hashes what names a group.
+    hasher: RandomState,
+    groups: DeltaGroups,
+    by_namespace: NamespaceDictionaries,
+    deferred: DeferredSlots,
+}
+
+/// An object that is to be compressed, and what the writer has looked up for it.
+pub(crate) struct CompressInput<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) identity: &'a Identity<'a>,
+    pub(crate) group: Option<GroupKey>,
+    /// The object that [`Compression::candidate`] names; `None` if it is not stored whole any more, or if it is
+    /// replaced by this object.
+    pub(crate) candidate: Option<StoredWhole<'a>>,
+    /// The reference of the state that is replaced by this object.
+    pub(crate) replaced_reference: Option<&'a Arc<Reference>>,
+}
+
+/// How an object is to be stored.
+pub(crate) enum EncodeOutcome<'c> {
+    /// As the delta to the reference.
+    Delta { reference: Arc<Reference>, body: &'c [u8] },
+    /// As the first delta to the candidate, whose bytes are now the reference: the writer replaces the candidate's
+    /// entry by an empty delta.
+    FirstDelta { reference: Arc<Reference>, body: &'c [u8] },
+    /// Compressed by itself. With `candidate_of`, the writer calls [`Compression::set_candidate`] for the group once
+    /// the state has an address.
+    Whole { shared: Arc<NamespaceDictionary>, body: &'c [u8], candidate_of: Option<GroupKey> },
+    /// Encoded, because compression does not make the object shorter.
+    Incompressible,
+}
+
+/// What became of an object that was compressed again.
+pub(crate) enum Recompressed<'c> {
+    /// It is a reference, which has its new bytes now.
+    InPlace,
+    /// The writer replaces the entry.
+    Whole { shared: Arc<NamespaceDictionary>, body: &'c [u8] },
+    /// Nothing, because compression would not make it shorter.
+    Unchanged,
+}
+
+/// The result of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TrainingOutcome {
+    /// The first dictionary: the writer compresses again what is stored whole.
+    First,
+    /// Another dictionary, or the same: what is stored stays as it is.
+    Later,
+    /// zstd could not train a dictionary.
+    Failed,
+}
+
+/// The memory of compression in bytes, without objects.
+pub(crate) struct CompressionMemory {
+    /// Tables and buffers from Rust's allocator.
+    pub(crate) buffers: usize,
+    /// Contexts and dictionaries, which are outside of Rust's allocator.
+    pub(crate) zstd: usize,
+}
+
+/// How a new object of a group is to be stored.
+enum Decision<'a> {
+    /// As the delta, which the encoder has, to the reference of the group.
+    Delta(Arc<Reference>),
+    /// As the delta to the candidate, which becomes the reference.
+    FirstDelta(StoredWhole<'a>),
+    /// Whole. The group compares its next object with the same object as before.
+    Whole,
+    /// Whole. The group compares its next object with this one.
+    Candidate,
+}
+
+/// What a new object is compared with, decompressed.
+struct Comparand<'a> {
+    bytes: Arc<Vec<u8>>,
+    frame_len: usize,
+    is_trained: bool,
+    /// How the object is stored if it resembles this.
+    decision: Decision<'a>,
+}
+
+impl Compression {
+    /// Creates it with a decoder, whose clones readers use.
+    pub(crate) fn new(decoder: Decoder) -> Self {
+        Self { decoder, ..Self::default() }
+    }
+
+    /// Returns the delta group of an object.
+    pub(crate) fn group_of(&self, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<GroupKey> {
+        GroupKey::of(&self.hasher, encoding, bytes, namespace)
+    }
+
+    /// Returns the object that the next object of the group may be compared with.
+    pub(crate) fn candidate(&self, group: GroupKey) -> Option<StateId> {
+        self.groups.candidate(group)
+    }
+
+    /// Compresses an object, and names what the writer does with it.
+    pub(crate) fn encode(&mut self, object: &CompressInput<'_>, namespaces: &mut Namespaces) -> EncodeOutcome<'_> {
+        let Some(group) = object.group else { return self.encode_whole(object, None, namespaces) };
+        let decision = self.decide(group, object);
+        self.groups.remember_previous(group, &object.identity.name, object.bytes);
+        match decision {
+            Decision::Delta(reference) => EncodeOutcome::Delta { reference, body: self.last_delta() },
+            Decision::FirstDelta(candidate) => {
+                let reference = self.decoder.new_reference(candidate);
+                // The group is known, so no other is displaced.
+                self.groups.set_reference(group, &reference, |_| true);
+                EncodeOutcome::FirstDelta { reference, body: self.last_delta() }
+            }
+            Decision::Whole => self.encode_whole(object, None, namespaces),
+            Decision::Candidate => self.encode_whole(object, Some(group), namespaces),
+        }
+    }
+
+    fn last_delta(&self) -> &[u8] {
+        self.encoder.as_ref().map(Encoder::last_delta).unwrap_or_default()
+    }
+
+    fn encode_whole(
+        &mut self,
+        object: &CompressInput<'_>,
+        candidate_of: Option<GroupKey>,
+        namespaces: &mut Namespaces,
+    ) -> EncodeOutcome<'_> {
+        let Some((body, dictionary)) = compress_whole(&mut self.encoder, &mut self.training, object.bytes) else {
+            return EncodeOutcome::Incompressible;
+        };
+        let shared = self.by_namespace.get(namespaces, &object.identity.namespace, dictionary);
+        EncodeOutcome::Whole { shared, body, candidate_of }
+    }
+
+    /// Decides how a new object of the group is to be stored. If it is a delta, the encoder has the delta.
+    fn decide<'a>(&mut self, group: GroupKey, object: &CompressInput<'a>) -> Decision<'a> {
+        let Some(known) = self.groups.get_mut(group) else { return Decision::Candidate };
+        if known.take_skip() {
+            return Decision::Whole;
+        }
+        let comparand = match known.reference() {
+            Some(GroupReference::Candidate(_)) => self.candidate_comparand(object),
+            Some(GroupReference::Reference(reference)) => self.reference_comparand(reference, object),
+            None => None,
+        };
+        let Some(comparand) = comparand else { return Decision::Candidate };
+        match self.compare(group, object, &comparand) {
+            Verdict::Resembles => comparand.decision,
+            Verdict::Differs | Verdict::Outdated { .. } => Decision::Candidate,
+        }
+    }
+
+    /// Returns the candidate, unless the store has another object at its place.
+    fn candidate_comparand<'a>(&self, object: &CompressInput<'a>) -> Option<Comparand<'a>> {
+        // Another object may have got the address of the candidate, and the deltas to a reference have one namespace.
+        let candidate = object.candidate.filter(|it| *it.shared.namespace == *object.identity.namespace)?;
+        Some(Comparand {
+            bytes: Arc::new(self.decoder.decode_whole(candidate)?),
+            frame_len: candidate.body.len(),
+            is_trained: candidate.shared.dictionary.is_some(),
+            decision: Decision::FirstDelta(candidate),
+        })
+    }
+
+    /// Returns the reference, unless only the replaced object uses it: as a delta, the object would keep it alive.
+    fn reference_comparand<'a>(&self, reference: Arc<Reference>, object: &CompressInput<'a>) -> Option<Comparand<'a>> {
+        let is_replaced = object.replaced_reference.is_some_and(|replaced| Arc::ptr_eq(replaced, &reference));
+        // One count is of `reference`.
+        if is_replaced && Arc::strong_count(&reference) == 2 {
+            return None;
+        }
+        let bytes = self.decoder.reference_bytes_of(&reference)?;
+        let (frame_len, is_trained) = {
+            let frame = reference.frame();
+            (frame.body.len(), frame.dictionary.is_some())
+        };
+        Some(Comparand { bytes, frame_len, is_trained, decision: Decision::Delta(reference) })
+    }
+
+    /// Compresses the object as a delta, and records the verdict in its group.
+    fn compare(&mut self, group: GroupKey, object: &CompressInput<'_>, comparand: &Comparand<'_>) -> Verdict {
+        let CompressInput { bytes, identity, .. } = *object;
+        let encoder = self.encoder.get_or_insert_with(Encoder::new);
+        let suffix = [&identity.name, &identity.uid, &identity.resource_version].map(|text| text.as_bytes());
+        let previous = self.groups.take_due_trial(group, &identity.name);
+        let trial_len = previous.and_then(|previous| encoder.compress_delta(previous, suffix, bytes));
+        // After the trial, because the encoder keeps the last delta.
+        let delta_len = encoder.compress_delta(&comparand.bytes, suffix, bytes).unwrap_or(bytes.len());
+        let comparison = Comparison {
+            object_len: bytes.len(),
+            reference_len: comparand.bytes.len(),
+            reference_frame_len: comparand.frame_len,
+            is_trained: comparand.is_trained,
+            delta_len,
+            trial_len,
+        };
+        let verdict = comparison.verdict();
+        if let Some(known) = self.groups.get_mut(group) {
+            known.record(verdict);
+        }
+        verdict
+    }
+
+    /// Compares the objects of the group with this state from now on. `is_stored` returns true if the store has a
+    /// state.
+    pub(crate) fn set_candidate(&mut self, group: GroupKey, state: StateId, is_stored: impl Fn(StateId) -> bool) {
+        self.groups.set_candidate(group, state, is_stored);
+    }
+
+    /// Records that a state has another address.
+    pub(crate) fn move_candidate(&mut self, group: GroupKey, from: usize, to: usize) {
+        self.groups.move_candidate(group, from, to);
+    }
+
+    /// Compares later objects with a reference that was loaded. Learning it again changes nothing.
+    pub(crate) fn learn_reference(&mut self, reference: &Arc<Reference>, encoding: Encoding) {
+        if let Some(bytes) = self.decoder.reference_bytes_of(reference)
+            && let Some(group) = self.group_of(encoding, &bytes, &reference.namespace)
+        {
+            // A store that is loaded has no candidates.
+            self.groups.set_reference(group, reference, |_| false);
+        }
+    }
+
+    /// Returns true if a training is due.
+    pub(crate) fn is_training_due(&mut self) -> bool {
+        let is_trained = self.dictionary().is_some();
+        self.training.is_due(is_trained)
+    }
+
+    /// Returns true if a training pays. `untrained_len` is what the store has compressed without a dictionary.
+    pub(crate) fn pays_training(&self, untrained_len: usize) -> bool {
+        self.dictionary().is_some() || TrainingPolicy::pays_first(untrained_len)
+    }
+
+    /// Trains a dictionary. The caller then calls [`restart_ratio`](Self::restart_ratio).
+    pub(crate) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) -> TrainingOutcome {
+        let had_dictionary = self.dictionary().is_some();
+        self.encoder.get_or_insert_with(Encoder::new).train(samples);
+        match (had_dictionary, self.dictionary()) {
+            (_, None) => {
+                self.training.record_failure();
+                TrainingOutcome::Failed
+            }
+            (false, Some(_)) => TrainingOutcome::First,
+            (true, Some(_)) => TrainingOutcome::Later,
+        }
+    }
+
+    /// Measures the ratio from now on: the samples compress better than later objects.
+    pub(crate) fn restart_ratio(&mut self) {
+        self.training.restart_ratio();
+    }
+
+    /// Compresses an object that is not a delta with the dictionary that was trained first.
+    pub(crate) fn compress_again(
+        &mut self,
+        object: &CompressedObject<'_>,
+        bytes: &[u8],
+        namespaces: &mut Namespaces,
+    ) -> Recompressed<'_> {
+        let compressed = compress_whole(&mut self.encoder, &mut self.training, bytes);
+        match (object, compressed) {
+            (_, None) | (CompressedObject::Delta { .. }, _) => Recompressed::Unchanged,
+            (CompressedObject::Reference(reference), Some((body, dictionary))) => {
+                reference.replace_frame(body, dictionary);
+                Recompressed::InPlace
+            }
+            (CompressedObject::Whole(whole), Some((body, dictionary))) => {
+                let shared = self.by_namespace.get(namespaces, &whole.shared.namespace, dictionary);
+                Recompressed::Whole { shared, body }
+            }
+        }
+    }
+
+    /// Returns true if a changed object of this length may wait for its compression.
+    pub(crate) fn may_defer(len: usize) -> bool {
+        DeferredSlots::accepts(len)
+    }
+
+    /// Adds the slot of an object that waits. Returns true if the writer now compresses all that wait.
+    pub(crate) fn defer(&mut self, slot: u32, len: usize) -> bool {
+        self.deferred.add(slot, len)
+    }
+
+    /// Returns the slots of the objects that wait.
+    pub(crate) fn take_deferred(&mut self) -> Vec<u32> {
+        self.deferred.take()
+    }
+
+    /// Forgets groups whose objects were deleted, and what dropped objects shared. `is_stored` returns true if the
+    /// store has a state.
+    pub(crate) fn forget_dropped(&mut self, is_stored: impl Fn(StateId) -> bool) {
+        self.groups.forget_dropped(is_stored);
+        self.by_namespace.forget_dropped();
+    }
+
+    /// Frees zstd's tables for writing after a list.
+    pub(crate) fn free_tables(&mut self) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.free_tables();
+        }
+    }
+
+    /// Returns the dictionary for objects that are compressed from now on.
+    pub(crate) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
+        self.encoder.as_ref().and_then(Encoder::dictionary)
+    }
+
+    /// Uses a dictionary that was loaded.
+    pub(crate) fn adopt_dictionary(&mut self, dictionary: &Arc<Dictionary>) {
+        self.encoder.get_or_insert_with(Encoder::new).adopt(Arc::clone(dictionary));
+    }
+
+    /// Returns the bytes of all references, which count as objects.
+    pub(crate) fn reference_bytes(&self) -> usize {
+        self.decoder.reference_bytes()
+    }
+
+    /// Measures the memory of readers and writers.
+    pub(crate) fn measure(&self) -> CompressionMemory {
+        let encoder = self.encoder.as_ref();
+        CompressionMemory {
+            buffers: encoder.map_or(0, Encoder::buffer_bytes)
+                + self.decoder.buffer_bytes()
+                + self.groups.bytes()
+                + self.by_namespace.bytes(),
+            zstd: encoder.map_or(0, Encoder::zstd_bytes) + self.decoder.zstd_bytes(),
+        }
+    }
+}
+
+/// Compresses an object by itself, and records its lengths. Returns `None` if that does not make it shorter.
+fn compress_whole<'e>(
+    encoder: &'e mut Option<Encoder>,
+    training: &mut TrainingPolicy,
+    bytes: &[u8],
+) -> Option<(&'e [u8], Option<Arc<Dictionary>>)> {
+    let frame = encoder.get_or_insert_with(Encoder::new).compress_whole(bytes)?;
+    training.record_whole(frame.dictionary.is_some(), bytes.len(), frame.body.len());
+    (frame.body.len() < bytes.len()).then_some((frame.body, frame.dictionary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMESPACE: &str = "ns";
+
+    /// Text that compresses badly by itself.
+    fn text(seed: u64) -> String {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        (0..1500).map(|_| rng.alphanumeric()).collect()
+    }
+
+    fn identity(namespace: &'static str, name: &str) -> Identity<'static> {
+        let name = name.to_owned().into();
+        Identity { namespace: namespace.into(), name, uid: "u".into(), resource_version: "1".into() }
+    }
+
+    /// An object that was stored whole.
+    struct Whole {
+        shared: Arc<NamespaceDictionary>,
+        body: Vec<u8>,
+        bytes: Vec<u8>,
+    }
+
+    impl Whole {
+        fn stored(&self) -> StoredWhole<'_> {
+            let wire_len = self.bytes.len().try_into().unwrap();
+            StoredWhole { shared: &self.shared, body: &self.body, wire_len }
+        }
+    }
+
+    #[derive(Default)]
+    struct Writer {
+        compression: Compression,
+        namespaces: Namespaces,
+    }
+
+    impl Writer {
+        fn group(&self) -> Option<GroupKey> {
+            let json = format!(r#"{{"metadata":{{"namespace":"{NAMESPACE}","name":"a","generateName":"web-"}}}}"#);
+            self.compression.group_of(Encoding::Json, json.as_bytes(), NAMESPACE)
+        }
+
+        fn encode(
+            &mut self,
+            bytes: &[u8],
+            identity: &Identity<'_>,
+            candidate: Option<&Whole>,
+            replaced_reference: Option<&Arc<Reference>>,
+        ) -> EncodeOutcome<'_> {
+            let group = self.group();
+            let candidate = candidate.map(Whole::stored);
+            let input = CompressInput { bytes, identity, group, candidate, replaced_reference };
+            self.compression.encode(&input, &mut self.namespaces)
+        }
+
+        /// Stores an object that becomes the candidate of its group.
+        fn add_candidate(&mut self, bytes: &[u8], identity: &Identity<'_>) -> Whole {
+            let (whole, group) = match self.encode(bytes, identity, None, None) {
+                EncodeOutcome::Whole { shared, body, candidate_of: Some(group) } => {
+                    (Whole { shared, body: body.to_vec(), bytes: bytes.to_vec() }, group)
+                }
+                _ => panic!("no candidate"),
+            };
+            self.compression.set_candidate(group, StateId { key_hash: 1, address: 1 }, |_| true);
+            whole
+        }
+
+        /// Stores the first two objects of a group.
+        fn add_reference(&mut self) -> Arc<Reference> {
+            let candidate = self.add_candidate(text(1).as_bytes(), &identity(NAMESPACE, "a"));
+            let next = format!("{}b", text(1));
+            match self.encode(next.as_bytes(), &identity(NAMESPACE, "b"), Some(&candidate), None) {
+                EncodeOutcome::FirstDelta { reference, .. } => reference,
+                _ => panic!("no reference"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_candidate_becomes_the_reference_once_another_object_resembles_it() {
+        let mut writer = Writer::default();
+        let candidate = writer.add_candidate(text(1).as_bytes(), &identity(NAMESPACE, "a"));
+        assert_eq!(writer.compression.reference_bytes(), 0);
+        let (next, own) = (format!("{}b", text(1)), identity(NAMESPACE, "b"));
+        let EncodeOutcome::FirstDelta { reference, body } =
+            writer.encode(next.as_bytes(), &own, Some(&candidate), None)
+        else {
+            panic!("no first delta")
+        };
+        let (body, wire_len) = (body.to_vec(), next.len().try_into().unwrap());
+        assert!(body.len() < 100, "{}", body.len());
+        let suffix = ["b".into(), "u".into(), "1".into()];
+        let delta = CompressedObject::Delta { reference: &reference, suffix, body: &body, wire_len };
+        assert_eq!(writer.compression.decoder.decode(&delta), Some(next.into_bytes()));
+        let first = CompressedObject::Reference(&reference);
+        assert_eq!(writer.compression.decoder.decode(&first), Some(candidate.bytes.clone()));
+        assert_eq!(writer.compression.reference_bytes(), Reference::allocated(candidate.body.len()));
+        // The next object has the same reference.
+        let third = format!("{}c", text(1));
+        match writer.encode(third.as_bytes(), &identity(NAMESPACE, "c"), None, None) {
+            EncodeOutcome::Delta { reference: same, .. } => assert!(Arc::ptr_eq(&same, &reference)),
+            _ => panic!("no delta"),
+        }
+        drop(reference);
+        assert_eq!(writer.compression.reference_bytes(), 0);
+    }
+
+    #[test]
+    fn an_object_becomes_the_candidate_if_the_group_has_nothing_to_compare_with() {
+        let next = format!("{}b", text(1));
+        let is_candidate =
+            |outcome: &EncodeOutcome<'_>| matches!(outcome, EncodeOutcome::Whole { candidate_of: Some(_), .. });
+        // The candidate was deleted, or another object is at its place.
+        for namespace in [None, Some("other")] {
+            let mut writer = Writer::default();
+            let first = identity(namespace.unwrap_or(NAMESPACE), "a");
+            let candidate = writer.add_candidate(text(1).as_bytes(), &first);
+            let stored = namespace.map(|_| &candidate);
+            assert!(is_candidate(&writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), stored, None)));
+        }
+        // Only the replaced object uses the reference.
+        let mut writer = Writer::default();
+        let reference = writer.add_reference();
+        assert!(is_candidate(&writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), None, Some(&reference))));
+        let other = Arc::clone(&reference);
+        let outcome = writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), None, Some(&reference));
+        assert!(matches!(outcome, EncodeOutcome::Delta { .. }));
+        // All deltas were deleted.
+        drop(outcome);
+        drop((reference, other));
+        assert!(is_candidate(&writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), None, None)));
+    }
+
+    #[test]
+    fn an_object_that_skips_the_comparison_leaves_the_reference() {
+        let mut writer = Writer::default();
+        let reference = writer.add_reference();
+        for (seed, is_candidate) in [(2, true), (3, true), (4, true), (5, false)] {
+            // As the writer does not record the candidates, the group keeps its reference.
+            let outcome = writer.encode(text(seed).as_bytes(), &identity(NAMESPACE, "x"), None, None);
+            let EncodeOutcome::Whole { candidate_of, .. } = outcome else { panic!("{seed} is no whole object") };
+            assert_eq!(candidate_of.is_some(), is_candidate, "{seed}");
+        }
+        let next = format!("{}b", text(1));
+        let outcome = writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), None, None);
+        assert!(matches!(outcome, EncodeOutcome::Delta { reference: same, .. } if Arc::ptr_eq(&same, &reference)));
+    }
+
+    #[test]
+    fn an_object_that_compression_does_not_shorten_is_incompressible() {
+        let mut writer = Writer::default();
+        assert!(matches!(
+            writer.encode(b"short", &identity(NAMESPACE, "a"), None, None),
+            EncodeOutcome::Incompressible
+        ));
+    }
+}

@@ -1,0 +1,146 @@
+//! zstd's contexts for writing, which one writer uses for one object after the other.
+
+use std::mem;
+use std::sync::{Arc, Weak};
+
+use zstd_safe::{CCtx, CDict};
+
+use crate::compress::dictionary::{Dictionary, LEVEL};
+use crate::compress::frame::{append_suffix, frame_start};
+use crate::compress::training::{train, trim_heap};
+
+/// The level of deltas. The default saves 1 to 3 % of them, and takes a third more time and 0.3 MB more for its tables.
+const DELTA_LEVEL: i32 = 1;
+
+/// Compresses, one object after the other.
+pub(crate) struct Encoder {
+    /// Created when it is needed, as is `compress`, the current dictionary.
+    context: Option<CCtx<'static>>,
+    compress: Option<CDict<'static>>,
+    current: Option<Arc<Dictionary>>,
+    /// The dictionaries that stored objects may use.
+    dictionaries: Vec<Weak<Dictionary>>,
+    out: Vec<u8>,
+    /// Where the last delta starts in `out`.
+    start: usize,
+    /// The dictionary of a delta.
+    delta_dictionary: Vec<u8>,
+    /// True before the first list ends, and after a training.
+    is_untrimmed: bool,
+}
+
+/// An object that was compressed whole. The body may be longer than the object.
+pub(crate) struct WholeFrame<'e> {
+    pub(crate) body: &'e [u8],
+    pub(crate) dictionary: Option<Arc<Dictionary>>,
+}
+
+impl Encoder {
+    pub(super) fn new() -> Self {
+        Self {
+            context: None,
+            compress: None,
+            current: None,
+            dictionaries: Vec::new(),
+            out: Vec::new(),
+            start: 0,
+            delta_dictionary: Vec::new(),
+            is_untrimmed: true,
+        }
+    }
+
+    /// Creates an encoder with a dictionary of these samples, or without one if zstd cannot train it.
+    pub(crate) fn trained_on(samples: impl Iterator<Item = impl AsRef<[u8]>>) -> Self {
+        let mut encoder = Self::new();
+        encoder.train(samples);
+        encoder
+    }
+
+    /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary if zstd cannot
+    /// train one.
+    pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) {
+        if let Some(dictionary) = train(samples) {
+            self.adopt(Arc::new(dictionary));
+        }
+        trim_heap();
+        self.is_untrimmed = true;
+    }
+
+    /// Uses a dictionary that was trained before.
+    pub(super) fn adopt(&mut self, dictionary: Arc<Dictionary>) {
+        self.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
+        self.dictionaries.push(Arc::downgrade(&dictionary));
+        self.current = Some(dictionary);
+        self.compress = None;
+    }
+
+    /// Returns the dictionary for objects that are compressed from now on.
+    pub(super) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
+        self.current.as_ref()
+    }
+
+    /// Frees zstd's tables, about 1 MB, which the next compression creates again.
+    pub(super) fn free_tables(&mut self) {
+        (self.context, self.compress) = (None, None);
+        (self.out, self.delta_dictionary) = (Vec::new(), Vec::new());
+        if mem::take(&mut self.is_untrimmed) {
+            trim_heap();
+        }
+    }
+
+    /// Compresses an object by itself. Returns `None` if zstd fails.
+    pub(crate) fn compress_whole(&mut self, bytes: &[u8]) -> Option<WholeFrame<'_>> {
+        let context = self.context.get_or_insert_with(CCtx::create);
+        self.out.clear();
+        self.out.reserve(zstd_safe::compress_bound(bytes.len()));
+        let done = match &self.current {
+            Some(current) => {
+                if self.compress.is_none() {
+                    self.compress = CDict::try_create(&current.bytes(), LEVEL);
+                }
+                context.compress_using_cdict(&mut self.out, bytes, self.compress.as_ref()?)
+            }
+            None => context.compress(&mut self.out, bytes, LEVEL),
+        };
+        done.ok()?;
+        Some(WholeFrame { body: &self.out, dictionary: self.current.clone() })
+    }
+
+    /// Compresses the delta of an object to a reference. `suffix` is name, uid and resource version of the object,
+    /// which its entry has anyway. Returns the length; `None` if zstd does not compress the object at all.
+    pub(super) fn compress_delta(&mut self, reference: &[u8], suffix: [&[u8]; 3], bytes: &[u8]) -> Option<usize> {
+        let context = self.context.get_or_insert_with(CCtx::create);
+        reference.clone_into(&mut self.delta_dictionary);
+        append_suffix(&mut self.delta_dictionary, suffix);
+        self.out.clear();
+        self.out.reserve(zstd_safe::compress_bound(bytes.len()));
+        context.compress_using_dict(&mut self.out, bytes, &self.delta_dictionary, DELTA_LEVEL).ok()?;
+        let wire_len = bytes.len().try_into().ok()?;
+        self.start = frame_start(wire_len, 0).len();
+        let delta_len = self.out.get(self.start..)?.len();
+        self.out.starts_with(&frame_start(wire_len, delta_len)).then_some(delta_len)
+    }
+
+    /// Returns the last delta.
+    pub(super) fn last_delta(&self) -> &[u8] {
+        self.out.get(self.start..).unwrap_or_default()
+    }
+
+    /// Returns the bytes that zstd has allocated, outside of Rust's allocator.
+    pub(super) fn zstd_bytes(&self) -> usize {
+        let dictionaries =
+            self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.decompress.sizeof());
+        self.context.as_ref().map_or(0, CCtx::sizeof)
+            + self.compress.as_ref().map_or(0, CDict::sizeof)
+            + dictionaries.sum::<usize>()
+    }
+
+    /// Returns the bytes from Rust's allocator.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.packed_len());
+        self.out.capacity()
+            + self.delta_dictionary.capacity()
+            + dictionaries.sum::<usize>()
+            + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
+    }
+}

@@ -1,0 +1,317 @@
+//! Delta groups: objects of one group differ little, so they are stored as deltas to one reference.
+//!
+//! A group has only what decides about its next object. Its deltas are known to nobody: they hold the reference, and
+//! the group has a weak pointer to it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Weak};
+
+use crate::compress::decide::Verdict;
+use crate::compress::pool::Reference;
+use listwatch::{Encoding, ItemRef};
+
+/// A longer object has no group, which bounds the memory for the references that are decompressed.
+pub(crate) const MAX_GROUPED_LEN: usize = 1 << 20;
+/// The longest object that is tried as a reference after it was written.
+const MAX_TRIAL_LEN: usize = 64 << 10;
+/// Another reference is tried at the latest after this many objects. Each trial takes the time of one compression.
+const LONGEST_TRIAL_GAP: u8 = 16;
+/// The number of failures in a row after which objects skip the comparison, and the most objects that skip it until the
+/// next attempt.
+const FAILURES: u8 = 3;
+const MAX_SKIPS: u8 = 128;
+/// The fewest groups among which dropped groups are looked for.
+const FEW_GROUPS: usize = 64;
+
+/// The hash of what names a group. Two groups with the same hash share a reference, which costs memory only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GroupKey(u64);
+
+impl GroupKey {
+    /// Hashes the namespace and what names the group: the uid of the controlling owner, or else the prefix of the name.
+    /// Returns `None` if the object has no group.
+    pub(super) fn of(hasher: &RandomState, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<Self> {
+        if bytes.len() > MAX_GROUPED_LEN {
+            return None;
+        }
+        let meta = ItemRef::new(encoding, bytes).meta().ok()?;
+        let owner = meta.owner_references().ok()?.find(|owner| owner.controller && !owner.uid.is_empty());
+        let (has_owner, group) = match owner {
+            Some(owner) => (true, owner.uid),
+            None => (false, meta.generate_name()),
+        };
+        (!group.is_empty()).then(|| Self(hasher.hash_one((namespace, has_owner, &group))))
+    }
+}
+
+/// A state of an object in the store: the hash of its key, and its address. A later state that gets the same address
+/// may be taken for it, which costs memory only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateId {
+    pub(crate) key_hash: u32,
+    pub(crate) address: usize,
+}
+
+/// What the next object of a group is compared with.
+#[derive(Clone, Copy)]
+pub(super) enum GroupReference<R> {
+    /// An object that is stored whole. It becomes the reference when another object resembles it.
+    Candidate(StateId),
+    Reference(R),
+}
+
+/// The delta groups of a store.
+pub(super) struct DeltaGroups {
+    groups: HashMap<GroupKey, DeltaGroup>,
+    /// The number of groups at which dropped groups are removed: twice the number that was alive the last time.
+    full: usize,
+    previous: PreviousObject,
+}
+
+/// The object with a group that was written last.
+#[derive(Default)]
+struct PreviousObject {
+    group: Option<GroupKey>,
+    name: String,
+    /// Empty if the object is long.
+    bytes: Vec<u8>,
+}
+
+/// The decisions about the next object of a group.
+pub(super) struct DeltaGroup {
+    reference: GroupReference<Weak<Reference>>,
+    /// The number of objects until the next trial, and between trials.
+    until_trial: u8,
+    trial_gap: u8,
+    /// The number of failures in a row, and of objects that skip the comparison.
+    failures: u8,
+    skips: u8,
+}
+
+impl Default for DeltaGroups {
+    fn default() -> Self {
+        Self { groups: HashMap::new(), full: FEW_GROUPS, previous: PreviousObject::default() }
+    }
+}
+
+impl DeltaGroups {
+    pub(super) fn get_mut(&mut self, group: GroupKey) -> Option<&mut DeltaGroup> {
+        self.groups.get_mut(&group)
+    }
+
+    /// Returns the state of the object with which the next object of the group is compared, unless that is a reference.
+    pub(super) fn candidate(&self, group: GroupKey) -> Option<StateId> {
+        match self.groups.get(&group)?.reference {
+            GroupReference::Candidate(state) => Some(state),
+            GroupReference::Reference(_) => None,
+        }
+    }
+
+    /// Compares objects of the group with this object from now on. A new group may displace groups without a reference
+    /// and without an object that is stored.
+    pub(super) fn set_candidate(&mut self, group: GroupKey, state: StateId, is_stored: impl Fn(StateId) -> bool) {
+        self.set(group, GroupReference::Candidate(state), is_stored);
+    }
+
+    /// Compares objects of the group with this reference from now on.
+    pub(super) fn set_reference(
+        &mut self,
+        group: GroupKey,
+        reference: &Arc<Reference>,
+        is_stored: impl Fn(StateId) -> bool,
+    ) {
+        self.set(group, GroupReference::Reference(Arc::downgrade(reference)), is_stored);
+    }
+
+    fn set(
+        &mut self,
+        group: GroupKey,
+        reference: GroupReference<Weak<Reference>>,
+        is_stored: impl Fn(StateId) -> bool,
+    ) {
+        if let Some(known) = self.groups.get_mut(&group) {
+            known.reference = reference;
+            return;
+        }
+        if self.groups.len() >= self.full {
+            self.forget_dropped(is_stored);
+        }
+        self.groups.insert(group, DeltaGroup::new(reference));
+    }
+
+    /// Records that the state of a candidate has another address.
+    pub(super) fn move_candidate(&mut self, group: GroupKey, from: usize, to: usize) {
+        if let Some(DeltaGroup { reference: GroupReference::Candidate(state), .. }) = self.groups.get_mut(&group)
+            && state.address == from
+        {
+            state.address = to;
+        }
+    }
+
+    /// Remembers the object that was written last, for a trial.
+    pub(super) fn remember_previous(&mut self, group: GroupKey, name: &str, bytes: &[u8]) {
+        let previous = &mut self.previous;
+        previous.group = Some(group);
+        name.clone_into(&mut previous.name);
+        previous.bytes.clear();
+        if bytes.len() <= MAX_TRIAL_LEN {
+            previous.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Returns the object that was written last if it is another object of this group, and if a trial is due.
+    pub(super) fn take_due_trial(&mut self, group: GroupKey, name: &str) -> Option<&[u8]> {
+        let previous = &self.previous;
+        let has_previous = previous.group == Some(group) && previous.name != name && !previous.bytes.is_empty();
+        self.groups.get_mut(&group)?.take_due_trial(has_previous).then_some(&previous.bytes)
+    }
+
+    /// Removes groups without a reference and without a stored object that could become the reference.
+    pub(super) fn forget_dropped(&mut self, is_stored: impl Fn(StateId) -> bool) {
+        self.groups.retain(|_, group| match &group.reference {
+            GroupReference::Candidate(state) => is_stored(*state),
+            GroupReference::Reference(reference) => reference.strong_count() > 0,
+        });
+        self.previous = PreviousObject::default();
+        self.full = (2 * self.groups.len()).max(FEW_GROUPS);
+        self.groups.shrink_to_fit();
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.groups.capacity() * 8 / 7 * (size_of::<(GroupKey, DeltaGroup)>() + 1)
+            + self.previous.name.capacity()
+            + self.previous.bytes.capacity()
+    }
+}
+
+impl DeltaGroup {
+    fn new(reference: GroupReference<Weak<Reference>>) -> Self {
+        Self { reference, until_trial: 0, trial_gap: 1, failures: 0, skips: 0 }
+    }
+
+    /// Returns what to compare the next object with; `None` if the reference does not exist any more.
+    pub(super) fn reference(&self) -> Option<GroupReference<Arc<Reference>>> {
+        Some(match &self.reference {
+            GroupReference::Candidate(state) => GroupReference::Candidate(*state),
+            GroupReference::Reference(reference) => GroupReference::Reference(reference.upgrade()?),
+        })
+    }
+
+    /// Returns true if the next object should not be compared, because many objects in a row differed from the
+    /// reference.
+    pub(super) fn take_skip(&mut self) -> bool {
+        let skips = self.skips > 0;
+        self.skips = self.skips.saturating_sub(1);
+        skips
+    }
+
+    /// Counts an object, and returns true if a trial is due and the previous object can serve for it.
+    fn take_due_trial(&mut self, has_previous: bool) -> bool {
+        self.until_trial = self.until_trial.saturating_sub(1);
+        if self.until_trial > 0 || !has_previous {
+            return false;
+        }
+        self.trial_gap = (2 * self.trial_gap).min(LONGEST_TRIAL_GAP);
+        self.until_trial = self.trial_gap;
+        true
+    }
+
+    /// Records the verdict about an object. It decides about skips and trials of the next ones.
+    pub(super) fn record(&mut self, verdict: Verdict) {
+        if let Verdict::Outdated { .. } = verdict {
+            (self.until_trial, self.trial_gap) = (0, 1);
+        }
+        if verdict.resembles() {
+            self.failures = 0;
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        if let Some(doublings) = self.failures.checked_sub(FAILURES) {
+            self.skips = 1_u8.checked_shl(doublings.into()).unwrap_or(MAX_SKIPS).min(MAX_SKIPS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CANDIDATE: StateId = StateId { key_hash: 1, address: 2 };
+
+    fn group() -> DeltaGroup {
+        DeltaGroup::new(GroupReference::Candidate(CANDIDATE))
+    }
+
+    #[test]
+    fn objects_skip_the_comparison_after_three_that_differ() {
+        let mut group = group();
+        let mut skipped = Vec::new();
+        for _ in 0..13 {
+            let mut skips = 0_u32;
+            while group.take_skip() {
+                skips += 1;
+            }
+            skipped.push(skips);
+            group.record(Verdict::Differs);
+        }
+        assert_eq!(skipped, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 128, 128]);
+        // One that resembles the reference ends the row.
+        group.record(Verdict::Resembles);
+        (0..128).for_each(|_| assert!(group.take_skip()));
+        group.record(Verdict::Differs);
+        group.record(Verdict::Outdated { resembles: true });
+        group.record(Verdict::Differs);
+        group.record(Verdict::Differs);
+        assert!(!group.take_skip());
+        group.record(Verdict::Outdated { resembles: false });
+        assert!(group.take_skip());
+    }
+
+    #[test]
+    fn trials_become_rare_until_a_reference_is_outdated() {
+        let mut group = group();
+        let trials =
+            |group: &mut DeltaGroup, objects| (0..objects).filter(|_| group.take_due_trial(true)).collect::<Vec<_>>();
+        assert_eq!(trials(&mut group, 64), [0, 2, 6, 14, 30, 46, 62]);
+        group.record(Verdict::Resembles);
+        assert_eq!(trials(&mut group, 16), [14]);
+        group.record(Verdict::Outdated { resembles: true });
+        assert_eq!(trials(&mut group, 8), [0, 2, 6]);
+        // Without a previous object, the trial stays due.
+        assert!((0..20).all(|_| !group.take_due_trial(false)));
+        assert!(group.take_due_trial(true));
+    }
+
+    #[test]
+    fn a_trial_compares_with_another_object_of_the_group() {
+        let mut groups = DeltaGroups::default();
+        let [one, other] = [1, 2].map(GroupKey);
+        groups.set_candidate(one, CANDIDATE, |_| true);
+        assert!(groups.take_due_trial(one, "a").is_none());
+        groups.remember_previous(one, "a", b"bytes");
+        assert!(groups.take_due_trial(one, "a").is_none());
+        assert!(groups.take_due_trial(other, "b").is_none());
+        assert_eq!(groups.take_due_trial(one, "b"), Some(&b"bytes"[..]));
+        groups.remember_previous(other, "c", b"bytes");
+        assert!((0..40).all(|_| groups.take_due_trial(one, "b").is_none()));
+        groups.remember_previous(one, "c", &vec![0; MAX_TRIAL_LEN + 1]);
+        assert!((0..40).all(|_| groups.take_due_trial(one, "b").is_none()));
+    }
+
+    #[test]
+    fn groups_of_deleted_objects_are_forgotten() {
+        let mut groups = DeltaGroups::default();
+        for i in 0..1000 {
+            // Only the newest object is stored.
+            let state = |i| StateId { key_hash: 0, address: i };
+            groups.set_candidate(GroupKey(i as u64), state(i), |held| held == state(i - 1));
+            assert!(groups.groups.len() <= FEW_GROUPS);
+        }
+        assert_eq!(groups.candidate(GroupKey(999)), Some(StateId { key_hash: 0, address: 999 }));
+        groups.move_candidate(GroupKey(999), 998, 7);
+        assert_eq!(groups.candidate(GroupKey(999)).map(|state| state.address), Some(999));
+        groups.move_candidate(GroupKey(999), 999, 7);
+        assert_eq!(groups.candidate(GroupKey(999)).map(|state| state.address), Some(7));
+    }
+}

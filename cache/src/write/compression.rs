@@ -1,0 +1,341 @@
+//! Puts compressed objects into the store: it does what [`Compression`](crate::compress::Compression) decides.
+//!
+//! The folder `compress` never sees the store. So this file looks up what a decision needs, and replaces entries. Each
+//! replacement keeps the state: readers find the same object, in another form.
+//!
+//! - A form is changed under the writer's lock. Readers that hold the old entry keep it.
+//! - Subscribers that have yet to receive an entry get the new one, so that a slow subscriber does not keep encoded
+//!   objects.
+//! - Objects of a list are compressed at once, because they follow each other anyway. Changed objects wait, unless the
+//!   store has a change log, which keeps states as they were written, or a budget, which has no room for encoded
+//!   objects.
+
+use std::sync::Arc;
+
+use crate::StoreType;
+use crate::compress::{
+    CompressInput, CompressedObject, Compression, EncodeOutcome, Recompressed, Reference, StateId, TrainingOutcome,
+    is_sample,
+};
+use crate::error::StoreError;
+use crate::key::Identity;
+use crate::state::entry::{Entry, EntryForm, wire_len};
+use crate::state::storage_format::StorageFormat;
+use crate::write::core::StoreCore;
+use crate::write::writer::Writer;
+use listwatch::Encoding;
+
+/// An object to be written, and the entry that it replaces.
+pub(crate) struct NewObject<'a, D> {
+    pub(crate) known: Option<&'a Entry<D>>,
+    pub(crate) encoding: Encoding,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) identity: &'a Identity<'a>,
+}
+
+impl<T: StoreType + ?Sized> StoreCore<T> {
+    /// Returns the entry of an object, in the form in which the store keeps objects.
+    pub(super) fn entry(
+        &self,
+        writer: &mut Writer<T>,
+        object: &NewObject<'_, T::Decoded>,
+    ) -> Result<Entry<T::Decoded>, StoreError> {
+        let NewObject { encoding, bytes, identity, .. } = *object;
+        match writer.format {
+            StorageFormat::Encoded => {}
+            StorageFormat::Compressed => {
+                if let Some(entry) = self.compressed_entry(writer, object) {
+                    return Ok(entry);
+                }
+            }
+            StorageFormat::Decoded => {
+                let decoded = Arc::new(T::decode(encoding, bytes)?);
+                let namespace = writer.namespaces.intern(&identity.namespace);
+                let form = EntryForm::Decoded(Box::new((namespace, decoded)));
+                return Ok(Entry::with_head(encoding, wire_len(bytes), identity, &[], form));
+            }
+        }
+        Ok(Self::encoded_entry(writer, object))
+    }
+
+    /// Returns the entry of an object as it arrived.
+    pub(super) fn encoded_entry(writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Entry<T::Decoded> {
+        let NewObject { encoding, bytes, identity, .. } = *object;
+        Entry::encoded(encoding, bytes, identity, || writer.namespaces.intern(&identity.namespace))
+    }
+
+    /// Returns the entry of a compressed object; `None` if it is not compressed.
+    fn compressed_entry(
+        &self,
+        writer: &mut Writer<T>,
+        object: &NewObject<'_, T::Decoded>,
+    ) -> Option<Entry<T::Decoded>> {
+        let NewObject { known, encoding, bytes, identity } = *object;
+        let entry = |body: &[u8], form| Entry::with_head(encoding, wire_len(bytes), identity, body, form);
+        let Writer { compression, namespaces, .. } = &mut *writer;
+        let group = compression.group_of(encoding, bytes, &identity.namespace);
+        let candidate = group.and_then(|group| self.find_state(compression.candidate(group)?));
+        let candidate = candidate.filter(|(_, candidate)| known.is_none_or(|known| !known.is_same(candidate)));
+        let input = CompressInput {
+            bytes,
+            identity,
+            group,
+            candidate: candidate.as_ref().and_then(|(_, candidate)| candidate.whole()),
+            replaced_reference: known.and_then(Entry::reference),
+        };
+        match compression.encode(&input, namespaces) {
+            EncodeOutcome::Delta { reference, body } => Some(entry(body, EntryForm::Delta(reference))),
+            EncodeOutcome::FirstDelta { reference, body } => {
+                let new = entry(body, EntryForm::Delta(Arc::clone(&reference)));
+                if let Some((slot, candidate)) = &candidate {
+                    self.make_reference_entry(writer, *slot, candidate, reference);
+                }
+                Some(new)
+            }
+            EncodeOutcome::Whole { shared, body, candidate_of } => {
+                let new = entry(body, EntryForm::Whole(shared));
+                if let Some(group) = candidate_of {
+                    let key_hash = self.hash(&identity.namespace, &identity.name);
+                    let state = StateId { key_hash, address: new.address() };
+                    writer.compression.set_candidate(group, state, |state| self.has_state(state));
+                }
+                Some(new)
+            }
+            EncodeOutcome::Incompressible => None,
+        }
+    }
+
+    /// Replaces the entry of a candidate, whose bytes are now the reference, by an empty delta.
+    fn make_reference_entry(
+        &self,
+        writer: &mut Writer<T>,
+        slot: u32,
+        candidate: &Entry<T::Decoded>,
+        reference: Arc<Reference>,
+    ) {
+        let (encoding, wire_len) = (candidate.encoding(), candidate.wire_len());
+        let form = EntryForm::Delta(reference);
+        let empty = Entry::with_head(encoding, wire_len, &candidate.identity(), &[], form);
+        self.change_form(writer, slot, candidate, empty);
+    }
+
+    /// Trains a dictionary, if a training is due, on samples of all objects that are not stored as deltas. What was
+    /// compressed without a dictionary is compressed again.
+    pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
+        if !writer.compression.is_training_due() {
+            return;
+        }
+        let whole = self.whole_objects();
+        let untrained_len = |(_, entry): &(u32, Entry<_>)| {
+            entry.compressed().map_or(0, |object: CompressedObject<'_>| object.untrained_len())
+        };
+        if !writer.compression.pays_training(whole.iter().map(untrained_len).sum()) {
+            return;
+        }
+        let len = whole.iter().map(|(_, entry)| entry.wire_len() as usize).sum::<usize>();
+        let samples = whole.iter().zip(0..).filter(|(_, place)| is_sample(*place, len));
+        // One after the other, because the store has them compressed.
+        let outcome = writer.compression.train(samples.filter_map(|((_, entry), _)| self.codec.encode(entry).ok()));
+        if outcome == TrainingOutcome::First {
+            for (slot, old) in whole {
+                self.compress_again(writer, slot, &old);
+            }
+        }
+        writer.compression.restart_ratio();
+    }
+
+    /// Returns the objects that are not stored as deltas, with references, and their slots.
+    fn whole_objects(&self) -> Vec<(u32, Entry<T::Decoded>)> {
+        let state = self.state();
+        let slots = state.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);
+        let is_whole = |entry: &Entry<_>| !matches!(entry.form(), EntryForm::Delta(_)) || entry.body().is_empty();
+        slots
+            .filter_map(|(entry, slot)| Some((slot, entry.as_ref().filter(|entry| is_whole(entry))?.clone())))
+            .collect()
+    }
+
+    /// Compresses an object with the dictionary that was trained first.
+    fn compress_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
+        let Some(object) = old.compressed() else { return self.compress_slot(writer, slot) };
+        let Ok(bytes) = self.codec.encode(old) else { return };
+        let Writer { compression, namespaces, .. } = &mut *writer;
+        let Recompressed::Whole { shared, body } = compression.compress_again(&object, &bytes, namespaces) else {
+            return;
+        };
+        let identity = old.identity();
+        let new = Entry::with_head(old.encoding(), old.wire_len(), &identity, body, EntryForm::Whole(shared));
+        if let Some(group) = compression.group_of(old.encoding(), &bytes, &identity.namespace) {
+            compression.move_candidate(group, old.address(), new.address());
+        }
+        self.replace_form(writer, slot, old, new);
+    }
+
+    /// Compresses the object of a slot, unless it is compressed.
+    fn compress_slot(&self, writer: &mut Writer<T>, slot: u32) {
+        let Some(old) = self.entry_at(slot) else { return };
+        if matches!(old.form(), EntryForm::Whole(_) | EntryForm::Delta(_)) {
+            return;
+        }
+        let stored = self.object(&old);
+        let Ok(bytes) = stored.encoded() else { return };
+        let object = NewObject { known: Some(&old), encoding: stored.encoding(), bytes, identity: &old.identity() };
+        if let Some(new) = self.compressed_entry(writer, &object) {
+            drop(stored);
+            self.replace_form(writer, slot, &old, new);
+        }
+    }
+
+    /// Returns true if an object of this length is kept encoded for now, and compressed together with others.
+    pub(super) fn defers_compression(&self, writer: &Writer<T>, len: usize, listed: bool) -> bool {
+        writer.format == StorageFormat::Compressed
+            && !listed
+            && !self.log.is_enabled()
+            && writer.budget.limit.is_none()
+            && Compression::may_defer(len)
+    }
+
+    /// Compresses the object of a slot together with others.
+    pub(super) fn defer_compression(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
+        if writer.compression.defer(slot, len) {
+            self.compress_deferred(writer);
+        }
+    }
+
+    /// Compresses the objects that wait for it.
+    pub(crate) fn compress_deferred(&self, writer: &mut Writer<T>) {
+        for slot in writer.compression.take_deferred() {
+            self.compress_slot(writer, slot);
+        }
+    }
+
+    /// Compares later objects with the references of loaded objects.
+    pub(crate) fn learn_references(writer: &mut Writer<T>, entries: &[Entry<T::Decoded>]) {
+        let mut last = None;
+        for entry in entries {
+            let Some(reference) = entry.reference() else { continue };
+            // Objects of a group are mostly neighbours. Learning a reference again changes nothing.
+            if last.replace(Arc::as_ptr(reference)) != Some(Arc::as_ptr(reference)) {
+                writer.compression.learn_reference(reference, entry.encoding());
+            }
+        }
+    }
+
+    /// Replaces the entry of a slot by another form of the same state, and the entries that subscribers have yet to
+    /// receive. The caller has one reference to the old entry.
+    fn replace_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
+        let is_held = old.references() > 2;
+        if is_held {
+            writer.subscribers.change_form(slot, old, &new);
+        }
+        self.change_form(writer, slot, old, new);
+    }
+
+    /// Replaces the entry of a slot by another form of the same state.
+    fn change_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
+        writer.usage.subtract(old);
+        writer.usage.add(&new);
+        self.codec.copy_decoded(old, &new);
+        if let Some(held) = self.state_mut().slot_mut(slot) {
+            *held = Some(new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Change, Store};
+
+    const MANY: u32 = 64;
+
+    /// A store of 600 compressed objects, and a function that changes one of them.
+    fn store() -> (Store<[u8]>, impl Fn(u32, u32)) {
+        let store = Store::<[u8]>::new(StorageFormat::Compressed);
+        let write = {
+            let store = store.clone();
+            move |object: u32, version: u32| {
+                let text = "limits cpu 100m memory 64Mi, image registry.example.com/shop/web".repeat(4);
+                let json = format!(
+                    r#"{{"metadata":{{"name":"{object}","namespace":"a","resourceVersion":"{version}"}},"spec":"{text} {}"}}"#,
+                    object * 7919
+                );
+                assert!(store.apply(Encoding::Json, json.as_bytes()).is_ok());
+            }
+        };
+        (0..600).for_each(|object| write(object, 1));
+        (store, write)
+    }
+
+    fn entry(store: &Store<[u8]>, object: u32) -> Entry<Box<[u8]>> {
+        store.get(("a", &*object.to_string())).unwrap().entry().clone()
+    }
+
+    fn is_encoded(store: &Store<[u8]>, object: u32) -> bool {
+        entry(store, object).as_encoded().is_some()
+    }
+
+    #[test]
+    fn changed_objects_are_compressed_together() {
+        let (store, write) = store();
+        for round in 0..3 {
+            for object in 0..MANY {
+                assert!(!is_encoded(&store, object));
+                write(object, 2 + round);
+                assert_eq!(is_encoded(&store, object), object < MANY - 1);
+                assert_eq!(is_encoded(&store, 0), object < MANY - 1);
+            }
+        }
+        // An object that changes often is compressed once.
+        (10..9 + MANY).for_each(|version| write(7, version));
+        assert!(is_encoded(&store, 7));
+        write(7, 9 + MANY);
+        assert!(!is_encoded(&store, 7));
+        // New objects, and objects of a list, are compressed at once.
+        write(600, 1);
+        assert!(!is_encoded(&store, 600));
+        let mut replace = store.begin_replace();
+        let known = store.get(("a", "3")).unwrap().encoded().unwrap().to_vec();
+        let changed = String::from_utf8(known).unwrap().replace("\"4\"", "\"300\"");
+        assert!(replace.apply(Encoding::Json, changed.as_bytes()).is_ok());
+        assert_eq!((is_encoded(&store, 3), entry(&store, 3).resource_version()), (false, "300"));
+        drop(replace);
+    }
+
+    #[test]
+    fn an_exact_measure_of_memory_waits_for_no_further_change() {
+        let (store, write) = store();
+        let before = store.memory();
+        (0..5).for_each(|object| write(object, 2));
+        assert!((0..5).all(|object| is_encoded(&store, object)));
+        let after = store.memory();
+        assert!((0..5).all(|object| !is_encoded(&store, object)));
+        assert_eq!((before.encoded, after.encoded), (0, 0));
+    }
+
+    #[test]
+    fn a_store_with_a_budget_compresses_at_once() {
+        let (store, write) = store();
+        write(1, 2);
+        store.set_budget(Some(64 << 20));
+        assert!(!is_encoded(&store, 1));
+        write(2, 2);
+        assert!(!is_encoded(&store, 2));
+    }
+
+    #[test]
+    fn a_slow_subscriber_keeps_the_form_of_the_store() {
+        let (store, write) = store();
+        let mut all = store.subscribe().start();
+        let mut some = store.subscribe().filter(|object| object.name() == "5").start();
+        (0..MANY).for_each(|object| write(object, 2));
+        for subscriber in [&mut all, &mut some] {
+            while let Some(change) = subscriber.try_next() {
+                let Change::Applied { old: Some(old), new } = change else { panic!("{change:?}") };
+                let name = new.name().parse().unwrap();
+                assert!(new.entry().is_same(&entry(&store, name)), "{name}");
+                assert_eq!((old.resource_version(), new.resource_version()), ("1", "2"));
+                assert!(old.entry().as_encoded().is_none());
+            }
+        }
+    }
+}
