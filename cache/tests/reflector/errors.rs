@@ -315,7 +315,7 @@ async fn a_full_cache_relists_when_a_deletion_makes_room() {
     run.abort();
 }
 
-/// The store keeps half of the objects: mostly the bases of families, which the budget counts too.
+/// The store keeps half of the objects: mostly the references of delta groups, which the budget counts too.
 #[tokio::test(start_paused = true)]
 async fn a_full_cache_of_compressed_objects_does_not_relist_in_vain() {
     let mut rng = fastrand::Rng::with_seed(7);

@@ -1,6 +1,6 @@
 //! Stores: objects, indexes, subscribers, files.
 
-mod families;
+mod delta_groups;
 mod model;
 mod save;
 mod store;

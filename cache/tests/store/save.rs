@@ -23,7 +23,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Fills a store with objects in both encodings, some alike, some of seven families, some incompressible.
+/// Fills a store with objects in both encodings, some alike, some of seven delta groups, some incompressible.
 fn fill<T: StoreType + ?Sized>(store: &Store<T>, objects: usize, version: &str) {
     let mut rng = Rng::with_seed(7);
     let mut replace = store.begin_replace();

@@ -1,4 +1,4 @@
-//! Objects of a family are kept as differences to one base, and each is still read, replaced and deleted on its own.
+//! Objects of a delta group are kept as deltas to one reference, and each is still read, replaced and deleted on its own.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,15 +25,15 @@ fn template(seed: u64) -> Rc<str> {
     TEMPLATES.with_borrow_mut(|known| Rc::clone(known.entry(seed).or_insert_with(|| text(seed, 2000).into())))
 }
 
-/// An object with the text of its family, as a template has it, and a text of its own.
-fn member(namespace: &str, family: u64, i: usize, version: u64) -> Object {
+/// An object with the text of its group, as a template has it, and a text of its own.
+fn ungrouped(namespace: &str, group: u64, i: usize, version: u64) -> Object {
     let own = text(version << 32 | i as u64, 64);
-    let data = format!("{own} {}", template(family));
-    object(namespace, &format!("web-{family}-{i}"), &version.to_string()).data(data)
+    let data = format!("{own} {}", template(group));
+    object(namespace, &format!("web-{group}-{i}"), &version.to_string()).data(data)
 }
 
-fn owned(namespace: &str, family: u64, i: usize, version: u64) -> Object {
-    member(namespace, family, i, version).owner(&format!("owner {family}"))
+fn owned(namespace: &str, group: u64, i: usize, version: u64) -> Object {
+    ungrouped(namespace, group, i, version).owner(&format!("owner {group}"))
 }
 
 fn apply(store: &Store<[u8]>, object: &Object) {
@@ -56,7 +56,7 @@ fn filled(objects: &[Object]) -> Store<[u8]> {
     store
 }
 
-/// Returns the memory of the objects and their bases, and checks that the store has exactly these objects.
+/// Returns the memory of the objects and their references, and checks that the store has exactly these objects.
 fn memory(store: &Store<[u8]>, objects: &[Object]) -> usize {
     let held: BTreeMap<_, _> = store.snapshot().iter().map(|it| (it.key(), it.encoded().unwrap().to_vec())).collect();
     assert_eq!(held.len(), objects.len());
@@ -70,28 +70,27 @@ fn memory(store: &Store<[u8]>, objects: &[Object]) -> usize {
 }
 
 #[test]
-fn a_family_of_any_size_is_kept_as_differences() {
+fn a_group_of_any_size_is_kept_as_deltas() {
     // The text of its own, the identity and the entry take about 250 bytes.
-    for (members, families, most) in [(1, 40, 2200), (2, 20, 1300), (50, 2, 330), (50_000, 1, 300)] {
-        let objects: Vec<_> =
-            (0..families).flat_map(|family| (0..members).map(move |i| owned("ns", family, i, 1))).collect();
+    for (size, groups, most) in [(1, 40, 2200), (2, 20, 1300), (50, 2, 330), (50_000, 1, 300)] {
+        let objects: Vec<_> = (0..groups).flat_map(|group| (0..size).map(move |i| owned("ns", group, i, 1))).collect();
         let alone: Vec<_> = objects.iter().take(100).map(|object| object.clone().data(object.data.clone())).collect();
-        let alone: Vec<_> = alone.into_iter().map(without_family).collect();
+        let alone: Vec<_> = alone.into_iter().map(without_group).collect();
         let each = memory(&filled(&objects), &objects) / objects.len();
         let single = memory(&filled(&alone), &alone) / alone.len();
-        assert!(each < most && each < single + 20, "{members} members: {each} bytes each, {single} without a family");
+        assert!(each < most && each < single + 20, "{size} objects: {each} bytes each, {single} without a group");
     }
 }
 
-fn without_family(mut object: Object) -> Object {
+fn without_group(mut object: Object) -> Object {
     object.meta().owner_references.clear();
     object
 }
 
 #[test]
-fn objects_without_an_owner_are_a_family_by_their_generate_name() {
+fn objects_without_an_owner_are_a_group_by_their_generate_name() {
     let of = |i: usize, generate_name: &str| {
-        let mut object = member("ns", 1, i, 1);
+        let mut object = ungrouped("ns", 1, i, 1);
         generate_name.clone_into(&mut object.meta().generate_name);
         object
     };
@@ -100,7 +99,7 @@ fn objects_without_an_owner_are_a_family_by_their_generate_name() {
         memory(&filled(&objects), &objects)
     });
     assert!(one < none / 4, "{one} of {none}");
-    // An owner that does not control the object makes no family.
+    // An owner that does not control the object makes no group.
     let mut objects: Vec<_> = (0..100).map(|i| owned("ns", 1, i, 1)).collect();
     for object in &mut objects {
         object.meta().owner_references[0].controller = false;
@@ -109,11 +108,11 @@ fn objects_without_an_owner_are_a_family_by_their_generate_name() {
 }
 
 #[test]
-fn a_base_lives_as_long_as_its_members() {
+fn a_reference_lives_as_long_as_its_deltas() {
     let mut objects: Vec<_> = (0..20).map(|i| owned("ns", 1, i, 1)).collect();
     let store = filled(&objects);
     let full = memory(&store, &objects);
-    // The object that became the base is replaced by another text, and then deleted.
+    // The object that became the reference is replaced by another text, and then deleted.
     objects[0] = objects[0].clone().data(text(2, 2000));
     objects[0].meta().resource_version = "2".to_owned();
     apply(&store, &objects[0]);
@@ -126,7 +125,7 @@ fn a_base_lives_as_long_as_its_members() {
     for object in &objects {
         delete(&store, object);
     }
-    // Only the caller's object and its base are left.
+    // Only the caller's object and its reference are left.
     assert_eq!(**held.encoded().unwrap(), objects[6].to_bytes(Encoding::Protobuf));
     assert!(store.memory().compressed > 1000);
     drop(held);
@@ -148,30 +147,30 @@ fn namespaces_with_the_same_owner_share_nothing() {
 
 #[test]
 fn an_object_follows_its_owner() {
-    let mut objects: Vec<_> = (1..3).flat_map(|family| (0..20).map(move |i| owned("ns", family, i, 1))).collect();
+    let mut objects: Vec<_> = (1..3).flat_map(|group| (0..20).map(move |i| owned("ns", group, i, 1))).collect();
     let store = filled(&objects);
     let before = memory(&store, &objects);
-    // Adopted, with the text of the new family.
+    // Adopted, with the text of the new group.
     for (i, object) in objects.iter_mut().take(20).enumerate() {
         *object = object.clone().owner("owner 2").data(owned("ns", 2, i + 100, 2).data);
         object.meta().resource_version = "2".to_owned();
         apply(&store, object);
     }
     let after = memory(&store, &objects);
-    assert!(after < before - 1000, "the first base is freed: {after} {before}");
-    // Adopted without a change of the text: the new family's base does not help.
+    assert!(after < before - 1000, "the first reference is freed: {after} {before}");
+    // Adopted without a change of the text: the new group's reference does not help.
     for object in objects.iter_mut().skip(20) {
         *object = object.clone().owner("owner 3");
         object.meta().resource_version = "2".to_owned();
         apply(&store, object);
     }
     let last = memory(&store, &objects);
-    assert!(last < after + 2500, "each family has a base: {last} {after}");
+    assert!(last < after + 2500, "each group has a reference: {last} {after}");
 }
 
 /// Objects of other users cannot make a store larger by claiming the same owner.
 #[test]
-fn objects_that_have_nothing_in_common_take_no_more_memory_in_one_family() {
+fn objects_that_have_nothing_in_common_take_no_more_memory_in_one_group() {
     let of = |i: usize, len: usize| object("ns", &format!("o-{i}"), "1").data(text(i as u64, len));
     for lens in [vec![0], vec![40], vec![3000], vec![0, 3000, 20, 800]] {
         let alone: Vec<_> = (0..2000).map(|i| of(i, lens[i % lens.len()])).collect();
@@ -183,7 +182,7 @@ fn objects_that_have_nothing_in_common_take_no_more_memory_in_one_family() {
 }
 
 #[test]
-fn a_new_base_takes_over_when_the_members_drift() {
+fn a_new_reference_takes_over_when_the_objects_drift() {
     // Objects without a status, with it, with a small change of the template, and with another template.
     let of = |step: u64, round: u64, i: usize| {
         let object = owned("ns", 1, i, 2 * step + round + 1);
@@ -202,7 +201,7 @@ fn a_new_base_takes_over_when_the_members_drift() {
             apply(&store, object);
         }
         let (found, fresh) = (memory(&store, &objects), memory(&filled(&objects), &objects));
-        // After the first round the objects that were written first have another base than the others.
+        // After the first round the objects that were written first have another reference than the others.
         let most = if round == 0 { fresh + fresh / 5 } else { fresh + fresh / 10 };
         assert!(found < most, "step {step}, round {round}: {found}, {fresh} in a fresh store");
     }
@@ -216,21 +215,21 @@ fn random_writes_leave_no_more_memory_than_a_fresh_store() {
     let mut held = BTreeMap::new();
     let store = empty();
     for version in 2..cases(20_000, 1_000_000) {
-        // Families of 1 to 128 objects, whose template changes now and then.
-        let family = rng.u64(0..40);
-        let i = rng.usize(..1 << (family % 8));
-        let template = family + 100 * (version / 9000 + family) / 4;
+        // Groups of 1 to 128 objects, whose template changes now and then.
+        let group = rng.u64(0..40);
+        let i = rng.usize(..1 << (group % 8));
+        let template = group + 100 * (version / 9000 + group) / 4;
         if rng.u8(..10) == 0 {
-            if let Some(last) = held.remove(&(family, i)) {
+            if let Some(last) = held.remove(&(group, i)) {
                 delete(&store, &last);
             }
             continue;
         }
-        let mut object = owned("ns", family, i, version);
+        let mut object = owned("ns", group, i, version);
         let own = text(version, 64 + rng.usize(..40));
         object.data = format!("{own} {}", self::template(template));
         apply(&store, &object);
-        held.insert((family, i), object);
+        held.insert((group, i), object);
     }
     let held: Vec<_> = held.into_values().collect();
     let fresh = filled(&held);
@@ -241,10 +240,10 @@ fn random_writes_leave_no_more_memory_than_a_fresh_store() {
 }
 
 #[test]
-fn a_loaded_store_knows_the_bases() {
+fn a_loaded_store_knows_the_references() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("objects");
-    let objects: Vec<_> = (0..10).flat_map(|family| (0..50).map(move |i| owned("ns", family, i, 1))).collect();
+    let objects: Vec<_> = (0..10).flat_map(|group| (0..50).map(move |i| owned("ns", group, i, 1))).collect();
     let store = filled(&objects);
     store.advance("7");
     store.save(&path, "objects").unwrap();
@@ -254,12 +253,12 @@ fn a_loaded_store_knows_the_bases() {
     let loaded = Store::<[u8]>::new(StorageFormat::Compressed);
     loaded.load(&path, "objects").unwrap();
     assert_eq!(memory(&loaded, &objects), expected);
-    let more: Vec<_> = (0..10).map(|family| owned("ns", family, 50, 8)).collect();
+    let more: Vec<_> = (0..10).map(|group| owned("ns", group, 50, 8)).collect();
     for object in &more {
         apply(&loaded, object);
     }
     let grown = memory(&loaded, &[objects.clone(), more].concat()) - expected;
-    assert!(grown < 10 * 350, "{grown} bytes for 10 more members");
+    assert!(grown < 10 * 350, "{grown} bytes for 10 more objects");
     // A file that is not loaded leaves nothing.
     let small = Store::<[u8]>::new(StorageFormat::Compressed);
     small.set_budget(Some(expected - 1));
@@ -271,12 +270,12 @@ fn a_loaded_store_knows_the_bases() {
 }
 
 #[test]
-fn a_budget_counts_bases() {
+fn a_budget_counts_references() {
     let store = empty();
     let budget = store.memory().total() + 1_700_000;
     store.set_budget(Some(budget));
     let mut held = Vec::new();
-    for object in (0..800).flat_map(|family| (0..2).map(move |i| owned("ns", family, i, 1))) {
+    for object in (0..800).flat_map(|group| (0..2).map(move |i| owned("ns", group, i, 1))) {
         if store.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).is_ok() {
             held.push(object);
         }
