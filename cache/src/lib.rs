@@ -39,14 +39,13 @@
 // | room | files, lowest first | owns |
 // |---|---|---|
 // | - | sync, key, error | |
-// | compression | compress | dictionaries, references, delta groups, the pool of decoders |
+// | compress | frame, dictionary, training, encoder, decide, pool, decoder, group, deferred, loaded, compression | dictionaries, references, delta groups, the pool of decoders |
 // | state | storage_format, slot_set, key_order, head, entry, memory, object, table, snapshot, objects | the lock of readers |
 // | subscribe | change, queue, subscription, registry, host, resync, walk, subscriber, builder | the queues |
 // | index | groups, routes, registry, data, handle | the locks of an index |
 // | log | status, frames, change, place, contents, change_log, cursor | the lock of the log |
 // | write | origin, slot_allocator, skipped, budget, tombstones, relist, outcome, writer, core | the writer's lock |
-// | compression | form | |
-// | write | admission, put, logging, rules, commit, watched | |
+// | write | compression, admission, put, logging, rules, commit, watched | |
 // | file | format, save, load | |
 // | store | reader, handle, files | |
 // | reflector | silence, sync, status, attached, cache, feed, handle, requests, warm, run | |

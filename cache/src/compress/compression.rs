@@ -33,7 +33,8 @@ pub(crate) struct CompressInput<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) identity: &'a Identity<'a>,
     pub(crate) group: Option<GroupKey>,
-    /// The object that [`Compression::candidate`] names; `None` if it is not stored whole any more, or if it is replaced by this object.
+    /// The object that [`Compression::candidate`] names; `None` if it is not stored whole any more, or if it is
+    /// replaced by this object.
     pub(crate) candidate: Option<StoredWhole<'a>>,
     /// The reference of the state that is replaced by this object.
     pub(crate) replaced_reference: Option<&'a Arc<Reference>>,
@@ -43,10 +44,11 @@ pub(crate) struct CompressInput<'a> {
 pub(crate) enum EncodeOutcome<'c> {
     /// As the delta to the reference.
     Delta { reference: Arc<Reference>, body: &'c [u8] },
-    /// As the first delta to the candidate, whose bytes are now the reference: the writer replaces the candidate's entry by an empty delta.
+    /// As the first delta to the candidate, whose bytes are now the reference: the writer replaces the candidate's
+    /// entry by an empty delta.
     FirstDelta { reference: Arc<Reference>, body: &'c [u8] },
-    /// Compressed by itself. With `candidate_of`, the writer calls [`Compression::set_candidate`] for the group once the state has an
-    /// address.
+    /// Compressed by itself. With `candidate_of`, the writer calls [`Compression::set_candidate`] for the group once
+    /// the state has an address.
     Whole { shared: Arc<NamespaceDictionary>, body: &'c [u8], candidate_of: Option<GroupKey> },
     /// Encoded, because compression does not make the object shorter.
     Incompressible,
@@ -222,7 +224,8 @@ impl Compression {
         verdict
     }
 
-    /// Compares the objects of the group with this state from now on. `is_stored` returns true if the store has a state.
+    /// Compares the objects of the group with this state from now on. `is_stored` returns true if the store has a
+    /// state.
     pub(crate) fn set_candidate(&mut self, group: GroupKey, state: StateId, is_stored: impl Fn(StateId) -> bool) {
         self.groups.set_candidate(group, state, is_stored);
     }
@@ -308,7 +311,8 @@ impl Compression {
         self.deferred.take()
     }
 
-    /// Forgets groups whose objects were deleted, and what dropped objects shared. `is_stored` returns true if the store has a state.
+    /// Forgets groups whose objects were deleted, and what dropped objects shared. `is_stored` returns true if the
+    /// store has a state.
     pub(crate) fn forget_dropped(&mut self, is_stored: impl Fn(StateId) -> bool) {
         self.groups.forget_dropped(is_stored);
         self.by_namespace.forget_dropped();

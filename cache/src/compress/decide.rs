@@ -1,6 +1,7 @@
 //! The rule by which an object is stored as a delta, without data and state: lengths in, a verdict out.
 
-/// An object resembles a reference if the delta saves a quarter of what the dictionary is expected to leave, and this many bytes.
+/// An object resembles a reference if the delta saves a quarter of what the dictionary is expected to leave, and this
+/// many bytes.
 const SAVED: usize = 64;
 
 /// The lengths of an object, of its reference, and of the delta between them.
@@ -24,7 +25,8 @@ pub(super) enum Verdict {
     Resembles,
     /// The object does not resemble the reference: it is stored whole, and the next objects are compared with it.
     Differs,
-    /// The previous object would be a much better reference. The object is stored whole, and the next objects are compared with it.
+    /// The previous object would be a much better reference. The object is stored whole, and the next objects are
+    /// compared with it.
     Outdated {
         /// True if the object resembles the reference anyway.
         resembles: bool,

@@ -47,7 +47,8 @@ impl CompressedObject<'_> {
     }
 }
 
-/// Decompresses for any number of threads: each borrows a context, or creates one if all are in use. Clones share the contexts.
+/// Decompresses for any number of threads: each borrows a context, or creates one if all are in use. Clones share the
+/// contexts.
 #[derive(Clone, Default)]
 pub(crate) struct Decoder(Arc<SharedPool>);
 

@@ -1,7 +1,8 @@
 //! Changed objects that wait for their compression.
 
-/// Changed objects are compressed together once they are this many, or this many bytes. Compressing one at a time loads the tables of
-/// the dictionary, half a megabyte, into the processor's caches each time: a change of one of 20,000 Pods takes 1.4 times as long.
+/// Changed objects are compressed together once they are this many, or this many bytes. Compressing one at a time loads
+/// the tables of the dictionary, half a megabyte, into the processor's caches each time: a change of one of 20,000 Pods
+/// takes 1.4 times as long.
 const DEFERRED: usize = 64;
 const DEFERRED_LEN: usize = 512 << 10;
 

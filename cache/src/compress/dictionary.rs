@@ -39,7 +39,8 @@ impl Dictionary {
     }
 }
 
-/// The namespace and the dictionary of objects that are stored whole. They share it, so an entry has one pointer for both.
+/// The namespace and the dictionary of objects that are stored whole. They share it, so an entry has one pointer for
+/// both.
 pub(crate) struct NamespaceDictionary {
     pub(crate) namespace: Arc<str>,
     pub(crate) dictionary: Option<Arc<Dictionary>>,

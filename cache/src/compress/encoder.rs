@@ -56,7 +56,8 @@ impl Encoder {
         encoder
     }
 
-    /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary if zstd cannot train one.
+    /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary if zstd cannot
+    /// train one.
     pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) {
         if let Some(dictionary) = train(samples) {
             self.adopt(Arc::new(dictionary));
@@ -105,8 +106,8 @@ impl Encoder {
         Some(WholeFrame { body: &self.out, dictionary: self.current.clone() })
     }
 
-    /// Compresses the delta of an object to a reference. `suffix` is name, uid and resource version of the object, which its entry has
-    /// anyway. Returns the length; `None` if zstd does not compress the object at all.
+    /// Compresses the delta of an object to a reference. `suffix` is name, uid and resource version of the object,
+    /// which its entry has anyway. Returns the length; `None` if zstd does not compress the object at all.
     pub(super) fn compress_delta(&mut self, reference: &[u8], suffix: [&[u8]; 3], bytes: &[u8]) -> Option<usize> {
         let context = self.context.get_or_insert_with(CCtx::create);
         reference.clone_into(&mut self.delta_dictionary);

@@ -1,7 +1,7 @@
 //! Delta groups: objects of one group differ little, so they are stored as deltas to one reference.
 //!
-//! A group has only what decides about its next object. Its deltas are known to nobody: they hold the reference, and the group
-//! has a weak pointer to it.
+//! A group has only what decides about its next object. Its deltas are known to nobody: they hold the reference, and
+//! the group has a weak pointer to it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,7 +17,8 @@ pub(crate) const MAX_GROUPED_LEN: usize = 1 << 20;
 const MAX_TRIAL_LEN: usize = 64 << 10;
 /// Another reference is tried at the latest after this many objects. Each trial takes the time of one compression.
 const LONGEST_TRIAL_GAP: u8 = 16;
-/// The number of failures in a row after which objects skip the comparison, and the most objects that skip it until the next attempt.
+/// The number of failures in a row after which objects skip the comparison, and the most objects that skip it until the
+/// next attempt.
 const FAILURES: u8 = 3;
 const MAX_SKIPS: u8 = 128;
 /// The fewest groups among which dropped groups are looked for.
@@ -28,8 +29,8 @@ const FEW_GROUPS: usize = 64;
 pub(crate) struct GroupKey(u64);
 
 impl GroupKey {
-    /// Hashes the namespace and what names the group: the uid of the controlling owner, or else the prefix of the name. Returns `None` if
-    /// the object has no group.
+    /// Hashes the namespace and what names the group: the uid of the controlling owner, or else the prefix of the name.
+    /// Returns `None` if the object has no group.
     pub(super) fn of(hasher: &RandomState, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<Self> {
         if bytes.len() > MAX_GROUPED_LEN {
             return None;
@@ -44,8 +45,8 @@ impl GroupKey {
     }
 }
 
-/// A state of an object in the store: the hash of its key, and its address. A later state that gets the same address may be taken for
-/// it, which costs memory only.
+/// A state of an object in the store: the hash of its key, and its address. A later state that gets the same address
+/// may be taken for it, which costs memory only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateId {
     pub(crate) key_hash: u32,
@@ -107,8 +108,8 @@ impl DeltaGroups {
         }
     }
 
-    /// Compares objects of the group with this object from now on. A new group may displace groups without a reference and without an
-    /// object that is stored.
+    /// Compares objects of the group with this object from now on. A new group may displace groups without a reference
+    /// and without an object that is stored.
     pub(super) fn set_candidate(&mut self, group: GroupKey, state: StateId, is_stored: impl Fn(StateId) -> bool) {
         self.set(group, GroupReference::Candidate(state), is_stored);
     }
@@ -197,7 +198,8 @@ impl DeltaGroup {
         })
     }
 
-    /// Returns true if the next object should not be compared, because many objects in a row differed from the reference.
+    /// Returns true if the next object should not be compared, because many objects in a row differed from the
+    /// reference.
     pub(super) fn take_skip(&mut self) -> bool {
         let skips = self.skips > 0;
         self.skips = self.skips.saturating_sub(1);

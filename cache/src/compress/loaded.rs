@@ -43,8 +43,8 @@ impl LoadedDictionaries {
         self.references.push(decoder.new_reference(StoredWhole { shared, body, wire_len }));
     }
 
-    /// Returns what objects of the namespace share that are compressed with this dictionary, or without one; `None` if the file does
-    /// not have the dictionary.
+    /// Returns what objects of the namespace share that are compressed with this dictionary, or without one; `None` if
+    /// the file does not have the dictionary.
     pub(crate) fn namespace_dictionary(
         &mut self,
         namespaces: &mut Namespaces,

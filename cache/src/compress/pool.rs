@@ -88,8 +88,9 @@ pub(super) struct KeptReference {
     pub(super) bytes: Arc<Vec<u8>>,
 }
 
-/// What decompresses one object at a time. After a change of the dictionary, zstd assumes that the processor's caches lack it, and decodes
-/// slower. So deltas have a context of their own, which takes a tenth off the time to read an object of a small group.
+/// What decompresses one object at a time. After a change of the dictionary, zstd assumes that the processor's caches
+/// lack it, and decodes slower. So deltas have a context of their own, which takes a tenth off the time to read an
+/// object of a small group.
 #[derive(Default)]
 pub(super) struct DecoderContext {
     pub(super) whole: Option<DCtx<'static>>,
@@ -121,7 +122,8 @@ impl DecoderPool {
         }
     }
 
-    /// Keeps a copy of the bytes if the reference has more deltas than the reference in its place. Returns true if it did.
+    /// Keeps a copy of the bytes if the reference has more deltas than the reference in its place. Returns true if it
+    /// did.
     pub(super) fn keep_largest(&mut self, reference: &Arc<Reference>, bytes: &[u8]) -> bool {
         let deltas = Arc::strong_count(reference);
         match self.place(Arc::as_ptr(reference)) {

@@ -5,15 +5,15 @@ use std::mem;
 
 use crate::compress::dictionary::Dictionary;
 
-/// zstd's default for the length of a dictionary. Where objects have delta groups, it compresses references mostly: 512 KiB saves 3 to
-/// 9 % of them, less than its copies take. 64 KiB makes Pods without a group a tenth longer.
+/// zstd's default for the length of a dictionary. Where objects have delta groups, it compresses references mostly: 512
+/// KiB saves 3 to 9 % of them, less than its copies take. 64 KiB makes Pods without a group a tenth longer.
 const DICTIONARY_LEN: usize = 112_640;
 /// The longest sample, which is the beginning of an object, and the most bytes of all samples together.
 const SAMPLE_LEN: usize = 128 << 10;
 const SAMPLES_LEN: usize = 4 << 20;
-/// The first dictionary is trained once objects and references that were compressed without one take this many bytes. A dictionary saves
-/// about half of them, and takes a quarter of a megabyte. A list begins with a few namespaces and workloads, so a later training has
-/// samples from more of the collection.
+/// The first dictionary is trained once objects and references that were compressed without one take this many bytes. A
+/// dictionary saves about half of them, and takes a quarter of a megabyte. A list begins with a few namespaces and
+/// workloads, so a later training has samples from more of the collection.
 const UNTRAINED: usize = 1536 << 10;
 /// The fewest objects for a training.
 pub(crate) const FEW_SAMPLES: usize = 64;
@@ -24,8 +24,8 @@ const DRIFT: (u64, u64) = (5, 4);
 
 /// Decides when a dictionary is trained, from what was stored whole.
 pub(super) struct TrainingPolicy {
-    /// Bytes that were compressed without a dictionary since the last attempt to train one, and how many lead to the next attempt;
-    /// doubled by each failure.
+    /// Bytes that were compressed without a dictionary since the last attempt to train one, and how many lead to the
+    /// next attempt; doubled by each failure.
     untrained: usize,
     until_attempt: usize,
     window: Window,
@@ -116,17 +116,17 @@ pub(super) fn train(samples: impl Iterator<Item = impl AsRef<[u8]>>) -> Option<D
     Dictionary::new(&dictionary)
 }
 
-/// Returns true if the object at this place of a collection is a sample. `len` is the total length of its objects in bytes. The places of
-/// samples are spread over the collection without a period, because the objects may have one.
+/// Returns true if the object at this place of a collection is a sample. `len` is the total length of its objects in
+/// bytes. The places of samples are spread over the collection without a period, because the objects may have one.
 pub(crate) fn is_sample(place: u32, len: usize) -> bool {
     u64::from(place.wrapping_mul(0x9e37_79b9)) * len as u64 <= (SAMPLES_LEN as u64) << 32
 }
 
 /// Makes the allocator return the free memory at the end of its heap.
 ///
-/// A training frees blocks of 4 MiB. From then on, glibc keeps up to 8 MiB at the end of the heap (`M_TRIM_THRESHOLD` in mallopt(3)),
-/// unless a program frees more than that at once. This function does so, with blocks that are shorter than `M_MMAP_THRESHOLD` and whose
-/// pages are not used. It takes 0.5 ms.
+/// A training frees blocks of 4 MiB. From then on, glibc keeps up to 8 MiB at the end of the heap (`M_TRIM_THRESHOLD`
+/// in mallopt(3)), unless a program frees more than that at once. This function does so, with blocks that are shorter
+/// than `M_MMAP_THRESHOLD` and whose pages are not used. It takes 0.5 ms.
 pub(super) fn trim_heap() {
     let blocks: Vec<Vec<u8>> = (0..128).map(|_| Vec::with_capacity(100 << 10)).collect();
     drop(black_box(blocks));

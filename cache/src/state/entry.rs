@@ -226,8 +226,7 @@ impl<D> Entry<D> {
         match self.form() {
             EntryForm::Encoded(_) => Some(self.bytes()),
             EntryForm::EncodedWithHead(_) => Some(self.body()),
-            EntryForm::Whole(_) | EntryForm::Delta(_) => None,
-            EntryForm::Decoded(_) => None,
+            EntryForm::Whole(_) | EntryForm::Delta(_) | EntryForm::Decoded(_) => None,
         }
     }
 

@@ -4,9 +4,11 @@
 //! replacement keeps the state: readers find the same object, in another form.
 //!
 //! - A form is changed under the writer's lock. Readers that hold the old entry keep it.
-//! - Subscribers that have yet to receive an entry get the new one, so that a slow subscriber does not keep encoded objects.
-//! - Objects of a list are compressed at once, because they follow each other anyway. Changed objects wait, unless the store
-//!   has a change log, which keeps states as they were written, or a budget, which has no room for encoded objects.
+//! - Subscribers that have yet to receive an entry get the new one, so that a slow subscriber does not keep encoded
+//!   objects.
+//! - Objects of a list are compressed at once, because they follow each other anyway. Changed objects wait, unless the
+//!   store has a change log, which keeps states as they were written, or a budget, which has no room for encoded
+//!   objects.
 
 use std::sync::Arc;
 

@@ -273,11 +273,11 @@ fn a_subscriber_without_initial_state_gets_deletions_and_earlier_states() {
     });
 }
 
-/// Readers decompress members of a family while the base loses its members and another base takes over.
+/// Readers decompress deltas of a group while the reference loses its deltas and another reference takes over.
 #[test]
-fn members_are_read_while_their_family_changes() {
+fn deltas_are_read_while_their_group_changes() {
     fn member(name: usize, version: u32) -> Vec<u8> {
-        // Versions from 10 on have another text, and so another base.
+        // Versions from 10 on have another text, and so another reference.
         let text: String =
             (0..60).map(|i| format!("{} ", (u64::from(version / 10) + i + 3).pow(9) % 100_003)).collect();
         let object = object("", &name.to_string(), &version.to_string()).owner("owner");
@@ -292,7 +292,7 @@ fn members_are_read_while_their_family_changes() {
         (0..64).for_each(|name| drop(replace.apply(Encoding::Protobuf, &member(name, 1)).unwrap()));
         drop(replace.commit("1").unwrap());
         assert!(store.memory().compressed < 64 * 220, "{:?}", store.memory());
-        // Two members are left, and the base.
+        // Two deltas are left, and the reference.
         (3..64).for_each(|name| drop(store.delete(Encoding::Protobuf, &member(name, 1)).unwrap()));
         let writer = {
             let store = store.clone();
