@@ -9,6 +9,7 @@ mod decode;
 mod demo;
 mod failure;
 mod filter;
+mod man;
 mod notices;
 mod number;
 mod output;
@@ -64,6 +65,8 @@ enum Command {
     Demo(demo::Args),
     Completions(completions::Args),
     #[command(hide = true)]
+    Man(man::Args),
+    #[command(hide = true)]
     DemoServer(demo::server::Args),
     #[command(hide = true)]
     DemoClient(demo::client::Args),
@@ -106,6 +109,7 @@ async fn ended(command: Command) -> Result<(), Failure> {
         Command::Stats(args) => stats::run(args).await,
         Command::Decode(args) => decode::run(args).await,
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Demo(args) => demo::run(args).await,
         Command::DemoServer(args) => demo::server::run(args).await.map_err(Failure::from),
         Command::DemoClient(args) => demo::client::run(args).await.map_err(Failure::from),
