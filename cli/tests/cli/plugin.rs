@@ -1,4 +1,4 @@
-//! What a release installs next to the command: manual pages, and the completion of the kubectl plugin.
+//! What a release installs next to the command: manual pages, the completion of the kubectl plugin, and manifests.
 
 use std::ffi::OsString;
 use std::fs;
@@ -52,4 +52,20 @@ fn completes_the_words_of_the_plugin_for_kubectl() {
     if cfg!(feature = "cluster") {
         assert_eq!(complete(&["list", "deploym"]), "deployments\n:4\n");
     }
+}
+
+/// Only the files of the certificate are missing: they are read once the arguments are valid.
+#[test]
+#[cfg(feature = "cluster")]
+fn accepts_the_arguments_of_the_manifests() {
+    let manifests = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/manifests.yaml")).unwrap();
+    let args = manifests.split("- mirror\n").nth(1).unwrap();
+    let args: Vec<_> = args.lines().map_while(|line| line.trim().strip_prefix("- ")).collect();
+    assert!(args.contains(&"deployments.apps") && args.contains(&"--listen=0.0.0.0:8443"), "{args:?}");
+    let args = args.into_iter().map(|arg| if arg.starts_with("--listen=") { "--listen=0.0.0.0:0" } else { arg });
+    let args: Vec<_> = ["mirror"].into_iter().chain(args).chain(["--server", "http://127.0.0.1:1"]).collect();
+    let output = listwatch(&args).output().unwrap();
+    let error = stderr(&output);
+    assert!(error.contains("/tls/tls.crt") && !error.contains("Usage"), "{error}");
+    assert_eq!(output.status.code(), Some(1));
 }
