@@ -1,5 +1,5 @@
 // Schema reads manifests from standard input, and decodes each strictly as its Go type: an unknown, repeated or mistyped
-// field is an error. It needs no server, and knows the kinds of Kubernetes, the Prometheus operator, cert-manager and krew.
+// field is an error. It needs no server, and knows the kinds of Kubernetes, the Prometheus operator and cert-manager.
 package main
 
 import (
