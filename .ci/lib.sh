@@ -3,6 +3,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never RUSTFLAGS='-D warnings' RUSTDOCFLAGS='-D warnings'
 
+CARGO_CYCLONEDX=0.5.9
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
 CARGO_SEMVER_CHECKS=0.51.0

@@ -28,6 +28,7 @@ mod escape;
 mod failure;
 mod field_paths;
 mod filter;
+mod man;
 mod notices;
 mod number;
 mod output;
@@ -86,6 +87,8 @@ enum Command {
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
+    Man(man::ManArgs),
+    #[command(hide = true)]
     DemoServer(demo::server::DemoServerArgs),
     #[command(hide = true)]
     DemoClient(demo::client::DemoClientArgs),
@@ -129,6 +132,7 @@ async fn run_command(command: Command) -> Result<(), Failure> {
         Command::Decode(args) => decode::run(args, || named_command(&command_name())).await,
         // kubectl completes its plugins, so the script always completes `listwatch`.
         Command::Completions(args) => completions::run(&args, named_command("listwatch")),
+        Command::Man(args) => man::run(&args, named_command("listwatch")),
         Command::Demo(args) => demo::run(args).await,
         Command::DemoServer(args) => demo::server::run(args).await.map_err(Failure::from),
         Command::DemoClient(args) => demo::client::run(args).await.map_err(Failure::from),

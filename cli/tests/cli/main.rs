@@ -10,6 +10,7 @@ mod help;
 mod list;
 #[cfg(feature = "cluster")]
 mod mirror;
+mod plugin;
 mod process;
 #[cfg(feature = "cluster")]
 mod record;

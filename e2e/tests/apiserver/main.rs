@@ -6,6 +6,7 @@
 mod controller;
 mod kube_watcher;
 mod list;
+mod manifests;
 mod mirror;
 mod mirror_access;
 mod reflector;
