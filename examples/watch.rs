@@ -5,7 +5,7 @@ use std::env::args;
 use std::error::Error;
 
 use futures::TryStreamExt as _;
-use listwatch::client::{Client, HttpTransport, OwnedEvent, Resource, WatchParams};
+use listwatch::client::{Client, HttpTransport, Resource, WatchEvent, WatchParams};
 use listwatch_testserver::{Answer, Body, Server};
 
 #[tokio::main]
@@ -22,19 +22,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut existing = 0;
     while let Some(event) = pods.try_next().await? {
         match event {
-            OwnedEvent::Added(name) => {
+            WatchEvent::Added(name) => {
                 existing += 1;
                 println!("added {name}");
             }
-            OwnedEvent::Modified(name) => println!("modified {name}"),
-            OwnedEvent::Deleted(name) => println!("deleted {name}"),
-            OwnedEvent::Synced { resource_version } => {
+            WatchEvent::Modified(name) => println!("modified {name}"),
+            WatchEvent::Deleted(name) => println!("deleted {name}"),
+            WatchEvent::Synced { resource_version } => {
                 println!("the {existing} Pods above existed at version {resource_version}");
                 if url.is_none() {
                     break;
                 }
             }
-            OwnedEvent::Reset => existing = 0,
+            WatchEvent::Reset => existing = 0,
             _ => {}
         }
     }

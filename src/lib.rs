@@ -82,7 +82,7 @@ pub mod path {
 #[cfg(feature = "async")]
 pub use adapt::ListStream;
 pub use adapt::{FromRef, ListError, ListReader};
-pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEvent};
+pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEventRef};
 pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 pub use limits::Limits;
 pub use meta::{EventType, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};

@@ -23,11 +23,11 @@ pub enum StoreError {
     /// The object does not fit into the [budget](super::Store::set_budget) of this many bytes.
     #[error("the object does not fit into the store's budget of {0} bytes")]
     OverBudget(usize),
-    /// Another [`Replace`](super::Replace) of the store was begun, so this one was not committed.
-    #[error("another replace of the store was begun")]
+    /// Another [`Relist`](super::Replace) of the store was begun, so this one was not committed.
+    #[error("another relist of the store was begun")]
     Superseded,
-    /// The changes after a version are not in the [change log](super::Changes), because it is closed or has dropped
-    /// them. The reader has to list again.
+    /// The changes after a version are not in the [change log](super::ChangeCursor), because it is closed or has
+    /// dropped them. The reader has to list again.
     #[error("the change log does not have all changes after this resource version")]
     ChangesExpired,
 }

@@ -15,7 +15,7 @@
 //! let by_node = store.index("node", |pod| {
 //!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))
 //! });
-//! let mut relist = store.begin_replace();
+//! let mut relist = store.begin_relist();
 //! let mut decoder = ListDecoder::new();
 //! while let Some(event) = decoder.decode(&mut body)? {
 //!     if let Event::Item(item) = event {
@@ -86,7 +86,7 @@ pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
 pub use self::log::{
     change::LoggedChange,
-    cursor::Changes,
+    cursor::ChangeCursor,
     status::{ChangeLogLimits, ChangeLogStatus},
 };
 pub use self::reflector::{Cache, Reflector, ReflectorStatus, Strategy, SyncError};
@@ -94,10 +94,10 @@ pub use self::state::memory::Memory;
 pub use self::state::object::{Encoded, Object};
 pub use self::state::snapshot::Snapshot;
 pub use self::state::storage_format::StorageFormat;
-pub use self::store::handle::{Replace, Store};
+pub use self::store::handle::{Relist, Store};
 pub use self::store::reader::StoreReader;
 pub use self::subscribe::change::Change;
-pub use self::subscribe::{builder::Subscribe, subscriber::Subscriber};
-pub use self::write::outcome::Written;
+pub use self::subscribe::{builder::SubscriberBuilder, subscriber::Subscriber};
+pub use self::write::outcome::ApplyOutcome;
 #[doc(inline)]
 pub use listwatch::internal::StoreType;

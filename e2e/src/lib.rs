@@ -33,8 +33,8 @@ pub fn size(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |number| number.parse().expect("a number"))
 }
 
-/// A kube-apiserver with its own directory and port; etcd has the next two ports. Dropping it kills the process with SIGKILL, and
-/// removes the directory.
+/// A kube-apiserver with its own directory and port; etcd has the next two ports. Dropping it kills the process with
+/// SIGKILL, and removes the directory.
 pub struct Server {
     child: Child,
     port: u16,

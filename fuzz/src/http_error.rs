@@ -1,5 +1,5 @@
-//! Any response, from a server or from a proxy in front of it, yields a list or an error. The error has one line, does not
-//! contain the token, and shows at most a snippet of an unexpected body.
+//! Any response, from a server or from a proxy in front of it, yields a list or an error. The error has one line, does
+//! not contain the token, and shows at most a snippet of an unexpected body.
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future, stream};

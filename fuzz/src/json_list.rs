@@ -1,7 +1,8 @@
-//! Compares JSON lists with `serde_json`: both return the same item bytes and the same metadata, or both refuse the list.
+//! Compares JSON lists with `serde_json`: both return the same item bytes and the same metadata, or both refuse the
+//! list.
 //!
-//! The decoder only finds the end of items, unknown members and over-long names. [`without_unread`] removes them from a body
-//! that `serde_json` refuses, because they may be malformed inside.
+//! The decoder only finds the end of items, unknown members and over-long names. [`without_unread`] removes them from a
+//! body that `serde_json` refuses, because they may be malformed inside.
 
 use std::mem;
 

@@ -1,4 +1,5 @@
-//! The fuzz targets as plain functions: libFuzzer calls them with generated inputs, `tests/client/fuzz.rs` with saved ones.
+//! The fuzz targets as plain functions: libFuzzer calls them with generated inputs, `tests/client/fuzz.rs` with saved
+//! ones.
 
 pub mod http_error;
 pub mod json_list;

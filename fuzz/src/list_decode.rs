@@ -44,8 +44,8 @@ impl Caps {
         Self { item_size, items, metadata_size, limits, skips: !skip.is_multiple_of(2) }
     }
 
-    /// Bounds memory by a split item and the kept metadata, each with the buffer that it outgrew. A Status takes more: two
-    /// bytes of a cause become three strings.
+    /// Bounds memory by a split item and the kept metadata, each with the buffer that it outgrew. A Status takes more:
+    /// two bytes of a cause become three strings.
     fn check_memory(&self, body: &[u8], lengths: &[usize]) {
         let mut is_status = false;
         let counted = measure(|| is_status = drain(body, self, lengths));

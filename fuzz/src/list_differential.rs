@@ -1,5 +1,5 @@
-//! Compares a generated list, changed in a few places, with prost's decode of the full buffer: both return the same items
-//! and metadata, or both refuse the list.
+//! Compares a generated list, changed in a few places, with prost's decode of the full buffer: both return the same
+//! items and metadata, or both refuse the list.
 //!
 //! [`is_stricter`] names each case that prost allows and the decoder does not.
 
@@ -70,8 +70,8 @@ fn by_prost(body: &[u8]) -> Result<(Envelope, List), String> {
 /// Returns true if the error is about something that protobuf allows and a list must not contain.
 fn is_stricter(error: &DecodeError, body: &[u8], envelope: &Envelope) -> bool {
     let Envelope { raws, content_encodings, content_types, .. } = envelope;
-    // prost reads only the last `raw`, whereas the decoder has returned the items of the first by then. Only a type meta
-    // before `raw` says what it contains.
+    // prost reads only the last `raw`, whereas the decoder has returned the items of the first by then. Only a type
+    // meta before `raw` says what it contains.
     if raws.len() > 1 || !is_in_order(body) {
         return true;
     }
@@ -188,7 +188,8 @@ enum Unknown {
     Group(u8, Vec<Unknown>),
     /// This many nested groups.
     Groups(u8, u8),
-    /// A group with number 13, whose tag is `k`, that begins with a field 7, whose tag is `8`: together they begin like `k8s\0`.
+    /// A group with number 13, whose tag is `k`, that begins with a field 7, whose tag is `8`: together they begin like
+    /// `k8s\0`.
     LikeTheMagic(u64, Vec<Unknown>),
 }
 

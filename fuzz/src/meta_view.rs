@@ -160,7 +160,8 @@ fn compare_json(object: &[u8]) {
             times.flatten().for_each(|time| *time = Time::default());
             assert_eq!(ours, theirs);
         }
-        // The view only finds the end of values that it does not read. serde_json does not check ignored values for UTF-8.
+        // The view only finds the end of values that it does not read. serde_json does not check ignored values for
+        // UTF-8.
         (Ok(_), Err(Unread::Malformed(what)))
             if str::from_utf8(object).is_ok_and(|json| serde_json::from_str::<IgnoredAny>(json).is_ok()) =>
         {
@@ -178,8 +179,8 @@ enum Unread {
     Malformed(String),
     /// A name occurs twice. The view merges such members as Go does, and this reference does not.
     Twice,
-    /// `serde_json::Value` cannot represent the value: it is nested deeper than 128 levels, or has half a surrogate pair or a
-    /// number over the range of f64. The view may not even read it.
+    /// `serde_json::Value` cannot represent the value: it is nested deeper than 128 levels, or has half a surrogate
+    /// pair or a number over the range of f64. The view may not even read it.
     NotRead,
 }
 

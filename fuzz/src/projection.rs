@@ -117,8 +117,8 @@ enum Part<'a> {
 }
 
 impl Rules {
-    /// Lists the parts of a message, or with a filter the parts that it keeps. Messages that a path leads through are split
-    /// into their parts. Returns `None` if the message, or one that the filter must inspect, is malformed.
+    /// Lists the parts of a message, or with a filter the parts that it keeps. Messages that a path leads through are
+    /// split into their parts. Returns `None` if the message, or one that the filter must inspect, is malformed.
     fn walk<'a>(
         &self,
         mut message: &'a [u8],
@@ -193,8 +193,8 @@ impl Rules {
     }
 }
 
-/// Splits the first field off a message: its number, type and value, which includes the length prefix. Returns `None` if the
-/// field is malformed or missing.
+/// Splits the first field off a message: its number, type and value, which includes the length prefix. Returns `None`
+/// if the field is malformed or missing.
 pub(super) fn field<'a>(message: &mut &'a [u8]) -> Option<(u32, WireType, &'a [u8])> {
     let (number, wire_type) = decode_key(message).ok()?;
     let value = *message;

@@ -1,4 +1,5 @@
-//! What a view accepts, k8s-pb decodes, and reads the same; and so it does after the object was rewritten into its canonical form.
+//! What a view accepts, k8s-pb decodes, and reads the same; and so it does after the object was rewritten into its
+//! canonical form.
 //!
 //! The programs that include this file also include the modules of `views/tests/views`.
 

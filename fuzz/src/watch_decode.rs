@@ -1,5 +1,5 @@
-//! Any bytes, in any chunks, yield the same events of a watch and the same end, in memory that the limits bound. prost or
-//! `serde_json` decodes the same events from the full body.
+//! Any bytes, in any chunks, yield the same events of a watch and the same end, in memory that the limits bound. prost
+//! or `serde_json` decodes the same events from the full body.
 
 use allocation_counter::measure;
 use listwatch::{DecodeErrorKind, Fault, Limits, WatchDecoder};
@@ -26,8 +26,8 @@ pub fn run(data: &[u8]) {
     let end = end.map_err(|error| error.kind().clone());
     compare(body, &seen, &end);
     let counted = measure(|| drain(body, limits, &lengths));
-    // Memory holds a split frame and the beginning of a body that may be a Status, where two bytes of a cause become three
-    // strings.
+    // Memory holds a split frame and the beginning of a body that may be a Status, where two bytes of a cause become
+    // three strings.
     let is_status =
         matches!(end, Err(DecodeErrorKind::Api(_))) || seen.iter().any(|seen| matches!(seen, Seen::Error(_)));
     let len = body.len() as u64;
@@ -55,8 +55,8 @@ fn compare(body: &[u8], seen: &[Seen], end: &Result<(), DecodeErrorKind>) {
             | DecodeErrorKind::Limit { .. }
             | DecodeErrorKind::Malformed { field: "metadata.annotations", fault: Fault::WireType },
         ) => {}
-        // The first document does not begin with a member of an event, or is a Status that the decoder does not read to its
-        // end.
+        // The first document does not begin with a member of an event, or is a Status that the decoder does not read to
+        // its end.
         Err(_) if is_json && seen.is_empty() => {}
         Err(DecodeErrorKind::Malformed { fault: Fault::Status, .. }) if is_json => {}
         Err(kind) => assert!(!is_whole && expected.len() == seen.len(), "{kind:?}, expected {expected:?}"),

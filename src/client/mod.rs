@@ -97,4 +97,4 @@ pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
 pub use self::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, redact_secret,
 };
-pub use self::watch::{Connections, Disconnect, OwnedEvent, PAGE, Watch, WatchEvents};
+pub use self::watch::{Connections, Disconnect, PAGE, Watch, WatchEvent, WatchEvents};

@@ -27,7 +27,7 @@ mod resume;
 mod stream;
 
 pub use self::connections::Connections;
-pub use self::event::OwnedEvent;
+pub use self::event::WatchEvent;
 pub use self::events::WatchEvents;
 pub use self::resume::{Disconnect, PAGE};
 pub use self::stream::Watch;

@@ -45,7 +45,7 @@ pub struct ListEnd {
 /// A change of the collection, or an event of the watch itself.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum WatchEvent<'a> {
+pub enum WatchEventRef<'a> {
     /// An object was created, or existed already when the watch began (an initial event).
     #[non_exhaustive]
     Added {

@@ -16,6 +16,6 @@ mod watch;
 mod watch_frame;
 mod watch_json;
 
-pub use event::{Event, ListEnd, WatchEvent};
+pub use event::{Event, ListEnd, WatchEventRef};
 pub use list::ListDecoder;
 pub use watch::WatchDecoder;

@@ -26,7 +26,7 @@ use std::fmt;
 use std::mem;
 
 use super::body_state::BodyState;
-use super::event::{Event, WatchEvent};
+use super::event::{Event, WatchEventRef};
 use super::list::ListDecoder;
 use super::watch_frame::{EventContext, Frame, malformed};
 use super::watch_json;
@@ -43,8 +43,8 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` allows
 /// it. The first bytes of a body decide its encoding, not the content type, which servers get wrong.
 ///
-/// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEvent`] for each frame. After the
-/// last byte [`finish`](Self::finish) checks that the body ended between two frames.
+/// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEventRef`] for each frame. After
+/// the last byte [`finish`](Self::finish) checks that the body ended between two frames.
 ///
 /// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one
 /// reusable buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no
@@ -61,7 +61,7 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// `pkg/runtime/serializer/protobuf` for the frames.
 ///
 /// ```
-/// use listwatch::{WatchDecoder, WatchEvent};
+/// use listwatch::{WatchDecoder, WatchEventRef};
 ///
 /// # let body: &[u8] = include_bytes!("../../fixtures/watch-initial-events.pb");
 /// # let mut added = 0;
@@ -69,13 +69,13 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// for mut chunk in body.chunks(1000) {
 ///     while let Some(event) = decoder.decode(&mut chunk)? {
 ///         match event {
-///             WatchEvent::Added { object, resource_version, .. } | WatchEvent::Modified { object, resource_version, .. } => {
+///             WatchEventRef::Added { object, resource_version, .. } | WatchEventRef::Modified { object, resource_version, .. } => {
 ///                 println!("{} at {resource_version}", object.meta()?.name());
 /// #               added += 1;
 ///             }
-///             WatchEvent::Deleted { object, .. } => println!("{} was deleted", object.meta()?.name()),
-///             WatchEvent::Bookmark { resource_version, .. } => println!("up to date at {resource_version}"),
-///             WatchEvent::Error(status) => println!("the server ended the watch: {status}"),
+///             WatchEventRef::Deleted { object, .. } => println!("{} was deleted", object.meta()?.name()),
+///             WatchEventRef::Bookmark { resource_version, .. } => println!("up to date at {resource_version}"),
+///             WatchEventRef::Error(status) => println!("the server ended the watch: {status}"),
 ///             _ => {}
 ///         }
 ///     }
@@ -163,9 +163,9 @@ impl WatchDecoder {
     /// # Errors
     ///
     /// [`DecodeError`] when the body is not a watch, or a frame is malformed or over a limit. From then on every call
-    /// returns the same error. The server's own error is [`WatchEvent::Error`]; it is [`DecodeErrorKind::Api`] only
+    /// returns the same error. The server's own error is [`WatchEventRef::Error`]; it is [`DecodeErrorKind::Api`] only
     /// where it is the whole body.
-    pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEvent<'s>>, DecodeError> {
+    pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEventRef<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
         let Self { watch, state, known, status, version, ends, end } = self;
         let BodyState { limits, field_start, scratch, type_meta, items, .. } = watch;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::mem;
 
-use super::event::WatchEvent;
+use super::event::WatchEventRef;
 use crate::error::{DecodeErrorKind, Fault, Limit};
 use crate::limits::Limits;
 use crate::meta::{EventType, INITIAL_EVENTS_END, MAGIC, Status, TypeMeta};
@@ -175,7 +175,7 @@ impl<'f> Frame<'f> {
         limits: &Limits,
         status: &'f mut Status,
         version: &'f mut String,
-    ) -> Result<WatchEvent<'f>, DecodeErrorKind> {
+    ) -> Result<WatchEventRef<'f>, DecodeErrorKind> {
         let missing = |field| malformed((field, Fault::Missing));
         self.check_sizes(limits)?;
         let event = self.event.ok_or_else(|| missing("type"))?;
@@ -192,7 +192,7 @@ impl<'f> Frame<'f> {
         }
         if event == FrameType::Error {
             *status = self.status(bytes, context.encoding, limits)?;
-            return Ok(WatchEvent::Error(status));
+            return Ok(WatchEventRef::Error(status));
         }
         let resource_version = match mem::take(&mut self.resource_version) {
             Cow::Borrowed(version) => version,
@@ -216,11 +216,11 @@ impl<'f> Frame<'f> {
         let object =
             ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size, ends: self.ends };
         Ok(match event {
-            FrameType::Change(EventType::Added) => WatchEvent::Added { object, resource_version },
-            FrameType::Change(EventType::Modified) => WatchEvent::Modified { object, resource_version },
-            FrameType::Change(EventType::Deleted) => WatchEvent::Deleted { object, resource_version },
+            FrameType::Change(EventType::Added) => WatchEventRef::Added { object, resource_version },
+            FrameType::Change(EventType::Modified) => WatchEventRef::Modified { object, resource_version },
+            FrameType::Change(EventType::Deleted) => WatchEventRef::Deleted { object, resource_version },
             FrameType::Bookmark => {
-                WatchEvent::Bookmark { resource_version, ends_initial_events: self.ends_initial_events }
+                WatchEventRef::Bookmark { resource_version, ends_initial_events: self.ends_initial_events }
             }
             FrameType::Error | FrameType::Unknown => return Err(malformed(("type", Fault::Unknown))),
         })

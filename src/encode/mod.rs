@@ -247,7 +247,7 @@ impl Encoder {
         }
     }
 
-    /// Appends the frame of a change: in protobuf a length and a `WatchEvent`, in JSON a line.
+    /// Appends the frame of a change: in protobuf a length and a `WatchEventRef`, in JSON a line.
     ///
     /// With a `resource_version`, the object is written with this version in its metadata: a server sends the deletion
     /// of an object with the version of the deletion, and a watch with a selector sends the old state at the new

@@ -37,8 +37,8 @@ fn broken_gzip_is_never_complete() {
                     let server = serve(answer(&bytes)).await;
                     list(case, client(&server.url(), http2), &whole).await.expect(case, expected);
                 }
-                // Only the checksum at the end reveals that the data was changed: wrong items may be delivered before it, but
-                // never a complete list.
+                // Only the checksum at the end reveals that the data was changed: wrong items may be delivered before
+                // it, but never a complete list.
                 for at in 0..gzip.len() {
                     let server = serve(
                         Answer::ok(Body::replay(gzip.clone()).flip_at(at as u64)).header("content-encoding", "gzip"),

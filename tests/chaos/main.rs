@@ -1,5 +1,5 @@
-//! Whatever the network does, a list ends in time, complete or in an error that counts the items delivered before it, and
-//! leaves no task and no socket; over real TCP.
+//! Whatever the network does, a list ends in time, complete or in an error that counts the items delivered before it,
+//! and leaves no task and no socket; over real TCP.
 //!
 //! Each case compares every item with the whole list, searches the error for the token, and waits until the tasks and
 //! sockets of the client are gone.
@@ -83,7 +83,8 @@ async fn raw(bytes: impl Into<Vec<u8>>, end: RawEnd) -> RawServer {
     elsewhere(RawServer::start([RawAnswer::new(bytes.into(), end)])).await
 }
 
-/// Runs a part of the suite on its own runtime, while no other part runs: sockets and memory are counted for the process.
+/// Runs a part of the suite on its own runtime, while no other part runs: sockets and memory are counted for the
+/// process.
 fn alone(part: impl Future<Output = ()>) {
     static ALONE: Mutex<()> = Mutex::new(());
     /// The memory after the first part, which loads everything that is loaded once.
@@ -182,7 +183,8 @@ const BROKEN: &str = "transport: interrupted";
 const INCOMPLETE: &str = "incomplete: the body ended before the list did";
 const STALLED: &str = "incomplete: the body ended before the list did (stalled: no byte for ";
 
-/// Lists within the deadline; checks that the delivered items are exact and counted, and that no task or socket remains.
+/// Lists within the deadline; checks that the delivered items are exact and counted, and that no task or socket
+/// remains.
 async fn list(case: &str, client: Client, whole: &Whole) -> Ending {
     list_within(case, client, whole, Limits::default()).await
 }
@@ -225,8 +227,8 @@ async fn list_within(case: &str, client: Client, whole: &Whole, limits: Limits) 
 
 /// Lists from a server that sends a part and then nothing more, and expects the client to time out.
 ///
-/// On a busy machine a short timeout may end before that part arrives. The case is then repeated with a longer timeout, so
-/// that only the last attempt can fail, and a fast machine waits no longer than it must.
+/// On a busy machine a short timeout may end before that part arrives. The case is then repeated with a longer timeout,
+/// so that only the last attempt can fail, and a fast machine waits no longer than it must.
 async fn list_until_stalled(case: &str, url: &str, http2: bool, whole: &Whole, expected: &[&str]) -> Ending {
     let mut patience = SOON;
     loop {

@@ -1,5 +1,5 @@
-//! A page in the middle that is refused or interrupted at first: the list continues with no item repeated or missing, or ends
-//! with the count of items that it delivered.
+//! A page in the middle that is refused or interrupted at first: the list continues with no item repeated or missing,
+//! or ends with the count of items that it delivered.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

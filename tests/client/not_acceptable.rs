@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::StreamExt as _;
-use listwatch::client::{Client, ListParams, OwnedEvent, Resource, Selection, WatchParams};
+use listwatch::client::{Client, ListParams, Resource, Selection, WatchEvent, WatchParams};
 use listwatch::{ItemError, ItemRef};
 
 use crate::support::transport::{Answer, Asked, Scripted};
@@ -63,7 +63,7 @@ async fn listed(client: &Client, selection: Selection) -> Result<Vec<String>, St
     listed.map(|(names, _)| names).map_err(|error| error.to_string())
 }
 
-async fn watched(client: &Client, selection: Selection) -> OwnedEvent<String> {
+async fn watched(client: &Client, selection: Selection) -> WatchEvent<String> {
     let params = WatchParams::with_initial_state().selection(selection);
     let mut events = client.watch_with(&flunders(), &params, name).fail_fast();
     events.next().await.unwrap().unwrap()
@@ -81,7 +81,7 @@ async fn requests_json_after_a_406_and_remembers_it() {
         assert_eq!(listed(&client, Selection::all()).await.unwrap(), ["f"]);
         // Clones remember it too, for all requests for the resource.
         let clone = client.clone();
-        assert!(matches!(watched(&clone, Selection::all()).await, OwnedEvent::Added(name) if name == "f"));
+        assert!(matches!(watched(&clone, Selection::all()).await, WatchEvent::Added(name) if name == "f"));
         assert_eq!(&*clone.get::<[u8]>(&flunders(), Some("a"), "f").await.unwrap(), ITEM.as_bytes());
         let expected = [(BOTH.to_owned(), 1), ("application/json".to_owned(), 3)];
         assert_eq!(accepted(&server), BTreeMap::from(expected), "{refusal}");
@@ -97,7 +97,7 @@ async fn requests_json_after_a_406_and_remembers_it() {
 async fn watches_and_gets_fall_back_too() {
     for refusal in [406, 200] {
         let one = server(refusal, &["application/json"]);
-        assert!(matches!(watched(&one.client(), Selection::all()).await, OwnedEvent::Added(name) if name == "f"));
+        assert!(matches!(watched(&one.client(), Selection::all()).await, WatchEvent::Added(name) if name == "f"));
         assert_eq!(one.requests(), 2, "{refusal}");
         let one = server(refusal, &["application/json"]);
         assert_eq!(&*one.client().get::<[u8]>(&flunders(), Some("a"), "f").await.unwrap(), ITEM.as_bytes());
@@ -113,7 +113,7 @@ async fn metadata_stays_metadata() {
         let some = server(refusal, &["application/json", LIST_JSON, OBJECT_JSON]);
         let client = some.client();
         assert_eq!(listed(&client, metadata()).await.unwrap(), ["f"]);
-        assert!(matches!(watched(&client, metadata()).await, OwnedEvent::Added(name) if name == "f"));
+        assert!(matches!(watched(&client, metadata()).await, WatchEvent::Added(name) if name == "f"));
         assert_eq!((accepted(&some)[LIST_JSON], accepted(&some)[OBJECT_JSON], some.requests()), (1, 1, 3));
         // Whole objects may still be available in protobuf.
         assert_eq!(listed(&client, Selection::all()).await.unwrap(), ["f"]);

@@ -68,7 +68,8 @@ async fn a_deadline_ends_the_list() {
     }
 }
 
-/// A consumer may take any time: the client's timeouts count only the server's time, and the client reads less than a piece ahead.
+/// A consumer may take any time: the client's timeouts count only the server's time, and the client reads less than a
+/// piece ahead.
 #[tokio::test(start_paused = true)]
 async fn a_slow_consumer_is_not_disconnected() {
     const PIECE: usize = 5000;

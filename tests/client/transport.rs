@@ -304,8 +304,8 @@ async fn a_wrong_client_certificate_is_refused() {
             let before = server.accepted();
             let error = pods(&client(identity)).into_vec().await.unwrap_err();
             if http2 {
-                // The client may see the closed connection before it sends the request: then it does not know the cause,
-                // and retries.
+                // The client may see the closed connection before it sends the request: then it does not know the
+                // cause, and retries.
                 assert!(
                     matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken),
                     "{error}"

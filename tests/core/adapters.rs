@@ -1,4 +1,5 @@
-//! The iterator, the stream and the codec return the same items, one at a time, and then the end of the list or an error.
+//! The iterator, the stream and the codec return the same items, one at a time, and then the end of the list or an
+//! error.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};

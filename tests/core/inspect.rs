@@ -323,8 +323,9 @@ fn assert_same(object: &[u8]) {
     }
 }
 
-/// Returns true if a map field in the metadata or the spec of the Pod is not length-delimited. prost ignores the wire type of map
-/// fields (`prost::encoding::btree_map::merge` has no parameter for it), so it decodes such a Pod. Go and this crate refuse it.
+/// Returns true if a map field in the metadata or the spec of the Pod is not length-delimited. prost ignores the wire
+/// type of map fields (`prost::encoding::btree_map::merge` has no parameter for it), so it decodes such a Pod. Go and
+/// this crate refuse it.
 fn has_map_of_another_wire_type(object: &[u8]) -> bool {
     const METADATA: (u32, [u32; 2]) = (1, [11, 12]);
     const SPEC: (u32, [u32; 2]) = (2, [7, 32]);

@@ -222,7 +222,8 @@ fn nesting_is_bounded() {
     }
 }
 
-/// Edited bytes cause no panic, and the output is JSON or empty. Fields that are left out are found without the JSON, too.
+/// Edited bytes cause no panic, and the output is JSON or empty. Fields that are left out are found without the JSON,
+/// too.
 #[test]
 fn mutated_objects_give_json_or_an_error() {
     let (mut converted, mut refused) = (0, 0);

@@ -1,4 +1,5 @@
-//! The sans-IO core: the decoders, their adapters, and functions that read single items. It also compiles without features.
+//! The sans-IO core: the decoders, their adapters, and functions that read single items. It also compiles without
+//! features.
 
 mod adapters;
 mod encode;

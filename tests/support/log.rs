@@ -30,8 +30,9 @@ impl io::Write for Log {
 
 /// Logs all events, and spans when they close, until the guard is dropped.
 ///
-/// While there is one subscriber in the process, tracing-core asks only the subscriber of the thread that first uses a span or an
-/// event whether it is enabled. Other tests have none and would disable it, so there is always a second subscriber.
+/// While there is one subscriber in the process, tracing-core asks only the subscriber of the thread that first uses a
+/// span or an event whether it is enabled. Other tests have none and would disable it, so there is always a second
+/// subscriber.
 pub fn subscribe() -> (Log, DefaultGuard) {
     static SECOND: OnceLock<Dispatch> = OnceLock::new();
 

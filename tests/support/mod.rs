@@ -30,7 +30,8 @@ pub fn chain(error: &dyn Error) -> String {
     format!("{error}{source}")
 }
 
-/// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else `quick`.
+/// The number of cases of a randomized test: `thorough` if `LISTWATCH_THOROUGH` is set, as the nightly CI does, else
+/// `quick`.
 pub fn cases(quick: u64, thorough: u64) -> u64 {
     if std::env::var_os("LISTWATCH_THOROUGH").is_some() { thorough } else { quick }
 }

@@ -28,8 +28,8 @@ const SHORT: usize = 2 << 10;
 
 /// The distance from a boundary up to which a longer body is split at every position.
 ///
-/// It covers a whole header: a tag and a length have at most 15 bytes, the length of a frame 4, and the JSON between two
-/// items is a comma. JSON is scanned in blocks of 16 bytes.
+/// It covers a whole header: a tag and a length have at most 15 bytes, the length of a frame 4, and the JSON between
+/// two items is a comma. JSON is scanned in blocks of 16 bytes.
 const NEAR: usize = 16;
 
 /// The number of random positions at which a longer body is split in addition.
@@ -37,9 +37,10 @@ const SAMPLE: u64 = 200;
 
 /// The positions at which to split a body with these boundaries between its items or frames.
 ///
-/// A decoder changes its state at a boundary or in the header after it. Elsewhere it copies or scans the bytes of one item,
-/// and every prefix that ends there is incomplete in the same way. So a longer body is split at every position near a
-/// boundary and near its own start and end, and at a seeded sample of the others; with `LISTWATCH_THOROUGH` at every position.
+/// A decoder changes its state at a boundary or in the header after it. Elsewhere it copies or scans the bytes of one
+/// item, and every prefix that ends there is incomplete in the same way. So a longer body is split at every position
+/// near a boundary and near its own start and end, and at a seeded sample of the others; with `LISTWATCH_THOROUGH` at
+/// every position.
 pub fn splits(len: usize, boundaries: impl IntoIterator<Item = usize>) -> impl Iterator<Item = usize> {
     let is_thorough = cases(0, 1) == 1;
     let mut splits = BTreeSet::new();

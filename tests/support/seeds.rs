@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Returns the seed of tests that draw random values: `PROPTEST_RNG_SEED`, for which `.cargo/config.toml` has a default. It prints
-/// the seed, which libtest shows if the test fails.
+/// Returns the seed of tests that draw random values: `PROPTEST_RNG_SEED`, for which `.cargo/config.toml` has a
+/// default. It prints the seed, which libtest shows if the test fails.
 pub fn seed() -> u64 {
     let seed = std::env::var("PROPTEST_RNG_SEED").map_or(1, |seed| seed.parse().expect("a seed is a number"));
     println!("PROPTEST_RNG_SEED={seed}");

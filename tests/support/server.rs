@@ -35,8 +35,8 @@ pub fn quick() -> Retry {
     Retry::default().delay(Duration::from_nanos(1))
 }
 
-/// The certificate of an authority that no server of the tests uses. A client that trusts only this authority is fast to
-/// create: it does not load the certificates of the platform.
+/// The certificate of an authority that no server of the tests uses. A client that trusts only this authority is fast
+/// to create: it does not load the certificates of the platform.
 pub fn authority() -> &'static str {
     static AUTHORITY: LazyLock<String> = LazyLock::new(|| {
         let certificate = std::thread::spawn(|| {

@@ -1,8 +1,9 @@
-//! A transport that follows a script: the test chooses the answer to each request, and reads what was requested and when.
+//! A transport that follows a script: the test chooses the answer to each request, and reads what was requested and
+//! when.
 //!
-//! An [`Answer`] is built from a head and pieces of a body, with a time before each. A [`Scripted`] returns its answers in
-//! turn, always the same answer, or the answer that a closure chooses. With paused time (`start_paused = true`) waits are
-//! instant.
+//! An [`Answer`] is built from a head and pieces of a body, with a time before each. A [`Scripted`] returns its answers
+//! in turn, always the same answer, or the answer that a closure chooses. With paused time (`start_paused = true`)
+//! waits are instant.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};

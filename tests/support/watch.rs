@@ -1,7 +1,7 @@
 //! An independent decode of the full body of a watch, by prost with the messages of k8s-pb, or by `serde_json`.
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::WatchEvent as PbWatchEvent;
-use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchEvent};
+use listwatch::{DecodeError, Encoding, Limits, Status, TypeMeta, WatchEventRef};
 use prost::Message as _;
 use serde_json::value::RawValue;
 
@@ -40,15 +40,15 @@ pub fn watch<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> 
     (seen, end)
 }
 
-pub fn see(event: WatchEvent<'_>, index: u64) -> Seen {
+pub fn see(event: WatchEventRef<'_>, index: u64) -> Seen {
     let (event, object, version) = match event {
-        WatchEvent::Added { object, resource_version, .. } => ("ADDED", object, resource_version),
-        WatchEvent::Modified { object, resource_version, .. } => ("MODIFIED", object, resource_version),
-        WatchEvent::Deleted { object, resource_version, .. } => ("DELETED", object, resource_version),
-        WatchEvent::Bookmark { resource_version, ends_initial_events, .. } => {
+        WatchEventRef::Added { object, resource_version, .. } => ("ADDED", object, resource_version),
+        WatchEventRef::Modified { object, resource_version, .. } => ("MODIFIED", object, resource_version),
+        WatchEventRef::Deleted { object, resource_version, .. } => ("DELETED", object, resource_version),
+        WatchEventRef::Bookmark { resource_version, ends_initial_events, .. } => {
             return Seen::Bookmark { version: resource_version.to_owned(), ends_initial_events };
         }
-        WatchEvent::Error(status) => return Seen::Error(status.clone()),
+        WatchEventRef::Error(status) => return Seen::Error(status.clone()),
         event => panic!("{event:?}"),
     };
     assert_eq!(object.index(), index);
@@ -171,7 +171,8 @@ fn change(
     Some(Seen::Changed { event, encoding, type_meta, object, version })
 }
 
-/// Reads a frame as Go does: the last member of a name counts, `null` sets nothing, a second `metadata` is merged into the first.
+/// Reads a frame as Go does: the last member of a name counts, `null` sets nothing, a second `metadata` is merged into
+/// the first.
 fn by_serde(line: &[u8]) -> Option<Seen> {
     let (mut event, mut object) = (None, None);
     for (name, value) in &serde_json::from_slice::<Members<'_>>(line).ok()?.0 {

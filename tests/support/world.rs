@@ -99,8 +99,8 @@ struct State {
     lists: u32,
 }
 
-/// Runs this number of schedules in paused time, or only the schedule of `SEED`. A failure prints the seed and the server.
-/// Returns true if it ran all.
+/// Runs this number of schedules in paused time, or only the schedule of `SEED`. A failure prints the seed and the
+/// server. Returns true if it ran all.
 pub fn each_schedule(schedules: u64, mut run: impl AsyncFnMut(u64)) -> bool {
     each_seed(schedules, |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -149,7 +149,8 @@ impl World {
         world
     }
 
-    /// A server that is restored from a backup now and then, unless its versions are opaque: a client could not notice it.
+    /// A server that is restored from a backup now and then, unless its versions are opaque: a client could not notice
+    /// it.
     pub fn that_goes_back(seed: u64) -> Self {
         let world = Self::new(seed);
         let mut state = world.lock();

@@ -9,7 +9,8 @@ use listwatch_testserver::{Answer, Body};
 use crate::support::config_maps::{added, error};
 use crate::support::server::{client, serve};
 
-/// The server never gets further ahead of the consumer than buffers hold. Then comes the 410 that a server sends to a slow client.
+/// The server never gets further ahead of the consumer than buffers hold. Then comes the 410 that a server sends to a
+/// slow client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_consumer_makes_the_server_wait() {
     const BYTES: u64 = 100 << 20;

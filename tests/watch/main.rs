@@ -1,7 +1,7 @@
 //! Watches of the client: single connections, and watches that resume.
 //!
-//! Most run over a scripted transport, in paused time. Events are written as `+name`, `~name` and `-name` for an object that is
-//! added, modified and deleted.
+//! Most run over a scripted transport, in paused time. Events are written as `+name`, `~name` and `-name` for an object
+//! that is added, modified and deleted.
 
 mod backpressure;
 mod connections;
@@ -17,7 +17,7 @@ mod waits;
 use std::time::Duration;
 
 use futures::StreamExt;
-use listwatch::client::{Client, Error, OwnedEvent, Resource, Watch, WatchParams};
+use listwatch::client::{Client, Error, Resource, Watch, WatchEvent, WatchParams};
 use listwatch::{ItemError, ItemRef};
 use support::config_maps;
 use support::transport::{Answer, Scripted};
@@ -57,13 +57,13 @@ async fn resumed(mut watch: Watch<Name>) -> (Vec<String>, Error, Option<String>)
     }
 }
 
-fn written(event: OwnedEvent<String>) -> String {
+fn written(event: WatchEvent<String>) -> String {
     match event {
-        OwnedEvent::Added(name) => format!("+{name}"),
-        OwnedEvent::Modified(name) => format!("~{name}"),
-        OwnedEvent::Deleted(name) => format!("-{name}"),
-        OwnedEvent::Synced { resource_version } => format!("synced {resource_version}"),
-        OwnedEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
+        WatchEvent::Added(name) => format!("+{name}"),
+        WatchEvent::Modified(name) => format!("~{name}"),
+        WatchEvent::Deleted(name) => format!("-{name}"),
+        WatchEvent::Synced { resource_version } => format!("synced {resource_version}"),
+        WatchEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
         _ => "reset".to_owned(),
     }
 }

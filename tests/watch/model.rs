@@ -1,5 +1,5 @@
-//! A watch of a model server: whatever happens to connections, the consumer gets each change once and in order, in paused
-//! time. `SEED=N cargo test --test watch model` runs only the schedule of a failure.
+//! A watch of a model server: whatever happens to connections, the consumer gets each change once and in order, in
+//! paused time. `SEED=N cargo test --test watch model` runs only the schedule of a failure.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::support::cases;
 use crate::support::world::{Change, Kind, Objects, World, each_schedule};
 use futures::StreamExt;
 use listwatch::ItemRef;
-use listwatch::client::{Client, OwnedEvent, Resource, WatchParams};
+use listwatch::client::{Client, Resource, WatchEvent, WatchParams};
 use tokio::time::{sleep, timeout};
 
 /// The number of times that each thing happened, in all schedules.
@@ -90,16 +90,16 @@ async fn converge(world: &World, client: &Client, rng: &mut fastrand::Rng, met: 
             }
         };
         let seen = match event {
-            OwnedEvent::Added(object) => change(Kind::Added, object),
-            OwnedEvent::Modified(object) => change(Kind::Modified, object),
-            OwnedEvent::Deleted(object) => change(Kind::Deleted, object),
-            OwnedEvent::Synced { resource_version } => {
+            WatchEvent::Added(object) => change(Kind::Added, object),
+            WatchEvent::Modified(object) => change(Kind::Modified, object),
+            WatchEvent::Deleted(object) => change(Kind::Deleted, object),
+            WatchEvent::Synced { resource_version } => {
                 assert_eq!(so_far, None, "synced twice");
                 assert_eq!(view, world.objects_at(&resource_version), "at version {resource_version}");
                 so_far = Some(world.changes_until(&resource_version));
                 continue;
             }
-            OwnedEvent::Reset => {
+            WatchEvent::Reset => {
                 assert!(so_far.is_none() || starts_over, "reset after it was synced");
                 so_far = None;
                 view.clear();

@@ -8,7 +8,8 @@ use crate::support::transport::{Answer, Scripted};
 use crate::support::{body_of, event_frame, len_field};
 use crate::{SECOND, between, exact, kinds, list, resumed, watch, written};
 
-/// A case has answers, the events, the requested versions and the version reached, and the error. The end of the script is fatal.
+/// A case has answers, the events, the requested versions and the version reached, and the error. The end of the script
+/// is fatal.
 #[tokio::test(start_paused = true)]
 async fn resumes_from_the_last_version() {
     let end = "setup: the script has ended";

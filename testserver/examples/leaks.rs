@@ -1,4 +1,5 @@
-//! Searches standard input, such as the output of tests, for the token of the tests; exits with 1 if it finds the token.
+//! Searches standard input, such as the output of tests, for the token of the tests; exits with 1 if it finds the
+//! token.
 
 use std::io::{self, Read};
 use std::process::ExitCode;

@@ -21,12 +21,13 @@ const DEFAULT_CHUNK_SIZE: usize = 4096;
 
 /// A response body: the source of its bytes, and its faults.
 ///
-/// The server makes a chunk when the connection has room for it. A body of any length takes the memory of one chunk, and
-/// stops when the client stops reading. A clone sends the same bytes again.
+/// The server makes a chunk when the connection has room for it. A body of any length takes the memory of one chunk,
+/// and stops when the client stops reading. A clone sends the same bytes again.
 ///
 /// [`gzip`](Self::gzip) and [`gzip_members`](Self::gzip_members) ignore what the request accepts. The offsets of faults
 /// count bytes after compression and before the framing of HTTP. [`cut_at`](Self::cut_at), [`reset_at`](Self::reset_at)
-/// and [`stall_at`](Self::stall_at) replace each other: the last call counts. A fault past the body's end has no effect.
+/// and [`stall_at`](Self::stall_at) replace each other: the last call counts. A fault past the body's end has no
+/// effect.
 #[derive(Clone, Debug)]
 pub struct Body {
     source: Source,
@@ -89,8 +90,8 @@ impl Body {
         Self::new(Source::Read { length, open: Arc::new(move || Box::new(open())) })
     }
 
-    /// Sends chunks of this many bytes: 4096 unless set, about as many as an API server writes at a time. Chunked transfer
-    /// in HTTP/1.1 keeps these chunks; HTTP/2 splits a chunk that is over the client's frame size or window.
+    /// Sends chunks of this many bytes: 4096 unless set, about as many as an API server writes at a time. Chunked
+    /// transfer in HTTP/1.1 keeps these chunks; HTTP/2 splits a chunk that is over the client's frame size or window.
     ///
     /// # Panics
     /// When `bytes` is 0.
@@ -101,8 +102,8 @@ impl Body {
         self
     }
 
-    /// Adds bytes to the end of the body, before it is compressed. An API server does so when its encoder fails halfway: it
-    /// appends an encoded `Status`.
+    /// Adds bytes to the end of the body, before it is compressed. An API server does so when its encoder fails
+    /// halfway: it appends an encoded `Status`.
     #[must_use]
     pub fn append(mut self, bytes: impl Into<Bytes>) -> Self {
         self.appended = bytes.into();
@@ -116,16 +117,17 @@ impl Body {
         self
     }
 
-    /// Compresses every chunk into a gzip member of its own, as an API server from 1.37 does with watches. The chunk size
-    /// then counts bytes before compression, and an empty body has no member.
+    /// Compresses every chunk into a gzip member of its own, as an API server from 1.37 does with watches. The chunk
+    /// size then counts bytes before compression, and an empty body has no member.
     #[must_use]
     pub fn gzip_members(mut self) -> Self {
         self.compression = Some(Gzip::MemberPerChunk);
         self
     }
 
-    /// Declares the length that the body has without faults; without this call, HTTP/1.1 uses chunked transfer. A body that
-    /// is then cut is shorter than declared. Has no effect on a compressed body, whose length is not known in advance.
+    /// Declares the length that the body has without faults; without this call, HTTP/1.1 uses chunked transfer. A body
+    /// that is then cut is shorter than declared. Has no effect on a compressed body, whose length is not known in
+    /// advance.
     #[must_use]
     pub fn with_content_length(mut self) -> Self {
         self.content_length = true;
@@ -146,8 +148,8 @@ impl Body {
         self
     }
 
-    /// Interrupts the body after `length` bytes: HTTP/1.1 closes the connection (in TLS without `close_notify`), HTTP/2 resets
-    /// the stream. All `length` bytes are written first, as fast as the client reads them.
+    /// Interrupts the body after `length` bytes: HTTP/1.1 closes the connection (in TLS without `close_notify`), HTTP/2
+    /// resets the stream. All `length` bytes are written first, as fast as the client reads them.
     #[must_use]
     pub fn reset_at(mut self, length: u64) -> Self {
         self.fault = Some((length, Fault::Reset));
@@ -161,8 +163,8 @@ impl Body {
         self
     }
 
-    /// Ends the body this long after its last byte, like the watch of a collection that does not change. The tokio runtime
-    /// must have time enabled.
+    /// Ends the body this long after its last byte, like the watch of a collection that does not change. The tokio
+    /// runtime must have time enabled.
     #[must_use]
     pub fn end_after(mut self, time: Duration) -> Self {
         self.end_after = Some(time);
@@ -278,8 +280,8 @@ impl BodyStream {
         Frame::data(Chunk::new(bytes.into(), Arc::clone(&self.unwritten)))
     }
 
-    /// Ends the body, cleanly or with an error. If the end breaks the connection, hyper drops what it has not written, so
-    /// the end waits until the head and every chunk are written.
+    /// Ends the body, cleanly or with an error. If the end breaks the connection, hyper drops what it has not written,
+    /// so the end waits until the head and every chunk are written.
     fn poll_end(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,7 +1,7 @@
 //! A loopback server that replays, synthesizes and breaks the bodies of Kubernetes API servers.
 //!
-//! - [`Server`] speaks HTTP/1.1 and HTTP/2, answers each request with an [`Answer`], records what clients send, and sends
-//!   GOAWAY on demand.
+//! - [`Server`] speaks HTTP/1.1 and HTTP/2, answers each request with an [`Answer`], records what clients send, and
+//!   sends GOAWAY on demand.
 //! - [`Body`] replays recorded bytes or makes a list of any length while it is sent, and adds faults on demand.
 //! - [`Synthesizer`] makes a list of N items from a short recorded one; it also works without a server.
 //! - [`RawServer`] sends what no HTTP library would: wrong lengths, half a chunk, a TLS stream without its end.

@@ -9,8 +9,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream that loses no written bytes when the connection ends.
 ///
-/// A write waits until its bytes have left the buffer of TLS, which is lost when a connection breaks. A shutdown waits until
-/// the client closes its side: the client's next frame would reset a closed socket, and the unsent bytes would be lost.
+/// A write waits until its bytes have left the buffer of TLS, which is lost when a connection breaks. A shutdown waits
+/// until the client closes its side: the client's next frame would reset a closed socket, and the unsent bytes would be
+/// lost.
 pub(crate) struct Lossless<IO> {
     io: IO,
     /// How many bytes `io` has accepted that no write has returned yet.

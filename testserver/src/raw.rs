@@ -26,7 +26,8 @@ pub struct RawServer {
     tls: Option<Tls>,
 }
 
-/// What a [`RawServer`] sends on a connection: bytes, which include the status line and headers or the frames, then an end.
+/// What a [`RawServer`] sends on a connection: bytes, which include the status line and headers or the frames, then an
+/// end.
 #[derive(Clone, Debug)]
 pub struct RawAnswer {
     bytes: Bytes,
@@ -55,8 +56,8 @@ pub enum RawEnd {
 }
 
 impl RawServer {
-    /// Starts a server on the current tokio runtime, which must have IO enabled. The n-th connection gets the n-th answer,
-    /// all later connections get the last answer.
+    /// Starts a server on the current tokio runtime, which must have IO enabled. The n-th connection gets the n-th
+    /// answer, all later connections get the last answer.
     ///
     /// # Errors
     /// When the server cannot listen on a port of 127.0.0.1.
@@ -67,8 +68,8 @@ impl RawServer {
         Self::start_with(answers, |stream| future::ready(Ok(stream))).await
     }
 
-    /// Starts a server as [`start`](Self::start) does, with TLS 1.3. Its certificate is for `127.0.0.1` and `localhost`, from
-    /// an authority made for this server, see [`ca_pem`](Self::ca_pem).
+    /// Starts a server as [`start`](Self::start) does, with TLS 1.3. Its certificate is for `127.0.0.1` and
+    /// `localhost`, from an authority made for this server, see [`ca_pem`](Self::ca_pem).
     ///
     /// # Errors
     /// When the server cannot make its certificates, or cannot listen on a port of 127.0.0.1.
@@ -107,7 +108,8 @@ impl RawServer {
         self.tls.as_ref().map(|tls| &*tls.ca_pem)
     }
 
-    /// Returns the heads of all requests so far, each with the empty line at its end; for HTTP/2 the first line of the preface.
+    /// Returns the heads of all requests so far, each with the empty line at its end; for HTTP/2 the first line of the
+    /// preface.
     #[must_use]
     pub fn requests(&self) -> Vec<String> {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -46,8 +46,8 @@ fn end(part: u64) -> usize {
     usize::from(u16::from_be_bytes([first, last]))
 }
 
-/// Searches for eight consecutive characters of [`TOKEN`], plain, percent-encoded or in base64, even if line breaks or quotes
-/// split them. Returns the text around the first match.
+/// Searches for eight consecutive characters of [`TOKEN`], plain, percent-encoded or in base64, even if line breaks or
+/// quotes split them. Returns the text around the first match.
 #[must_use]
 pub fn leak(text: &[u8]) -> Option<String> {
     let mut bare = Vec::with_capacity(text.len());

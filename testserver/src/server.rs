@@ -25,8 +25,8 @@ use crate::tls::Tls;
 
 /// An HTTP/1.1 and HTTP/2 server on its own port of 127.0.0.1.
 ///
-/// Without TLS a client uses HTTP/2 by prior knowledge; with TLS, ALPN selects the version. Dropping the server aborts its
-/// tasks, which closes every connection.
+/// Without TLS a client uses HTTP/2 by prior knowledge; with TLS, ALPN selects the version. Dropping the server aborts
+/// its tasks, which closes every connection.
 pub struct Server {
     addr: SocketAddr,
     state: Arc<State>,
@@ -40,9 +40,9 @@ pub struct Server {
 const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 impl Server {
-    /// Starts a server on the current tokio runtime, which must have IO enabled. `handler` gets every request and the number
-    /// of requests before it; [`Answer::always`] and [`Answer::in_turn`] make simple handlers. If the handler panics, the
-    /// connection is closed.
+    /// Starts a server on the current tokio runtime, which must have IO enabled. `handler` gets every request and the
+    /// number of requests before it; [`Answer::always`] and [`Answer::in_turn`] make simple handlers. If the handler
+    /// panics, the connection is closed.
     ///
     /// # Errors
     /// When the server cannot listen on a port of 127.0.0.1.
@@ -52,8 +52,9 @@ impl Server {
         Self::start_with(handler, |stream| future::ready(Ok(stream))).await
     }
 
-    /// Starts a server as [`start`](Self::start) does, with TLS 1.3. Its certificate is for `127.0.0.1` and `localhost`, from
-    /// an authority made for this server, see [`ca_pem`](Self::ca_pem). A connection whose handshake fails counts as accepted.
+    /// Starts a server as [`start`](Self::start) does, with TLS 1.3. Its certificate is for `127.0.0.1` and
+    /// `localhost`, from an authority made for this server, see [`ca_pem`](Self::ca_pem). A connection whose handshake
+    /// fails counts as accepted.
     ///
     /// # Errors
     /// When the server cannot make its certificates, or cannot listen on a port of 127.0.0.1.
@@ -65,8 +66,8 @@ impl Server {
     }
 
     /// Starts a server as [`start_tls`](Self::start_tls) does, for clients that present a certificate of the server's
-    /// authority, such as [`client_identity`](Self::client_identity). In TLS 1.3 the handshake of the client ends before the
-    /// server has seen the certificate: a client that the server refuses gets the error when it reads.
+    /// authority, such as [`client_identity`](Self::client_identity). In TLS 1.3 the handshake of the client ends
+    /// before the server has seen the certificate: a client that the server refuses gets the error when it reads.
     ///
     /// # Errors
     /// When the server cannot make its certificates, or cannot listen on a port of 127.0.0.1.
@@ -100,7 +101,8 @@ impl Server {
         self.tls.as_ref().map(|tls| &*tls.ca_pem)
     }
 
-    /// Returns a certificate and its key, both in PEM, that the server accepts from clients; `None` if it requests none.
+    /// Returns a certificate and its key, both in PEM, that the server accepts from clients; `None` if it requests
+    /// none.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn client_identity(&self) -> Option<(&str, &str)> {
@@ -108,16 +110,16 @@ impl Server {
         Some((certificate, key))
     }
 
-    /// Returns how many bytes of bodies, after compression, were handed to connections so far. It includes bytes that the
-    /// client has not read, with or without TLS: over HTTP/2 about the client's window; over HTTP/1.1 less than 200 KiB, in
-    /// chunks of the default size, and the content of the sockets of both sides, some megabytes on loopback.
+    /// Returns how many bytes of bodies, after compression, were handed to connections so far. It includes bytes that
+    /// the client has not read, with or without TLS: over HTTP/2 about the client's window; over HTTP/1.1 less than 200
+    /// KiB, in chunks of the default size, and the content of the sockets of both sides, some megabytes on loopback.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
         self.state.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// Returns how many connections are open now. A connection that the server ends stays open until the client closes its
-    /// side too, or the connection is reset.
+    /// Returns how many connections are open now. A connection that the server ends stays open until the client closes
+    /// its side too, or the connection is reset.
     #[must_use]
     pub fn connections(&self) -> usize {
         *self.state.open.borrow()
@@ -142,13 +144,13 @@ impl Server {
         self.state.requests().clone()
     }
 
-    /// Stops accepting requests on the connections that are open now, as an API server does when it shuts down. The server
-    /// still serves new connections.
+    /// Stops accepting requests on the connections that are open now, as an API server does when it shuts down. The
+    /// server still serves new connections.
     ///
-    /// Over HTTP/2 the server sends a graceful GOAWAY, finishes the open streams and streams that the client opens before it
-    /// gets the GOAWAY, then closes the connection. Over HTTP/1.1 it closes the connection after the current response, which
-    /// does not announce it, or at once if there is none. It also closes connections on which the client has not sent
-    /// anything yet.
+    /// Over HTTP/2 the server sends a graceful GOAWAY, finishes the open streams and streams that the client opens
+    /// before it gets the GOAWAY, then closes the connection. Over HTTP/1.1 it closes the connection after the current
+    /// response, which does not announce it, or at once if there is none. It also closes connections on which the
+    /// client has not sent anything yet.
     pub fn goaway(&self) {
         let open = mem::take(&mut *self.state.goaway());
         self.tasks.spawn(open.shutdown());
@@ -294,7 +296,8 @@ impl Connection {
             async { Ok::<_, Infallible>(response) }
         });
         let mut builder = auto::Builder::new(executor);
-        // Makes hyper drop a chunk when it is written, not when it is copied to a buffer: cuts and resets wait for that.
+        // Makes hyper drop a chunk when it is written, not when it is copied to a buffer: cuts and resets wait for
+        // that.
         builder.http1().writev(true);
         // A connection may fail, on purpose or because of its client; no caller waits for the result.
         let _ = goaway.watch(builder.serve_connection(TokioIo::new(Lossless::new(io)), service)).await;
@@ -331,8 +334,8 @@ mod tests {
 
     /// How many bytes a pipe holds, which replaces the sockets.
     const PIPE: usize = 64 << 10;
-    /// How much of an unread body a connection may take: hyper's buffer of HTTP/1.1 (400 KiB), or the window of an HTTP/2
-    /// client (2 MiB for hyper's), and a little.
+    /// How much of an unread body a connection may take: hyper's buffer of HTTP/1.1 (400 KiB), or the window of an
+    /// HTTP/2 client (2 MiB for hyper's), and a little.
     const BUFFERED: u64 = 3 << 20;
 
     trait Io: AsyncRead + AsyncWrite + Unpin + Send + 'static {}

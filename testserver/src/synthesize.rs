@@ -18,13 +18,13 @@ const HEX_DIGITS: usize = 8;
 
 /// A protobuf list body of N items, made from a recorded list.
 ///
-/// The recorded items are repeated in turn. Each copy has its own name, uid and resource version (the name is the recorded
-/// name, `-`, and the item's index in 8 hexadecimal digits); all other fields stay as recorded. The list meta keeps its
-/// resource version, and loses its continue token and its remaining item count. A synthesized list compresses better than
-/// a list of a real cluster, whose items differ in more fields.
+/// The recorded items are repeated in turn. Each copy has its own name, uid and resource version (the name is the
+/// recorded name, `-`, and the item's index in 8 hexadecimal digits); all other fields stay as recorded. The list meta
+/// keeps its resource version, and loses its continue token and its remaining item count. A synthesized list compresses
+/// better than a list of a real cluster, whose items differ in more fields.
 ///
-/// All copies of a recorded item have the same length, so the length of the body is known in advance. Items are made while
-/// the body is read, which takes the memory of one item at a time. A clone shares the recorded items.
+/// All copies of a recorded item have the same length, so the length of the body is known in advance. Items are made
+/// while the body is read, which takes the memory of one item at a time. A clone shares the recorded items.
 #[derive(Clone, Debug)]
 pub struct Synthesizer {
     shared: Arc<Prepared>,
@@ -86,8 +86,8 @@ impl Synthesizer {
     /// Prepares the body of a list of `items` items.
     ///
     /// # Errors
-    /// When `recorded` is not the complete protobuf body of a list, or an item has no name, no uid of the usual form or no
-    /// resource version; when it has no items, and `items` is not 0.
+    /// When `recorded` is not the complete protobuf body of a list, or an item has no name, no uid of the usual form or
+    /// no resource version; when it has no items, and `items` is not 0.
     pub fn new(recorded: &[u8], items: u32) -> Result<Self, SynthesizeError> {
         let prepared = Prepared::new(recorded)?;
         if prepared.templates.is_empty() && items > 0 {

@@ -1,7 +1,8 @@
-//! What a controller needs of a cache: an index by image, and a predicate that ignores changes of anything but the images.
+//! What a controller needs of a cache: an index by image, and a predicate that ignores changes of anything but the
+//! images.
 //!
-//! `cargo run -p listwatch-views --example changed_images` runs on recorded Pods, without a cluster. In a cluster, a `Reflector` fills
-//! the store.
+//! `cargo run -p listwatch-views --example changed_images` runs on recorded Pods, without a cluster. In a cluster, a
+//! `Reflector` fills the store.
 
 use std::error::Error;
 

@@ -25,24 +25,26 @@
 //! | `IntOrString` | [`IntOrString`] | the integer 0 |
 //! | `RawExtension`, `FieldsV1`, `JSON` | [`RawJson`] | empty |
 //!
-//! The fields of a message that JSON inlines are methods of its parent, too: `volume.config_map()`. Names are the names of JSON in snake
-//! case: `cluster_ips` for `clusterIPs`, with a `_` after a keyword, as in `type_`.
+//! The fields of a message that JSON inlines are methods of its parent, too: `volume.config_map()`. Names are the names
+//! of JSON in snake case: `cluster_ips` for `clusterIPs`, with a `_` after a keyword, as in `type_`.
 //!
 //! # Checked once
 //!
-//! `view` of an [item](listwatch::ItemRef::view) or a [stored object](https://docs.rs/listwatch-cache/latest/listwatch_cache/struct.Object.html#method.view) checks the whole object first: the
-//! wire format, the types of all fields, UTF-8, the depth, and that the fields are in the order in which API servers send them. A
-//! malformed object is an error, so that a malformed `deletionTimestamp` never reads as absent. A store remembers the check of each
-//! object, and a view of another kind than the store's is refused.
+//! `view` of an [item](listwatch::ItemRef::view) or a [stored
+//! object](https://docs.rs/listwatch-cache/latest/listwatch_cache/struct.Object.html#method.view) checks the whole
+//! object first: the wire format, the types of all fields, UTF-8, the depth, and that the fields are in the order in
+//! which API servers send them. A malformed object is an error, so that a malformed `deletionTimestamp` never reads as
+//! absent. A store remembers the check of each object, and a view of another kind than the store's is refused.
 //!
-//! Reads of a view cannot fail. This crate has no `unsafe` code, so a string is checked for UTF-8 again at each read; if it were
-//! invalid, which the check excludes, it would read as empty.
+//! Reads of a view cannot fail. This crate has no `unsafe` code, so a string is checked for UTF-8 again at each read;
+//! if it were invalid, which the check excludes, it would read as empty.
 //!
 //! Objects in JSON have no views, because their fields have no types: decode them with serde.
 //!
 //! # Values that you keep
 //!
-//! A view borrows from the object. To keep a part, decode its `bytes` with prost; whole Pods take about 17 µs, their `metadata` 2 µs:
+//! A view borrows from the object. To keep a part, decode its `bytes` with prost; whole Pods take about 17 µs, their
+//! `metadata` 2 µs:
 //!
 //! ```
 //! use k8s_pb::api::core::v1::PodSpec;
@@ -54,8 +56,8 @@
 //! }
 //! ```
 //!
-//! Two views have the same value if their bytes are equal: `old.spec().bytes() == new.spec().bytes()` is a predicate that ignores
-//! changes of metadata and status.
+//! Two views have the same value if their bytes are equal: `old.spec().bytes() == new.spec().bytes()` is a predicate
+//! that ignores changes of metadata and status.
 
 mod amount;
 #[rustfmt::skip]

@@ -1,7 +1,7 @@
 //! Reads the fields of messages that were checked: valid, and their numbers ascend.
 //!
-//! A malformed message cannot get here, because only `listwatch` creates [`Canonical`] bytes. Nothing here panics on one: the rest of
-//! the message then reads as absent, and a string that is not UTF-8 as empty.
+//! A malformed message cannot get here, because only `listwatch` creates [`Canonical`] bytes. Nothing here panics on
+//! one: the rest of the message then reads as absent, and a string that is not UTF-8 as empty.
 
 use std::fmt;
 use std::iter::{self, FusedIterator};
@@ -104,7 +104,8 @@ impl<'a> Raw<'a> {
         rest
     }
 
-    /// Returns the message from the first field of this number on, without its tag; `None` if the message does not have the field.
+    /// Returns the message from the first field of this number on, without its tag; `None` if the message does not have
+    /// the field.
     #[inline]
     fn find(self, number: u32) -> Option<&'a [u8]> {
         value(self.from(number), number)

@@ -81,8 +81,8 @@ impl<'a> IntOrString<'a> {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the integer of `total` that this is: itself, or this percentage (`25%`) of it, rounded up or down. `None` for any other
-    /// text.
+    /// Returns the integer of `total` that this is: itself, or this percentage (`25%`) of it, rounded up or down.
+    /// `None` for any other text.
     ///
     /// As `GetScaledValueFromIntOrPercent` of `k8s.io/apimachinery/pkg/util/intstr`.
     #[must_use]

@@ -46,11 +46,11 @@ fn a_view_of_a_stored_object_allocates_nothing_unless_it_is_compressed() {
     let pods = pods();
     for (format, expected) in [(StorageFormat::Encoded, 0), (StorageFormat::Compressed, 1)] {
         let store = Store::<[u8]>::new(format);
-        let mut replace = store.begin_replace();
+        let mut relist = store.begin_relist();
         for pod in &pods {
-            drop(replace.apply(Encoding::Protobuf, pod).unwrap());
+            drop(relist.apply(Encoding::Protobuf, pod).unwrap());
         }
-        drop(replace.commit("1").unwrap());
+        drop(relist.commit("1").unwrap());
         let object = store.snapshot().iter().next().unwrap();
         let fresh = object.clone();
         assert!(six_reads(object.view().unwrap()) > 10);

@@ -2,22 +2,25 @@
 //!
 //! # How the Pods are made
 //!
-//! A cluster of N Pods has N / 40 nodes. One Pod in seven belongs to a `DaemonSet` or to a kubelet. The others belong to
-//! Deployments, `StatefulSets`, Jobs, custom resources and users. Each workload has one of 47 shapes (`shapes.rs`): services with and
-//! without a service mesh, databases, operators, workflows, training jobs, agents. A shape sets the containers, the sidecars and the
-//! annotations, and the ranges of the numbers of Pods, init containers, environment variables and volumes.
+//! A cluster of N Pods has N / 40 nodes. One Pod in seven belongs to a `DaemonSet` or to a kubelet. The others belong
+//! to Deployments, `StatefulSets`, Jobs, custom resources and users. Each workload has one of 47 shapes (`shapes.rs`):
+//! services with and without a service mesh, databases, operators, workflows, training jobs, agents. A shape sets the
+//! containers, the sidecars and the annotations, and the ranges of the numbers of Pods, init containers, environment
+//! variables and volumes.
 //!
-//! A workload draws names, images, settings, probes, resources, affinity and annotations once; some annotations of operators are
-//! large. All Pods of the workload share these values, like Pods of one template, and the name and uid of their owner. Each Pod
-//! draws its own name, uid, resource version, times, node, addresses, container ids, restarts and conditions. So the random values of a
-//! real cluster are random here, and the repeated ones repeat. The owner of a Pod of a kubelet is its node. `metadata.managedFields` lists the fields that are set, for two or three managers.
+//! A workload draws names, images, settings, probes, resources, affinity and annotations once; some annotations of
+//! operators are large. All Pods of the workload share these values, like Pods of one template, and the name and uid of
+//! their owner. Each Pod draws its own name, uid, resource version, times, node, addresses, container ids, restarts and
+//! conditions. So the random values of a real cluster are random here, and the repeated ones repeat. The owner of a Pod
+//! of a kubelet is its node. `metadata.managedFields` lists the fields that are set, for two or three managers.
 //!
-//! The same number of Pods gives the same bytes on each machine. Pods are ordered by key, as an API server lists them, and no two have
-//! the same key.
+//! The same number of Pods gives the same bytes on each machine. Pods are ordered by key, as an API server lists them,
+//! and no two have the same key.
 //!
 //! # Entropy
 //!
-//! The concatenated Pods, compressed by `zstd -19 --long=27` (1.5), give about the smallest size that a store could reach.
+//! The concatenated Pods, compressed by `zstd -19 --long=27` (1.5), give about the smallest size that a store could
+//! reach.
 //!
 //! [`pods`] makes few Pods of each workload, 5 on average. [`pods_by_zipf`] makes many of a few workloads.
 //!
@@ -27,8 +30,8 @@
 //! | diverse, from [`pods_by_zipf`] with 125 workloads | 10.6 kB a Pod | 254 bytes a Pod | 1/42 |
 //! | uniform, from the test server: 120 recorded ones repeated | 8.5 kB a Pod | 22 bytes a Pod | 1/391 |
 //!
-//! The Pods are synthetic: words come from a short list, so free text compresses better than real text. The empty strings that an
-//! API server writes are absent.
+//! The Pods are synthetic: words come from a short list, so free text compresses better than real text. The empty
+//! strings that an API server writes are absent.
 
 #![expect(clippy::format_push_string, reason = "`write!` returns an error that cannot occur")]
 #![expect(
@@ -78,8 +81,8 @@ pub fn pods(count: u32) -> Vec<u8> {
     list(cluster(count, None))
 }
 
-/// As [`pods`], but the Pods that belong to no node are of this many workloads, whose numbers of Pods follow Zipf's law: the n-th
-/// workload has 1/n of the Pods of the first.
+/// As [`pods`], but the Pods that belong to no node are of this many workloads, whose numbers of Pods follow Zipf's
+/// law: the n-th workload has 1/n of the Pods of the first.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Decodes Pods chunk by chunk, and drops or keeps them. The reference buffers the body and decodes it whole with prost.
+//! Decodes Pods chunk by chunk, and drops or keeps them. The reference buffers the body and decodes it whole with
+//! prost.
 //!
 //! `cargo bench -p listwatch-benches --bench decode` prints the ratios of this run's medians at the end.
 

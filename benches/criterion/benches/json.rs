@@ -1,5 +1,5 @@
-//! Splits JSON lists into items. The references are memcpy of the same body in the same chunks, and `serde_json`, which parses
-//! the whole body.
+//! Splits JSON lists into items. The references are memcpy of the same body in the same chunks, and `serde_json`, which
+//! parses the whole body.
 //!
 //! `cargo bench -p listwatch-benches --bench json` prints the ratios of this run's medians at the end.
 

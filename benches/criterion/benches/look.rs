@@ -1,4 +1,5 @@
-//! Inspects recorded Pods without decoding them, and copies them without some fields. The reference decodes them with k8s-pb.
+//! Inspects recorded Pods without decoding them, and copies them without some fields. The reference decodes them with
+//! k8s-pb.
 //!
 //! `cargo bench -p listwatch-benches --bench look` prints the ratios of this run's medians at the end.
 

@@ -1,5 +1,6 @@
-//! Measures a store's calls in each storage format, with Pods as diverse as in a real cluster (`benches/corpus`) and with uniform
-//! Pods, which are 120 recorded ones repeated. `benches/peers` measures resident memory, client-go and kube.
+//! Measures a store's calls in each storage format, with Pods as diverse as in a real cluster (`benches/corpus`) and
+//! with uniform Pods, which are 120 recorded ones repeated. `benches/peers` measures resident memory, client-go and
+//! kube.
 
 use std::hint::black_box;
 
@@ -34,8 +35,8 @@ fn main() {
     criterion.final_summary();
 }
 
-/// Measures one event, with a subscriber for one node and with subscribers for 5,000 nodes. The goal for the second is at most
-/// three times the first.
+/// Measures one event, with a subscriber for one node and with subscribers for 5,000 nodes. The goal for the second is
+/// at most three times the first.
 fn bench_subscribers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("store/event");
     let uniform = Synthesizer::new(&recorded_pods(), UNIFORM).expect("a list").to_vec();
@@ -80,11 +81,11 @@ fn pods(mut body: &[u8]) -> Vec<Box<[u8]>> {
 }
 
 fn fill(store: &Store<Pod>, pods: &[Box<[u8]>]) {
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     for pod in pods {
-        drop(replace.apply(Encoding::Protobuf, pod).expect("a Pod"));
+        drop(relist.apply(Encoding::Protobuf, pod).expect("a Pod"));
     }
-    drop(replace.commit("1").expect("no other replace"));
+    drop(relist.commit("1").expect("no other replace"));
 }
 
 fn bench(criterion: &mut Criterion, name: &str, format: StorageFormat, pods: &[Box<[u8]>]) {

@@ -1,7 +1,8 @@
 //! Reads fields of Pods by views, by paths and by decoding, and builds an index over stored Pods in each way.
 //!
-//! `cargo bench -p listwatch-benches --bench views` prints the ratios of this run at the end. Times are of the processor, not of the
-//! clock, so that other programs disturb them less. `views/tests/allocations.rs` counts allocations.
+//! `cargo bench -p listwatch-benches --bench views` prints the ratios of this run at the end. Times are of the
+//! processor, not of the clock, so that other programs disturb them less. `views/tests/allocations.rs` counts
+//! allocations.
 
 #[path = "views/full_walk.rs"]
 mod full_walk;
@@ -97,10 +98,10 @@ fn indexes(name: &str, format: StorageFormat) {
         [("view, first touch", vec![]), ("view, checked", vec![]), ("path", vec![]), ("decode", vec![])];
     for _ in 0..3 {
         let store = Store::<Pod>::new(format);
-        let mut replace = store.begin_replace();
+        let mut relist = store.begin_relist();
         let body = Synthesizer::new(&recorded_pods(), STORED).expect("a list").to_vec();
-        each_item(&body, |item| drop(replace.apply(item.encoding(), item.bytes()).expect("a Pod")));
-        drop(replace.commit("1").expect("no other replace"));
+        each_item(&body, |item| drop(relist.apply(item.encoding(), item.bytes()).expect("a Pod")));
+        drop(relist.commit("1").expect("no other replace"));
         drop(body);
         let mut measure = |row: usize, build: &dyn Fn() -> usize| {
             let start = CpuTime.start();

@@ -1,14 +1,15 @@
-//! Finds the frames of a watch in memory, and reads the metadata of their objects. The reference is memcpy of the same body in
-//! the same chunks.
+//! Finds the frames of a watch in memory, and reads the metadata of their objects. The reference is memcpy of the same
+//! body in the same chunks.
 //!
-//! `cargo bench -p listwatch-benches --bench watch` prints events per second at the end, from the last medians of criterion.
+//! `cargo bench -p listwatch-benches --bench watch` prints events per second at the end, from the last medians of
+//! criterion.
 
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{Criterion, Throughput};
-use listwatch::{WatchDecoder, WatchEvent};
+use listwatch::{WatchDecoder, WatchEventRef};
 use listwatch_benches::{median, memcpy};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -45,7 +46,7 @@ fn bench(criterion: &mut Criterion, name: &str, body: &[u8], events: usize) {
         group.bench_function(format!("metadata-{chunk}"), |bencher| {
             bencher.iter(|| {
                 decode(body, chunk, |event| {
-                    if let WatchEvent::Added { object, .. } | WatchEvent::Modified { object, .. } = event {
+                    if let WatchEventRef::Added { object, .. } | WatchEventRef::Modified { object, .. } = event {
                         let meta = object.meta().expect("metadata");
                         black_box([meta.namespace(), meta.name(), meta.uid(), meta.resource_version()]);
                     }
@@ -67,7 +68,7 @@ fn bench(criterion: &mut Criterion, name: &str, body: &[u8], events: usize) {
     group.finish();
 }
 
-fn decode(body: &[u8], chunk: usize, mut on_event: impl FnMut(WatchEvent<'_>)) -> usize {
+fn decode(body: &[u8], chunk: usize, mut on_event: impl FnMut(WatchEventRef<'_>)) -> usize {
     let (mut decoder, mut events) = (WatchDecoder::new().accept_json(), 0);
     for mut chunk in black_box(body).chunks(chunk) {
         while let Some(event) = decoder.decode(&mut chunk).expect("a watch") {

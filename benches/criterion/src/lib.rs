@@ -1,4 +1,5 @@
-//! A reference that several benches share, the time of the processor, and access to criterion's results, for ratios within one run.
+//! A reference that several benches share, the time of the processor, and access to criterion's results, for ratios
+//! within one run.
 
 use std::hint::black_box;
 use std::path::PathBuf;

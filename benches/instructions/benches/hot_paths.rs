@@ -17,8 +17,8 @@ const KIB: usize = 1 << 10;
 /// A body and its chunk length.
 type Chunks = (&'static [u8], usize);
 
-// The benchmarks contain no closures. A closure's name contains its function's name, and is part of the names of the generic
-// functions that call it; gungraun stops counting where such a function begins.
+// The benchmarks contain no closures. A closure's name contains its function's name, and is part of the names of the
+// generic functions that call it; gungraun stops counting where such a function begins.
 
 #[library_benchmark(setup = list)]
 #[bench::in_64_kib(64 * KIB)]

@@ -1,13 +1,14 @@
-//! Counts the instructions of the hot paths (`benches/hot_paths.rs`) under valgrind and compares them with `baseline.json`.
+//! Counts the instructions of the hot paths (`benches/hot_paths.rs`) under valgrind and compares them with
+//! `baseline.json`.
 //!
-//! `cargo run -p listwatch-instructions` fails if a path takes over 10 % more instructions than the baseline; `--write` makes
-//! the new counts the baseline. It needs Linux, valgrind, and a `gungraun-runner` of the version of gungraun in Cargo.lock:
-//! `cargo install --locked gungraun-runner@VERSION`.
+//! `cargo run -p listwatch-instructions` fails if a path takes over 10 % more instructions than the baseline; `--write`
+//! makes the new counts the baseline. It needs Linux, valgrind, and a `gungraun-runner` of the version of gungraun in
+//! Cargo.lock: `cargo install --locked gungraun-runner@VERSION`.
 //!
-//! Counts of one build vary by a few millionths at most, however busy the machine is. Other influences, as observed: another
-//! folder, up to 0.3 %; inlining in unrelated changes, up to 2 %; rustc 1.95 to 1.97, -14 % to +0.3 %. The baseline was
-//! counted on x86-64 with AVX2 and glibc 2.36, and includes its `malloc` and `memcpy`; another processor or libc may need its
-//! own baseline.
+//! Counts of one build vary by a few millionths at most, however busy the machine is. Other influences, as observed:
+//! another folder, up to 0.3 %; inlining in unrelated changes, up to 2 %; rustc 1.95 to 1.97, -14 % to +0.3 %. The
+//! baseline was counted on x86-64 with AVX2 and glibc 2.36, and includes its `malloc` and `memcpy`; another processor
+//! or libc may need its own baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -197,15 +197,15 @@ async fn fill_store(
     let client = listwatch_client(url)?;
     seen.begin()?;
     let store = Store::new(format);
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         let meta = item.meta()?;
         seen.item(&meta.namespace(), &meta.name(), &meta.resource_version());
-        drop(replace.apply(item.encoding(), item.bytes())?);
+        drop(relist.apply(item.encoding(), item.bytes())?);
         Ok::<_, ItemError>(())
     });
     let (_, end) = pods.into_vec().await?;
-    drop(replace.commit(&end.list_meta.resource_version)?);
+    drop(relist.commit(&end.list_meta.resource_version)?);
     Ok((format, store))
 }
 

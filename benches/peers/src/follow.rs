@@ -21,7 +21,8 @@ use crate::{HERE, Programs};
 
 /// Compares caches of listwatch, kube and client-go that follow the Pods of a real API server while the Pods change.
 ///
-/// Needs the binaries that e2e/apiserver/build.sh builds. A cache that does not end up with the server's Pods is an error.
+/// Needs the binaries that e2e/apiserver/build.sh builds. A cache that does not end up with the server's Pods is an
+/// error.
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of Pods; each takes about 110 kB of the server's memory
@@ -175,8 +176,8 @@ impl Args {
         })
     }
 
-    /// Changes Pods, and waits until the cache equals the server's list. Returns the number of changes written, the follower's
-    /// state, and the time of the wait.
+    /// Changes Pods, and waits until the cache equals the server's list. Returns the number of changes written, the
+    /// follower's state, and the time of the wait.
     fn change(&self, follower: &mut Process, server: &mut ApiServer) -> anyhow::Result<(u64, State, f64)> {
         let changing = server.change(self.rate, self.seconds)?;
         if self.restart {

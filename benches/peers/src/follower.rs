@@ -1,7 +1,8 @@
 //! A process that keeps Pods in a cache, up to date.
 //!
-//! Its handler receives every Pod decoded, including the initial ones, and reads an annotation. The handlers of some ways read it from the
-//! bytes instead; they also read connections on the runtime of the program. A controller's reconciler reads five more fields and an index.
+//! Its handler receives every Pod decoded, including the initial ones, and reads an annotation. The handlers of some
+//! ways read it from the bytes instead; they also read connections on the runtime of the program. A controller's
+//! reconciler reads five more fields and an index.
 
 use std::convert::Infallible;
 use std::fs;
@@ -164,8 +165,8 @@ async fn kube_controller(
     let context = Arc::new((handler, Arc::clone(&reconciles)));
     let retry = |_, _: &Infallible, _| kube::runtime::controller::Action::await_change();
     tokio::spawn(controller.run(reconcile, retry, context).for_each(async |_| {}));
-    // `wait_until_ready` wakes only one of several waiters, and the controller is one. The store gets all Pods at once, before
-    // the first reconcile.
+    // `wait_until_ready` wakes only one of several waiters, and the controller is one. The store gets all Pods at once,
+    // before the first reconcile.
     reconciles.wait_for(1).await;
     reconciles.wait_for(store.len()).await;
     Ok(store)

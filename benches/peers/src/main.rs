@@ -1,5 +1,5 @@
-//! Compares time and memory of this crate and of its alternatives on the same Pods, each way in its own process. README.md has
-//! the results.
+//! Compares time and memory of this crate and of its alternatives on the same Pods, each way in its own process.
+//! README.md has the results.
 
 mod follow;
 mod plot;
@@ -29,8 +29,8 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Lists repeated recorded Pods with listwatch, client-go, kube and plain prost, and compares time and memory.
 ///
-/// The ways take turns. Each run has its own process and its own server on loopback. A run that does not read exactly the
-/// Pods that were sent is an error. Ways that need more memory than is available are skipped.
+/// The ways take turns. Each run has its own process and its own server on loopback. A run that does not read exactly
+/// the Pods that were sent is an error. Ways that need more memory than is available are skipped.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Args {

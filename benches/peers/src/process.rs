@@ -1,8 +1,9 @@
 //! Child processes, and what `/proc` reports about them.
 //!
-//! A child sends messages as lines of JSON, and waits for a line from the runner after each. A client sends `"ready"`, lists,
-//! sends [`Done`], comes to rest, sends `"idle"`, uses its store, and sends [`StoreTimes`], or `null` without a store. A follower
-//! sends `"ready"`, follows, sends `"synced"`, and then a [`State`](listwatch_peers::State) for each line from the runner.
+//! A child sends messages as lines of JSON, and waits for a line from the runner after each. A client sends `"ready"`,
+//! lists, sends [`Done`], comes to rest, sends `"idle"`, uses its store, and sends [`StoreTimes`], or `null` without a
+//! store. A follower sends `"ready"`, follows, sends `"synced"`, and then a [`State`](listwatch_peers::State) for each
+//! line from the runner.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

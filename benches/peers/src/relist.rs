@@ -15,15 +15,16 @@ use crate::{Output, Programs, TRIAL, available_memory};
 
 /// Compares caches of listwatch and client-go that relist because the version of their watch is too old.
 ///
-/// The server is the same as for lists, and so are the Pods without --diverse. A cache that does not have exactly the Pods that
-/// were sent is an error. Ways that need more memory than is available are skipped.
+/// The server is the same as for lists, and so are the Pods without --diverse. A cache that does not have exactly the
+/// Pods that were sent is an error. Ways that need more memory than is available are skipped.
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of Pods; each takes about 8.5 kB on the wire, or 10.6 kB with --diverse
     #[arg(long, value_name = "N", default_value_t = 570_000, value_parser = clap::value_parser!(u32).range(1..))]
     pods: u32,
 
-    /// Send the Pods of benches/corpus, each once, instead of recorded Pods repeated; the server keeps all of them in memory
+    /// Send the Pods of benches/corpus, each once, instead of recorded Pods repeated; the server keeps all of them in
+    /// memory
     #[arg(long)]
     diverse: bool,
 
@@ -73,8 +74,8 @@ struct List {
     held: u64,
 }
 
-/// The duration of a watch, in seconds. It leaves a slow handler time to receive the first list, and the runner time to measure
-/// memory at rest.
+/// The duration of a watch, in seconds. It leaves a slow handler time to receive the first list, and the runner time to
+/// measure memory at rest.
 fn watch_time(pods: u32) -> u32 {
     3 + pods / 20_000
 }

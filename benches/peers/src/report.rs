@@ -110,8 +110,8 @@ fn table(group: &Group, results: &Results, pods: u32, out: &mut String) {
     }
 }
 
-/// Writes the rows under their titles. Less is better in every column. Returns a sentence that names the columns in which a
-/// peer is best, if there are any.
+/// Writes the rows under their titles. Less is better in every column. Returns a sentence that names the columns in
+/// which a peer is best, if there are any.
 pub fn write_rows(columns: &[Title], rows: &[Row], out: &mut String) -> String {
     let titles: Vec<_> = columns.iter().map(|(title, _)| *title).collect();
     *out += &format!("| | {} |\n|---|{}\n", titles.join(" | "), "---:|".repeat(columns.len()));

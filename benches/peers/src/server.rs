@@ -1,8 +1,8 @@
 //! Pods as an API server sends them: a list, its pages, metadata alone or a watch, in protobuf and JSON.
 //!
-//! The server makes uniform Pods from the same recorded ones while it sends them. Each Pod has its own name, uid and version, and
-//! about 30 Pods share a node. The crate `listwatch-corpus` makes diverse Pods. The server keeps each of them in memory, as an item of
-//! a list and as an event of a watch. It sends diverse Pods in protobuf only.
+//! The server makes uniform Pods from the same recorded ones while it sends them. Each Pod has its own name, uid and
+//! version, and about 30 Pods share a node. The crate `listwatch-corpus` makes diverse Pods. The server keeps each of
+//! them in memory, as an item of a list and as an event of a watch. It sends diverse Pods in protobuf only.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,7 +30,8 @@ const LIST_VERSION: u64 = 5_000_000_000;
 /// The difference between a Pod's versions in two successive lists, if they differ.
 const RENEWAL: u64 = 100_000_000;
 const VERSION_DIGITS: usize = 10;
-/// Names of repeated Pods end in the index, and their uids begin with a number derived from it, in this many hexadecimal digits.
+/// Names of repeated Pods end in the index, and their uids begin with a number derived from it, in this many
+/// hexadecimal digits.
 const HEX_DIGITS: usize = 8;
 const PODS_PER_NODE: u32 = 30;
 const PODS_PER_WORKLOAD: u32 = 40;
@@ -44,7 +45,8 @@ pub struct Relists {
     pub renewed: bool,
 }
 
-/// Serves this many diverse or uniform Pods. Also returns the sums of [`add_key`] over the first list and over the second.
+/// Serves this many diverse or uniform Pods. Also returns the sums of [`add_key`] over the first list and over the
+/// second.
 ///
 /// # Errors
 /// If no port is free.

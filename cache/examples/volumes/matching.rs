@@ -46,8 +46,8 @@ impl Volumes {
         Self { available, kept }
     }
 
-    /// Returns the smallest volume that fits, among those with the fewest access modes. A volume with the same access modes that
-    /// is reserved for the claim precedes it.
+    /// Returns the smallest volume that fits, among those with the fewest access modes. A volume with the same access
+    /// modes that is reserved for the claim precedes it.
     pub fn find(&self, claim: &PersistentVolumeClaim) -> Result<Option<Arc<PersistentVolume>>, Error> {
         let wanted = Size::of_claim(claim)?;
         let kept = self.kept_for(claim, &wanted)?;
@@ -130,8 +130,8 @@ impl Size {
 
 pub const ACCESS_MODES: [&str; 4] = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"];
 
-/// Returns the bytes of a quantity (`500M`, `1.5Gi`, `1e3`), rounded up; `None` if the text is malformed, negative or too
-/// large.
+/// Returns the bytes of a quantity (`500M`, `1.5Gi`, `1e3`), rounded up; `None` if the text is malformed, negative or
+/// too large.
 pub fn bytes(quantity: &str) -> Option<u128> {
     let end = quantity.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(quantity.len());
     let (number, suffix) = quantity.split_at(end);

@@ -13,7 +13,7 @@ use crate::index::groups::Group;
 use crate::index::registry::MaintainedIndex;
 use crate::state::object::Object;
 use crate::state::slot_set::SlotSet;
-use crate::subscribe::builder::Subscribe;
+use crate::subscribe::builder::SubscriberBuilder;
 use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::subscription::{Route, Subscription};
 use crate::sync::read;
@@ -88,9 +88,9 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
 
     /// Returns an unregistered subscriber to the objects that have this value. Writes of other objects cost it nothing,
     /// and the function of the index is called once for all subscribers.
-    pub fn subscribe(&self, value: V) -> Subscribe<T> {
+    pub fn subscribe(&self, value: V) -> SubscriberBuilder<T> {
         let route = ValueRoute { data: Arc::clone(&self.data), value };
-        Subscribe::new(Arc::clone(&self.host)).route(Box::new(route))
+        SubscriberBuilder::new(Arc::clone(&self.host)).route(Box::new(route))
     }
 
     /// Returns an error for each object that the index does not have because its function failed.

@@ -18,7 +18,7 @@ use listwatch::internal::is_older;
 ///
 /// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it
 /// has not returned, when a relist begins, and when the store is dropped.
-pub struct Changes<T: StoreType + ?Sized> {
+pub struct ChangeCursor<T: StoreType + ?Sized> {
     log: Weak<ChangeLog<T>>,
     place: CursorPlace,
     /// The version up to which the reader has all changes.
@@ -28,7 +28,7 @@ pub struct Changes<T: StoreType + ?Sized> {
     has_ended: bool,
 }
 
-impl<T: StoreType + ?Sized> Changes<T> {
+impl<T: StoreType + ?Sized> ChangeCursor<T> {
     pub(crate) fn after(log: &Arc<ChangeLog<T>>, resource_version: &str) -> Result<Self, StoreError> {
         let place = log.lock().add_cursor(resource_version)?;
         let version = resource_version.to_owned();
@@ -78,7 +78,7 @@ impl<T: StoreType + ?Sized> Changes<T> {
 }
 
 /// Ends after an error.
-impl<T: StoreType + ?Sized> Stream for Changes<T> {
+impl<T: StoreType + ?Sized> Stream for ChangeCursor<T> {
     type Item = Result<Arc<LoggedChange<T>>, StoreError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -95,7 +95,7 @@ impl<T: StoreType + ?Sized> Stream for Changes<T> {
     }
 }
 
-impl<T: StoreType + ?Sized> Drop for Changes<T> {
+impl<T: StoreType + ?Sized> Drop for ChangeCursor<T> {
     fn drop(&mut self) {
         if let Some(log) = self.log.upgrade() {
             let waker = log.lock().remove_waker(&self.place);
@@ -104,8 +104,8 @@ impl<T: StoreType + ?Sized> Drop for Changes<T> {
     }
 }
 
-impl<T: StoreType + ?Sized> fmt::Debug for Changes<T> {
+impl<T: StoreType + ?Sized> fmt::Debug for ChangeCursor<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes").field("resource_version", &self.version).finish_non_exhaustive()
+        f.debug_struct("ChangeCursor").field("resource_version", &self.version).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 use crate::reflector::status::{ReflectorStatus, SyncError};
-use crate::{FileError, Store, StoreError, StoreReader, StoreType, Written};
+use crate::{ApplyOutcome, FileError, Store, StoreError, StoreReader, StoreType};
 use listwatch::client::Selection;
 use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta, compare_resource_versions};
 
@@ -156,7 +156,7 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// [`StoreError`] when the object cannot be stored, or the selectors cannot be checked; it contains
     /// [`ItemError::WrongEncoding`] when the objects of the cache are decoded from the other encoding. The cache is
     /// then unchanged.
-    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Written<T>>, StoreError> {
+    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<ApplyOutcome<T>>, StoreError> {
         if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
             return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
         }
@@ -175,7 +175,7 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// # Errors
     ///
     /// As [`apply`](Self::apply); the error contains an [`ItemError`] when the object cannot be encoded.
-    pub fn apply_decoded(&self, object: &T::Decoded) -> Result<Option<Written<T>>, StoreError> {
+    pub fn apply_decoded(&self, object: &T::Decoded) -> Result<Option<ApplyOutcome<T>>, StoreError> {
         self.apply(T::ENCODING.unwrap_or(Encoding::Protobuf), &<T as StoreType>::encode(object)?)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::reflector::sync::Attempt;
-use crate::{ObjectError, ObjectKey, Replace, Store, StoreError, StoreType};
-use listwatch::client::{Error, OwnedEvent};
+use crate::{ObjectError, ObjectKey, Relist, Store, StoreError, StoreType};
+use listwatch::client::{Error, WatchEvent};
 use listwatch::encode::EventType;
 use listwatch::internal::{Connections, Pages, is_older};
 use listwatch::{Encoding, ItemError, ItemRef, Projection};
@@ -20,7 +20,7 @@ pub(super) struct Feed<'r, T: StoreType + ?Sized> {
     store: &'r Store<T>,
     projection: Option<&'r Projection>,
     attempt: &'r Attempt,
-    relist: Option<Replace<T>>,
+    relist: Option<Relist<T>>,
     list: Option<Pages>,
     watch: Option<Connections>,
     /// The resource version from which a watch in parallel to the list began.
@@ -62,7 +62,7 @@ pub(super) enum FeedStep {
     Synced(String),
     /// The store has the collection at this version, and the watch delivers the changes since.
     Resumed(String),
-    /// Another replace of the store was begun, so the contents of the store are unknown.
+    /// Another relist of the store was begun, so the contents of the store are unknown.
     Superseded,
     /// The list is complete at a version older than the cache's. It was not committed.
     WentBack,
@@ -105,11 +105,11 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     }
 
     fn begin_relist(&mut self) {
-        let replace = self.store.begin_replace();
+        let relist = self.store.begin_relist();
         if let (Some(_), Some(began)) = (&self.list, &self.began) {
             self.store.watched_from(began);
         }
-        self.relist = Some(if self.attempt.went_back { replace.replace_equal_versions() } else { replace });
+        self.relist = Some(if self.attempt.went_back { relist.replace_equal_versions() } else { relist });
     }
 
     /// Takes what was delivered, and returns the resource version up to which all changes of the watch are written.
@@ -174,13 +174,13 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<FeedStep>> {
         let Some(watch) = &mut self.watch else { return Poll::Pending };
         // A watch in parallel to a list delivers changes, not the initial state.
-        let mut replace = self.relist.as_mut().filter(|_| self.list.is_none());
+        let mut relist = self.relist.as_mut().filter(|_| self.list.is_none());
         let (store, projection, received) = (self.store, self.projection, &mut self.received);
         let event = watch.advance(cx, &mut |change, item| {
             let encoding = item.encoding();
             let bytes = project(&item, projection);
-            let written = match (change, &mut replace, bytes) {
-                (EventType::Added, Some(replace), bytes) => write_listed(replace, encoding, item.bytes(), bytes),
+            let written = match (change, &mut relist, bytes) {
+                (EventType::Added, Some(relist), bytes) => write_listed(relist, encoding, item.bytes(), bytes),
                 (_, _, Err(error)) => {
                     store.skip_unwritten(encoding, item.bytes());
                     Err(error)
@@ -193,8 +193,8 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             Ok::<_, ItemError>(())
         });
         Poll::Ready(match ready!(event) {
-            Ok(Some(OwnedEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
-            Ok(Some(OwnedEvent::Reset)) => {
+            Ok(Some(WatchEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
+            Ok(Some(WatchEvent::Reset)) => {
                 self.begin_relist();
                 None
             }
@@ -208,10 +208,10 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
 
     /// Advances the list. Returns `None` after an item.
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Option<FeedStep>> {
-        let (Some(list), Some(replace)) = (&mut self.list, &mut self.relist) else { return Poll::Pending };
+        let (Some(list), Some(relist)) = (&mut self.list, &mut self.relist) else { return Poll::Pending };
         let (projection, received) = (self.projection, &mut self.received);
         let item = list.advance(cx, &mut |item| {
-            if let Err(error) = write_listed(replace, item.encoding(), item.bytes(), project(&item, projection)) {
+            if let Err(error) = write_listed(relist, item.encoding(), item.bytes(), project(&item, projection)) {
                 received.add_skipped(&item, error);
             }
             Ok::<_, ItemError>(())
@@ -236,7 +236,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         if is_older(&version, &self.attempt.known) && !self.attempt.went_back {
             return FeedStep::WentBack;
         }
-        if let Some(Err(_)) = self.relist.take().map(|replace| replace.commit(&version)) {
+        if let Some(Err(_)) = self.relist.take().map(|relist| relist.commit(&version)) {
             return FeedStep::Superseded;
         }
         // A watch in parallel to the list has already delivered changes after its version.
@@ -256,15 +256,15 @@ fn project<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<Co
 
 /// Writes an object of a list, or counts it as skipped. `bytes` is the part to be stored.
 fn write_listed<T: StoreType + ?Sized>(
-    replace: &mut Replace<T>,
+    relist: &mut Relist<T>,
     encoding: Encoding,
     whole: &[u8],
     bytes: Result<Cow<'_, [u8]>, StoreError>,
 ) -> Result<(), StoreError> {
     match bytes {
-        Ok(bytes) => replace.apply(encoding, &bytes).map(drop),
+        Ok(bytes) => relist.apply(encoding, &bytes).map(drop),
         Err(error) => {
-            replace.skip_unwritten(encoding, whole);
+            relist.skip_unwritten(encoding, whole);
             Err(error)
         }
     }

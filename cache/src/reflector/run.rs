@@ -140,7 +140,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         )
     }
 
-    /// Syncs until an error ends the attempt, another replace of the store begins, or the server went back.
+    /// Syncs until an error ends the attempt, another relist of the store begins, or the server went back.
     async fn attempt(&mut self, attempt: &Attempt) -> AttemptEnd {
         let (list, watch) = match self.connect(attempt).await {
             Ok(connections) => connections,

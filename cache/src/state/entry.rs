@@ -37,8 +37,8 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// A counted reference to one state of an object: one allocation of a count, the properties, and the bytes with their length. The bytes
-/// are a [head](Head) and the body, or only the body if the form is `Encoded`.
+/// A counted reference to one state of an object: one allocation of a count, the properties, and the bytes with their
+/// length. The bytes are a [head](Head) and the body, or only the body if the form is `Encoded`.
 ///
 /// A state is never changed, except that it remembers a check and that a decoded value is shared.
 pub(crate) struct Entry<D>(ThinArc<Properties<D>, u8>);
@@ -60,7 +60,8 @@ impl<D> Clone for Entry<D> {
     }
 }
 
-/// The form of the body. The head does not contain the namespace, so forms with a head hold it. Each form is at most 16 bytes long.
+/// The form of the body. The head does not contain the namespace, so forms with a head hold it. Each form is at most 16
+/// bytes long.
 pub(crate) enum EntryForm<D> {
     /// The bytes as they arrived. They contain the identity.
     Encoded(Spans),
@@ -81,7 +82,8 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Returns `None` if a text is not borrowed from the bytes, if it begins after 64 KiB of them, or if it is longer than 255 bytes.
+    /// Returns `None` if a text is not borrowed from the bytes, if it begins after 64 KiB of them, or if it is longer
+    /// than 255 bytes.
     fn of(bytes: &[u8], identity: &Identity<'_>) -> Option<Self> {
         let Identity { namespace, name, uid, resource_version } = identity;
         let mut spans = Self { starts: [0; 4], lens: [0; 4] };
@@ -299,8 +301,8 @@ impl<D> Entry<D> {
         self.properties().is_shared.load(Ordering::Relaxed)
     }
 
-    /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each time, so it
-    /// remembers nothing, and this returns false.
+    /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each
+    /// time, so it remembers nothing, and this returns false.
     pub(crate) fn remember_checked(&self, message: u16) -> bool {
         let has_bytes = !matches!(self.form(), EntryForm::Decoded(_));
         if has_bytes {

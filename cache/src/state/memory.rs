@@ -22,8 +22,8 @@ pub struct Memory {
     pub indexes: usize,
     /// The change log: replaced and deleted states, and encoded frames.
     pub log: usize,
-    /// Tombstones, and the objects that an uncommitted replace has set aside.
-    pub replace: usize,
+    /// Tombstones, and the objects that an uncommitted relist has set aside.
+    pub relist: usize,
     /// zstd's contexts and dictionaries, which are outside of Rust's allocator.
     pub zstd: usize,
 }
@@ -32,8 +32,8 @@ impl Memory {
     /// Returns the sum of all parts.
     #[must_use]
     pub fn total(&self) -> usize {
-        let Self { encoded, compressed, decoded, table, indexes, log, replace, zstd } = self;
-        encoded + compressed + decoded + table + indexes + log + replace + zstd
+        let Self { encoded, compressed, decoded, table, indexes, log, relist, zstd } = self;
+        encoded + compressed + decoded + table + indexes + log + relist + zstd
     }
 }
 

@@ -16,8 +16,8 @@ use listwatch::{Encoding, ItemError, ItemRef, LabelSelector, MetaView, TypeMeta}
 
 /// One state of an object of a store. It never changes: a write replaces the state that the store has.
 ///
-/// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary and the reference of a
-/// compressed object.
+/// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary and the
+/// reference of a compressed object.
 pub struct Object<T: StoreType + ?Sized> {
     encoded: Encoded<T>,
     /// The text of the uid, once it is needed, if the entry has it as a number.
@@ -33,8 +33,8 @@ impl<T: StoreType + ?Sized> Object<T> {
         Self { encoded, uid: OnceLock::new(), decoded: None }
     }
 
-    /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them. The value
-    /// is dropped with it.
+    /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them.
+    /// The value is dropped with it.
     pub(crate) fn for_functions(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
         Self { decoded: Some(OnceLock::new()), ..Self::new(entry, codec) }
     }
@@ -92,10 +92,11 @@ impl<T: StoreType + ?Sized> Object<T> {
         self.entry().encoding()
     }
 
-    /// Returns the bytes of the object, for a [`FieldPath`](listwatch::FieldPath) for example. They dereference to `[u8]`.
+    /// Returns the bytes of the object, for a [`FieldPath`](listwatch::FieldPath) for example. They dereference to
+    /// `[u8]`.
     ///
-    /// Where the store keeps objects compressed or decoded, the first call decompresses or encodes the object, and the bytes stay in
-    /// this handle until it is dropped.
+    /// Where the store keeps objects compressed or decoded, the first call decompresses or encodes the object, and the
+    /// bytes stay in this handle until it is dropped.
     ///
     /// # Errors
     ///
@@ -109,7 +110,8 @@ impl<T: StoreType + ?Sized> Object<T> {
         Ok(encoded)
     }
 
-    /// Returns the length of the [bytes](Self::encoded), without decompressing them. An object that the store keeps decoded is encoded.
+    /// Returns the length of the [bytes](Self::encoded), without decompressing them. An object that the store keeps
+    /// decoded is encoded.
     ///
     /// # Errors
     ///
@@ -123,17 +125,18 @@ impl<T: StoreType + ?Sized> Object<T> {
 
     /// Returns a typed view, such as `PodView` of the crate `listwatch-views`. Its reads are infallible.
     ///
-    /// The first view of an object checks the whole object, which takes about 3 µs for a Pod of 8.5 kB. The store remembers the check
-    /// for all readers, except of an object that it keeps decoded. An object that is valid, but not
-    /// [canonical](listwatch::view::Canonical), as no API server sends it, is rewritten; this handle keeps the rewritten bytes until it
-    /// is dropped, and the store keeps the bytes that arrived.
+    /// The first view of an object checks the whole object, which takes about 3 µs for a Pod of 8.5 kB. The store
+    /// remembers the check for all readers, except of an object that it keeps decoded. An object that is valid, but not
+    /// [canonical](listwatch::view::Canonical), as no API server sends it, is rewritten; this handle keeps the
+    /// rewritten bytes until it is dropped, and the store keeps the bytes that arrived.
     ///
-    /// If the [type meta](crate::Store::set_type_meta) of the store is known, as in a reflector's store, the view must be of its kind.
+    /// If the [type meta](crate::Store::set_type_meta) of the store is known, as in a reflector's store, the view must
+    /// be of its kind.
     ///
     /// # Errors
     ///
-    /// As [`encoded`](Self::encoded) and [`ItemRef::canonical`]. [`ItemError::NotCanonical`] only for the second kind as which one
-    /// handle is viewed.
+    /// As [`encoded`](Self::encoded) and [`ItemRef::canonical`]. [`ItemError::NotCanonical`] only for the second kind
+    /// as which one handle is viewed.
     pub fn view<'a, V: View<'a>>(&'a self) -> Result<V, ItemError> {
         self.encoded()?.view()
     }
@@ -147,9 +150,9 @@ impl<T: StoreType + ?Sized> Object<T> {
         self.item()?.meta()
     }
 
-    /// Returns the object as an item, for a [`FieldPath`](listwatch::FieldPath) or a [`Projection`](listwatch::Projection). Its type meta is
-    /// the [store's](crate::Store::set_type_meta), or empty: then set it with [`ItemRef::with_type_meta`] before a field selector or
-    /// the JSON form, which need the kind.
+    /// Returns the object as an item, for a [`FieldPath`](listwatch::FieldPath) or a
+    /// [`Projection`](listwatch::Projection). Its type meta is the [store's](crate::Store::set_type_meta), or empty:
+    /// then set it with [`ItemRef::with_type_meta`] before a field selector or the JSON form, which need the kind.
     ///
     /// # Errors
     ///
@@ -294,9 +297,11 @@ const PARTS: usize = 16;
 
 /// The decoded objects that readers hold, and some that they held.
 struct DecodedValues<D> {
-    /// By the address of the entry. A value is of the entry that has the address now only if that entry is marked as shared.
+    /// By the address of the entry. A value is of the entry that has the address now only if that entry is marked as
+    /// shared.
     known: HashMap<usize, Weak<D>>,
-    /// The length of `known` at which dropped objects are removed: twice the number of objects that were alive the last time.
+    /// The length of `known` at which dropped objects are removed: twice the number of objects that were alive the last
+    /// time.
     full: usize,
 }
 
@@ -360,13 +365,15 @@ impl<T: StoreType + ?Sized> Codec<T> {
         lock(self.part(entry)).get(entry).and_then(Weak::upgrade)
     }
 
-    /// Shares a decoded object with other readers. Returns the value of a faster thread, if there is one, or else `decoded`.
+    /// Shares a decoded object with other readers. Returns the value of a faster thread, if there is one, or else
+    /// `decoded`.
     fn share(&self, entry: &Entry<T::Decoded>, decoded: Arc<T::Decoded>) -> Arc<T::Decoded> {
         let known = lock(self.part(entry)).get_or_insert(entry, &decoded);
         known.unwrap_or(decoded)
     }
 
-    /// Lets readers of `new` share the value that readers of `old` have decoded, and the check. Both are the same state.
+    /// Lets readers of `new` share the value that readers of `old` have decoded, and the check. Both are the same
+    /// state.
     pub(crate) fn copy_decoded(&self, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
         new.remember_checked(old.checked());
         let known = match old.form() {

@@ -26,7 +26,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("pods");
     /// # let before = Store::<[u8]>::new(StorageFormat::Encoded);
-    /// # before.begin_replace().commit("7")?;
+    /// # before.begin_relist().commit("7")?;
     /// before.save(&path, "the Pods of cluster blue")?;
     ///
     /// let after = Store::<[u8]>::new(StorageFormat::Encoded);

@@ -14,7 +14,7 @@ use crate::store::reader::StoreReader;
 use crate::subscribe::change::Change;
 use crate::write::core::StoreCore;
 use crate::write::origin::{Origin, is_within};
-use crate::write::outcome::Written;
+use crate::write::outcome::ApplyOutcome;
 use crate::write::rules::DeletedStates;
 use crate::write::writer::Writer;
 use listwatch::internal::is_comparable;
@@ -31,7 +31,7 @@ use listwatch::{Encoding, TypeMeta};
 /// wins. If the versions do not compare, the last write wins. So a controller can [`apply`](Self::apply) the result of
 /// its own write at once: the later event of the watch changes nothing.
 ///
-/// A committed [`Replace`] is the exception: it replaces all objects that the store had when it began, because a server
+/// A committed [`Relist`] is the exception: it replaces all objects that the store had when it began, because a server
 /// that was restored from a backup has older versions.
 ///
 /// # Memory
@@ -88,17 +88,17 @@ impl<T: StoreType + ?Sized> Store<T> {
     ///
     /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the
     /// object as [skipped](StoreReader::skipped).
-    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
         self.write(&mut self.core.writer(), encoding, bytes)
     }
 
-    fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+    fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
         let written = self.core.write_or_skip(writer, encoding, bytes, Origin::Caller)?;
         match &written {
             _ if !self.core.log.is_enabled() => {}
-            Written::Added(new) => self.core.note_own_write(&new.entry().identity(), None),
-            Written::Modified { old, new } => self.core.note_own_write(&new.entry().identity(), Some(old.entry())),
-            Written::Unchanged | Written::Stale => {}
+            ApplyOutcome::Added(new) => self.core.note_own_write(&new.entry().identity(), None),
+            ApplyOutcome::Modified { old, new } => self.core.note_own_write(&new.entry().identity(), Some(old.entry())),
+            ApplyOutcome::Unchanged | ApplyOutcome::Stale => {}
         }
         Ok(written)
     }
@@ -106,16 +106,16 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have,
     /// at a version that the store has passed, was deleted since: it stays deleted. Whether an answer of a version that
     /// does not compare is late is unknown, so it changes nothing.
-    pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+    pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
         let identity = Identity::of(encoding, bytes)?;
         let mut writer = self.core.writer();
         let version = &*identity.resource_version;
         if !is_comparable(version) {
-            return Ok(Written::Stale);
+            return Ok(ApplyOutcome::Stale);
         }
         let is_known = is_within(version, &self.core.state().version);
         if is_known && self.core.find(self.core.hash(&identity.namespace, &identity.name), &identity).is_none() {
-            return Ok(Written::Stale);
+            return Ok(ApplyOutcome::Stale);
         }
         self.write(&mut writer, encoding, bytes)
     }
@@ -142,24 +142,24 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// and bookmark.
     ///
     /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a
-    /// late event does not restore them. A store without a resource version remembers them only while a [`Replace`] is
+    /// late event does not restore them. A store without a resource version remembers them only while a [`Relist`] is
     /// open.
     pub fn advance(&self, resource_version: &str) {
         self.core.advance(resource_version);
     }
 
-    /// Begins to replace all objects with the objects of a list, which the caller writes to the returned [`Replace`].
-    /// An earlier replace that is not committed is then [`Superseded`](StoreError::Superseded).
+    /// Begins to relist all objects with the objects of a list, which the caller writes to the returned [`Relist`].
+    /// An earlier relist that is not committed is then [`Superseded`](StoreError::Superseded).
     ///
     /// Other writes may continue meanwhile, and the list does not undo them.
-    #[must_use = "a replace does nothing until it is committed"]
-    pub fn begin_replace(&self) -> Replace<T> {
+    #[must_use = "a relist does nothing until it is committed"]
+    pub fn begin_relist(&self) -> Relist<T> {
         let mut writer = self.core.writer();
         self.core.log.lock().begin_relist();
         let id = writer.relists.begin();
         // The list has the objects that were rejected, or they were deleted.
         writer.budget.smallest_rejected = None;
-        Replace { core: Arc::clone(&self.core), id }
+        Relist { core: Arc::clone(&self.core), id }
     }
 }
 
@@ -252,21 +252,21 @@ impl<T: StoreType + ?Sized> fmt::Debug for Store<T> {
     }
 }
 
-/// A list that replaces the objects of a [`Store`], by mark and sweep: see [`Store::begin_replace`].
+/// A list that replaces the objects of a [`Store`], by mark and sweep: see [`Store::begin_relist`].
 ///
 /// An object that the store has in the same state is only marked, which costs neither decoding nor memory. A newer
 /// state replaces the store's state at once. An older state, which a server sends after it was restored from a backup,
 /// is set aside until the commit.
 ///
-/// A replace that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no
+/// A relist that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no
 /// older state.
-pub struct Replace<T: StoreType + ?Sized> {
+pub struct Relist<T: StoreType + ?Sized> {
     core: Arc<StoreCore<T>>,
     id: u64,
 }
 
-impl<T: StoreType + ?Sized> Replace<T> {
-    /// Lets a listed object also replace a stored object of the same uid and resource version: a server that was
+impl<T: StoreType + ?Sized> Relist<T> {
+    /// Lets a listed object also relist a stored object of the same uid and resource version: a server that was
     /// restored from a backup may use the same version for another state.
     #[must_use]
     pub fn replace_equal_versions(self) -> Self {
@@ -276,14 +276,14 @@ impl<T: StoreType + ?Sized> Replace<T> {
         self
     }
 
-    /// Writes an object of the list. A [superseded](StoreError::Superseded) replace writes it as [`Store::apply`] does.
+    /// Writes an object of the list. A [superseded](StoreError::Superseded) relist writes it as [`Store::apply`] does.
     ///
     /// # Errors
     ///
     /// [`StoreError`] when the store cannot hold the object. It is then [skipped](StoreReader::skipped), and the
-    /// replace may continue. The commit keeps the stored state of the object, unless that state is newer than the
+    /// relist may continue. The commit keeps the stored state of the object, unless that state is newer than the
     /// list's.
-    pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<Written<T>, StoreError> {
+    pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
         let mut writer = self.core.writer();
         let listed = writer.relists.open_mut(self.id).is_some();
         let origin = if listed { Origin::List } else { Origin::Caller };
@@ -300,18 +300,18 @@ impl<T: StoreType + ?Sized> Replace<T> {
     /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older
     /// states that it has. Returns these changes.
     ///
-    /// An object that others wrote since the replace began stays if it is newer than the list, or if its version does
+    /// An object that others wrote since the relist began stays if it is newer than the list, or if its version does
     /// not compare.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Superseded`] when another replace was begun since. Then nothing changes.
+    /// [`StoreError::Superseded`] when another relist was begun since. Then nothing changes.
     pub fn commit(self, resource_version: &str) -> Result<Vec<Change<T>>, StoreError> {
         self.core.commit(self.id, resource_version)
     }
 }
 
-impl<T: StoreType + ?Sized> Drop for Replace<T> {
+impl<T: StoreType + ?Sized> Drop for Relist<T> {
     fn drop(&mut self) {
         let mut writer = self.core.writer();
         let version = self.core.state().version.clone();
@@ -319,8 +319,8 @@ impl<T: StoreType + ?Sized> Drop for Replace<T> {
     }
 }
 
-impl<T: StoreType + ?Sized> fmt::Debug for Replace<T> {
+impl<T: StoreType + ?Sized> fmt::Debug for Relist<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replace").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Relist").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -8,12 +8,12 @@ use crate::StoreType;
 use crate::error::StoreError;
 use crate::index::data::index_function;
 use crate::index::handle::Index;
-use crate::log::cursor::Changes;
+use crate::log::cursor::ChangeCursor;
 use crate::log::status::ChangeLogStatus;
 use crate::state::memory::Memory;
 use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
-use crate::subscribe::builder::Subscribe;
+use crate::subscribe::builder::SubscriberBuilder;
 use crate::write::core::StoreCore;
 use listwatch::LabelSelector;
 
@@ -58,7 +58,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     }
 
     /// Returns the resource version up to which the store has all changes, as set by
-    /// [`Replace::commit`](crate::Replace::commit) and [`Store::advance`](crate::Store::advance); empty before.
+    /// [`Relist::commit`](crate::Relist::commit) and [`Store::advance`](crate::Store::advance); empty before.
     #[must_use]
     pub fn resource_version(&self) -> String {
         self.core.state().version.clone()
@@ -103,8 +103,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// # Panics
     ///
     /// A method that writes to the store, or that waits for writers as [`memory`](Self::memory), [`index`](Self::index)
-    /// and [`Subscribe::start`] do, panics in the function. A panic in the function leaves the object as it was before
-    /// the write.
+    /// and [`SubscriberBuilder::start`] do, panics in the function. A panic in the function leaves the object as it was
+    /// before the write.
     ///
     /// ```
     /// # use listwatch::ItemError;
@@ -152,8 +152,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     ///     }
     /// }
     /// ```
-    pub fn subscribe(&self) -> Subscribe<T> {
-        Subscribe::new(Arc::clone(&self.core) as _)
+    pub fn subscribe(&self) -> SubscriberBuilder<T> {
+        SubscriberBuilder::new(Arc::clone(&self.core) as _)
     }
 
     /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`]
@@ -178,8 +178,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     ///
     /// [`StoreError::ChangesExpired`] when the log does not have all changes after this version, or the version has no
     /// [order](listwatch::compare_resource_versions).
-    pub fn changes_after(&self, resource_version: &str) -> Result<Changes<T>, StoreError> {
-        Changes::after(&self.core.log, resource_version)
+    pub fn changes_after(&self, resource_version: &str) -> Result<ChangeCursor<T>, StoreError> {
+        ChangeCursor::after(&self.core.log, resource_version)
     }
 
     /// Returns the state of the change log, which [`Reflector::change_log`](crate::reflector::Reflector::change_log)
@@ -201,7 +201,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// them: a write of each returned a [`StoreError`]. The store is incomplete unless this is 0.
     ///
     /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
-    /// [`Replace`](crate::Replace) that began afterwards is committed.
+    /// [`Relist`](crate::Replace) that began afterwards is committed.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.core.writer().skipped.len()

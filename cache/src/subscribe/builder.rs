@@ -16,7 +16,7 @@ use listwatch::LabelSelector;
 
 /// A subscriber that is not registered yet: see [`StoreReader::subscribe`](crate::StoreReader::subscribe).
 #[must_use = "start registers it"]
-pub struct Subscribe<T: StoreType + ?Sized> {
+pub struct SubscriberBuilder<T: StoreType + ?Sized> {
     host: Arc<dyn SubscriberHost<T>>,
     with_initial_state: bool,
     route: Option<Box<dyn Route<T>>>,
@@ -26,7 +26,7 @@ pub struct Subscribe<T: StoreType + ?Sized> {
     resync: Option<Resync>,
 }
 
-impl<T: StoreType + ?Sized> Subscribe<T> {
+impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     pub(crate) fn new(host: Arc<dyn SubscriberHost<T>>) -> Self {
         Self {
             host,
@@ -122,8 +122,10 @@ impl<T: StoreType + ?Sized> Subscribe<T> {
     }
 }
 
-impl<T: StoreType + ?Sized> fmt::Debug for Subscribe<T> {
+impl<T: StoreType + ?Sized> fmt::Debug for SubscriberBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscribe").field("with_initial_state", &self.with_initial_state).finish_non_exhaustive()
+        f.debug_struct("SubscriberBuilder")
+            .field("with_initial_state", &self.with_initial_state)
+            .finish_non_exhaustive()
     }
 }

@@ -30,8 +30,8 @@ pub enum Change<T: StoreType + ?Sized> {
         final_state_unknown: bool,
     },
     /// A list is complete, and all its changes were delivered before. A subscriber [with the initial
-    /// state](crate::Subscribe::with_initial_state) also gets this after the initial state, if the store has a resource
-    /// version.
+    /// state](crate::SubscriberBuilder::with_initial_state) also gets this after the initial state, if the store has a
+    /// resource version.
     Synced,
     /// The reflector of the store ended with this error, so no more changes follow.
     Ended(Arc<dyn Error + Send + Sync>),

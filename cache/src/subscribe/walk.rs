@@ -5,7 +5,7 @@
 //! filters run again, under the lock. Writes between two steps go to the queue as usual.
 //!
 //! A subscriber without the initial state gets deletions, too, but only of objects that it would have received. So its
-//! walk marks objects as announced. A write may replace such an object before the walk has reached it. The first write
+//! walk marks objects as announced. A write may relist such an object before the walk has reached it. The first write
 //! of a slot then filters the replaced state, in [`Subscription::mark_first_write`].
 
 use std::ops::Range;

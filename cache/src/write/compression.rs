@@ -293,12 +293,12 @@ mod tests {
         // New objects, and objects of a list, are compressed at once.
         write(600, 1);
         assert!(!is_encoded(&store, 600));
-        let mut replace = store.begin_replace();
+        let mut relist = store.begin_relist();
         let known = store.get(("a", "3")).unwrap().encoded().unwrap().to_vec();
         let changed = String::from_utf8(known).unwrap().replace("\"4\"", "\"300\"");
-        assert!(replace.apply(Encoding::Json, changed.as_bytes()).is_ok());
+        assert!(relist.apply(Encoding::Json, changed.as_bytes()).is_ok());
         assert_eq!((is_encoded(&store, 3), entry(&store, 3).resource_version()), (false, "300"));
-        drop(replace);
+        drop(relist);
     }
 
     #[test]

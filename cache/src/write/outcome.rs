@@ -6,7 +6,7 @@ use crate::state::object::Object;
 /// The result of writing an object.
 #[derive(Debug)]
 #[must_use]
-pub enum Written<T: StoreType + ?Sized> {
+pub enum ApplyOutcome<T: StoreType + ?Sized> {
     /// The store did not have the object.
     Added(Object<T>),
     /// The object replaced another state.

@@ -32,7 +32,7 @@ use crate::state::object::Object;
 use crate::write::compression::NewObject;
 use crate::write::core::StoreCore;
 use crate::write::origin::{Origin, is_within};
-use crate::write::outcome::Written;
+use crate::write::outcome::ApplyOutcome;
 use crate::write::writer::Writer;
 use listwatch::Encoding;
 use listwatch::internal::{is_comparable, is_older};
@@ -52,16 +52,16 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         encoding: Encoding,
         bytes: &[u8],
         origin: Origin,
-    ) -> Result<Written<T>, StoreError> {
+    ) -> Result<ApplyOutcome<T>, StoreError> {
         let listed = origin == Origin::List;
         let identity = Identity::of(encoding, bytes).inspect_err(|_| self.add_skipped(writer, None, bytes, listed))?;
         let written = self.write(writer, encoding, bytes, &identity, origin);
         match &written {
-            Ok(Written::Added(_) | Written::Modified { .. }) => {
+            Ok(ApplyOutcome::Added(_) | ApplyOutcome::Modified { .. }) => {
                 self.clear_skipped(writer, &identity, listed);
                 writer.relists.is_mixed |= listed;
             }
-            Ok(Written::Unchanged | Written::Stale) => {}
+            Ok(ApplyOutcome::Unchanged | ApplyOutcome::Stale) => {}
             Err(_) => self.add_skipped(writer, Some(&identity), bytes, listed),
         }
         written
@@ -75,7 +75,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         bytes: &[u8],
         identity: &Identity<'_>,
         origin: Origin,
-    ) -> Result<Written<T>, StoreError> {
+    ) -> Result<ApplyOutcome<T>, StoreError> {
         let listed = origin == Origin::List;
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, identity);
@@ -85,11 +85,11 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 listed && writer.relists.open.as_ref().is_some_and(|open| open.replaces_equal_versions);
             if !known.resource_version.is_empty() && known == *identity && !replaces_equal {
                 writer.relists.mark_slot(*slot, origin);
-                return Ok(Written::Unchanged);
+                return Ok(ApplyOutcome::Unchanged);
             }
             if is_older(&identity.resource_version, &known.resource_version) {
                 self.stage_older(writer, *slot, encoding, bytes, identity, listed)?;
-                return Ok(Written::Stale);
+                return Ok(ApplyOutcome::Stale);
             }
         } else {
             // Its version is not newer than the collection's, and the store does not have it: it was deleted.
@@ -99,7 +99,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 && is_comparable(version)
                 && is_within(version, &self.state().version);
             if was_there || writer.relists.is_deleted(identity, origin) {
-                return Ok(Written::Stale);
+                return Ok(ApplyOutcome::Stale);
             }
         }
         let slot = found.as_ref().map(|(slot, _)| *slot);
@@ -120,8 +120,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         }
         let new = self.object(&entry);
         Ok(match found {
-            Some((_, old)) => Written::Modified { old: self.object(&old), new },
-            None => Written::Added(new),
+            Some((_, old)) => ApplyOutcome::Modified { old: self.object(&old), new },
+            None => ApplyOutcome::Added(new),
         })
     }
 

@@ -7,7 +7,7 @@ use crate::log::contents::ObservedChange;
 use crate::state::entry::Entry;
 use crate::write::core::StoreCore;
 use crate::write::origin::Origin;
-use crate::write::outcome::Written;
+use crate::write::outcome::ApplyOutcome;
 use crate::write::rules::DeletedStates;
 use listwatch::Encoding;
 
@@ -32,9 +32,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             self.delete(&mut writer, encoding, bytes)?.map(|DeletedStates { old, last }| (Some(old), last))
         } else {
             match self.write_or_skip(&mut writer, encoding, bytes, Origin::Watch)? {
-                Written::Added(new) => Some((None, new.entry().clone())),
-                Written::Modified { old, new } => Some((Some(old.entry().clone()), new.entry().clone())),
-                Written::Unchanged | Written::Stale => None,
+                ApplyOutcome::Added(new) => Some((None, new.entry().clone())),
+                ApplyOutcome::Modified { old, new } => Some((Some(old.entry().clone()), new.entry().clone())),
+                ApplyOutcome::Unchanged | ApplyOutcome::Stale => None,
             }
         };
         if has_log {
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
     use crate::Snapshot;
-    use crate::{ChangeLogLimits, Changes, LoggedChange, StorageFormat, Store};
+    use crate::{ChangeCursor, ChangeLogLimits, LoggedChange, StorageFormat, Store};
     use listwatch::encode::EventType;
     use listwatch::internal::is_older;
 
@@ -86,11 +86,11 @@ mod tests {
     fn store(objects: &str, version: &str, limits: ChangeLogLimits) -> Store<[u8]> {
         let store = Store::new(StorageFormat::Encoded);
         store.keep_changes(limits);
-        let mut replace = store.begin_replace();
+        let mut relist = store.begin_relist();
         for (name, version) in objects.split_whitespace().filter_map(|object| object.split_once('@')) {
-            replace.apply(Encoding::Json, &json(name, version)).map(drop).unwrap();
+            relist.apply(Encoding::Json, &json(name, version)).map(drop).unwrap();
         }
-        drop(replace.commit(version).unwrap());
+        drop(relist.commit(version).unwrap());
         store.open_log(version);
         store
     }
@@ -272,10 +272,10 @@ mod tests {
     fn a_deletion_without_a_version_during_a_list_is_final_until_the_watch_adds_the_object() {
         for (event, expected) in [("-a@", false), ("-a@ +a@1", true), ("-a@1", false), ("-a@1 +a@1", true)] {
             let store = store("a@1", "10", ChangeLogLimits::default());
-            let mut replace = store.begin_replace();
+            let mut relist = store.begin_relist();
             observe(&store, event);
-            replace.apply(Encoding::Json, &json("a", "1")).map(drop).unwrap();
-            drop(replace.commit("11").unwrap());
+            relist.apply(Encoding::Json, &json("a", "1")).map(drop).unwrap();
+            drop(relist.commit("11").unwrap());
             assert_eq!(store.get(("ns", "a")).is_some(), expected, "{event}");
         }
     }
@@ -285,10 +285,10 @@ mod tests {
     fn an_old_object_that_the_watch_adds_during_a_list_stays() {
         for (events, expected) in [("+p@3", true), ("+p@3 ~p@4", true), ("+p@3 -p@", false)] {
             let store = store("a@9", "10", ChangeLogLimits::default());
-            let mut replace = store.begin_replace();
+            let mut relist = store.begin_relist();
             observe(&store, events);
-            replace.apply(Encoding::Json, &json("a", "9")).map(drop).unwrap();
-            drop(replace.commit("11").unwrap());
+            relist.apply(Encoding::Json, &json("a", "9")).map(drop).unwrap();
+            drop(relist.commit("11").unwrap());
             assert_eq!(store.get(("ns", "p")).is_some(), expected, "{events}");
             assert!(store.get(("ns", "a")).is_some());
         }
@@ -301,7 +301,7 @@ mod tests {
     struct Reader {
         view: View,
         version: String,
-        changes: Option<Changes<[u8]>>,
+        changes: Option<ChangeCursor<[u8]>>,
     }
 
     impl Reader {

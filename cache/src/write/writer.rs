@@ -68,7 +68,7 @@ impl<T: StoreType + ?Sized> Writer<T> {
             table: table + buffers,
             indexes: self.indexes.bytes(),
             log: log.lock().bytes(),
-            replace: self.relists.bytes(),
+            relist: self.relists.bytes(),
             zstd,
         }
     }

@@ -8,15 +8,15 @@ use allocation_counter::measure;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::path::pod;
 use listwatch::{Encoding, ItemError};
-use listwatch_cache::{Object, StorageFormat, Store, StoreError, StoreType, Written};
+use listwatch_cache::{ApplyOutcome, Object, StorageFormat, Store, StoreError, StoreType};
 use listwatch_testserver::Synthesizer;
 
 const PODS: u32 = 2000;
 
 fn fill<T: StoreType + ?Sized>(store: &Store<T>, body: &[u8]) {
-    let mut replace = store.begin_replace();
-    each_item(body, |item| replace.apply(item.encoding(), item.bytes()).map(drop).unwrap());
-    assert!(replace.commit("1").unwrap().is_empty());
+    let mut relist = store.begin_relist();
+    each_item(body, |item| relist.apply(item.encoding(), item.bytes()).map(drop).unwrap());
+    assert!(relist.commit("1").unwrap().is_empty());
 }
 
 fn pods(items: u32) -> Vec<u8> {
@@ -99,12 +99,12 @@ fn a_relist_allocates_no_second_copy() {
         let same = measure(|| fill(&store, &body));
         assert!(same.bytes_max < most / 10, "{same:?} {format:?}");
         let anew = measure(|| {
-            let mut replace = store.begin_replace();
+            let mut relist = store.begin_relist();
             for pod in &changed {
-                let written = replace.apply(Encoding::Protobuf, pod).unwrap();
-                assert!(matches!(written, Written::Modified { .. }));
+                let written = relist.apply(Encoding::Protobuf, pod).unwrap();
+                assert!(matches!(written, ApplyOutcome::Modified { .. }));
             }
-            replace.commit("999999999999").unwrap();
+            relist.commit("999999999999").unwrap();
         });
         assert!(anew.bytes_max < most, "{anew:?} of {steady:?} {format:?}");
     }
@@ -126,14 +126,14 @@ fn a_held_object_keeps_no_other_object_alive() {
         let store = store.unwrap();
         let after = measure(|| {
             let mut others = Vec::new();
-            let mut replace = store.begin_replace();
+            let mut relist = store.begin_relist();
             each_item(body, |item| {
                 if others.is_empty() {
-                    replace.apply(item.encoding(), item.bytes()).map(drop).unwrap();
+                    relist.apply(item.encoding(), item.bytes()).map(drop).unwrap();
                     others.push(());
                 }
             });
-            let committed = replace.commit("2").unwrap();
+            let committed = relist.commit("2").unwrap();
             assert_eq!(committed.len(), PODS as usize - 1);
             one = Some(store.snapshot().iter().next().unwrap());
         });
@@ -264,9 +264,9 @@ fn a_replace_that_sets_states_aside_keeps_the_budget() {
         drop(store.apply(Encoding::Protobuf, &bytes(name, "9")).unwrap());
     }
     store.set_budget(Some(store.memory().total() + 100_000));
-    let mut replace = store.begin_replace();
-    let restored = (0..1000).filter(|name| replace.apply(Encoding::Protobuf, &bytes(*name, "8")).is_ok()).count();
+    let mut relist = store.begin_relist();
+    let restored = (0..1000).filter(|name| relist.apply(Encoding::Protobuf, &bytes(*name, "8")).is_ok()).count();
     assert!((50..300).contains(&restored), "{restored}");
-    drop(replace);
+    drop(relist);
     assert!(store.snapshot().iter().all(|object| object.resource_version() == "9"));
 }

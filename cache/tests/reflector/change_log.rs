@@ -5,7 +5,7 @@ use std::time::Duration;
 use listwatch::Encoding;
 use listwatch::encode::EventType;
 use listwatch_cache::Cache;
-use listwatch_cache::{ChangeLogLimits, Changes};
+use listwatch_cache::{ChangeCursor, ChangeLogLimits};
 use tokio::time::sleep;
 
 use crate::script::{LIST, added, deleted, idle_watch, list, modified, reflector, scripted, watch};
@@ -23,7 +23,7 @@ async fn cache(answers: impl IntoIterator<Item = Answer>, limits: ChangeLogLimit
 }
 
 /// Returns the pending changes, as `+a@1 ~a@1>a@2 -a@2>a@3`.
-fn pending(changes: &mut Changes<[u8]>) -> String {
+fn pending(changes: &mut ChangeCursor<[u8]>) -> String {
     let mut all = Vec::new();
     while let Ok(Some(change)) = changes.try_next() {
         let state = |object: listwatch_cache::Object<[u8]>| format!("{}@{}", object.name(), object.resource_version());

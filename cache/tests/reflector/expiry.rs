@@ -403,14 +403,14 @@ async fn relists_after_another_replace_of_its_store() {
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     sleep(Duration::from_secs(30)).await;
-    drop(store.begin_replace());
+    drop(store.begin_relist());
     assert_eq!(cache.synced().await.unwrap(), "10");
     assert_eq!(objects(&cache), "a@1");
     run.abort();
 }
 
-/// A server whose ten objects change in turn, one each second. A list takes a minute, longer than the half minute of history
-/// that the server keeps. A version is a number of seconds.
+/// A server whose ten objects change in turn, one each second. A list takes a minute, longer than the half minute of
+/// history that the server keeps. A version is a number of seconds.
 #[derive(Clone, Copy)]
 struct Hasty {
     started: Instant,

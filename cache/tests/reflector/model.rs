@@ -1,5 +1,5 @@
-//! Reflectors against a model of a server: after any faults of connections, lists and versions, the store and each subscriber
-//! converge to the server's objects; also across saves and restarts.
+//! Reflectors against a model of a server: after any faults of connections, lists and versions, the store and each
+//! subscriber converge to the server's objects; also across saves and restarts.
 //!
 //! Each schedule runs in paused time. `SEED=N cargo test --test reflector model` runs only the schedule of a failure.
 
@@ -164,9 +164,11 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
             let wanted = server.clone().into_iter().filter(|(_, (_, version))| wants(version)).collect::<Objects>();
             assert_eq!(*view.lock().unwrap(), wanted, "the view of a subscriber");
         }
-        // The log is closed if versions have no order, or if the last change had no version of its own and nothing followed.
+        // The log is closed if versions have no order, or if the last change had no version of its own and nothing
+        // followed.
         let has_log = cache.change_log().start.is_some();
-        // A reader cannot know that its version is of the history before a restore, if the server has passed the version.
+        // A reader cannot know that its version is of the history before a restore, if the server has passed the
+        // version.
         for view in followers.iter().filter(|_| has_log && world.restored() == 0) {
             assert_eq!(*view.lock().unwrap(), server, "the view of a reader of the log");
         }
@@ -241,8 +243,9 @@ async fn consume(
     }
 }
 
-/// Reads a change log, as readers of a mirror do: the objects of one version, then the changes, and again after an expired version.
-/// After a restart it resumes from the log of the new cache. After each change the view must equal the server's objects at that version.
+/// Reads a change log, as readers of a mirror do: the objects of one version, then the changes, and again after an
+/// expired version. After a restart it resumes from the log of the new cache. After each change the view must equal the
+/// server's objects at that version.
 async fn follow(
     world: World,
     mut current: watch::Receiver<Option<Cache<[u8]>>>,

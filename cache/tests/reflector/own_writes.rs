@@ -5,8 +5,8 @@ use std::time::Duration;
 use listwatch::Shard;
 use listwatch::client::{Client, Resource, Retry, Selection};
 use listwatch::{Encoding, FieldPath, ItemError, Json, Projection};
+use listwatch_cache::{ApplyOutcome, StoreError, StoreType};
 use listwatch_cache::{Cache, Reflector, Strategy};
-use listwatch_cache::{StoreError, StoreType, Written};
 use tokio::time::sleep;
 
 use crate::script::{LIST, deleted, idle_watch, list, objects, reflector, requests, scripted, watch};
@@ -15,13 +15,14 @@ use crate::support::store::{Object, object};
 use crate::support::transport::Answer;
 use crate::support::{body_of, len_field};
 
-/// Applies an object such as `a@5` in namespace `default`. Returns the effect, or `None` if the cache does not store it.
+/// Applies an object such as `a@5` in namespace `default`. Returns the effect, or `None` if the cache does not store
+/// it.
 fn apply(cache: &Cache<[u8]>, name: &str, version: u32) -> Option<&'static str> {
     Some(match cache.apply(Encoding::Protobuf, &config_map(name, version)).unwrap()? {
-        Written::Added(_) => "added",
-        Written::Modified { .. } => "modified",
-        Written::Unchanged => "unchanged",
-        Written::Stale => "stale",
+        ApplyOutcome::Added(_) => "added",
+        ApplyOutcome::Modified { .. } => "modified",
+        ApplyOutcome::Unchanged => "unchanged",
+        ApplyOutcome::Stale => "stale",
     })
 }
 

@@ -1,8 +1,8 @@
 //! Reflectors of ConfigMaps over a scripted transport: short forms for answers, requests and what a store holds.
 //!
-//! `a@5` is the object `a` at version 5, in answers and in stores. The requests `list 0` and `watch 10` are from that version;
-//! `list` requests the latest version; `pages` is a list in pages; `watch list` requests the initial events; `list one` requests
-//! the current version; `get a 10` requests one object.
+//! `a@5` is the object `a` at version 5, in answers and in stores. The requests `list 0` and `watch 10` are from that
+//! version; `list` requests the latest version; `pages` is a list in pages; `watch list` requests the initial events;
+//! `list one` requests the current version; `get a 10` requests one object.
 
 use std::time::Duration;
 
@@ -140,8 +140,9 @@ pub async fn check(scenarios: impl IntoIterator<Item = Scenario>) {
             }
             sleep(Duration::from_secs(1)).await;
         }
-        // Longer than any backoff, so that a further request would be recorded. Shorter than the rest of a silent watch, which
-        // ends at random 330 s to 630 s after its start, after the reflector has probed it at 120 s and 240 s.
+        // Longer than any backoff, so that a further request would be recorded. Shorter than the rest of a silent
+        // watch, which ends at random 330 s to 630 s after its start, after the reflector has probed it at 120 s and
+        // 240 s.
         sleep(Duration::from_secs(80)).await;
         assert!(!run.is_finished(), "{name}: {:?}", run.await);
         assert_eq!(self::requests(&script), requests, "{name}");

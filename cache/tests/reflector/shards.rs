@@ -1,5 +1,5 @@
-//! Reflectors that divide a collection into shards, against a model of a server that supports or ignores shards: after any
-//! faults, the caches are disjoint, and together they have the collection. The schedules are as in `model`.
+//! Reflectors that divide a collection into shards, against a model of a server that supports or ignores shards: after
+//! any faults, the caches are disjoint, and together they have the collection. The schedules are as in `model`.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use listwatch::{Encoding, ItemError};
-use listwatch_cache::{Change, Index, Replace, Snapshot, StorageFormat, Store};
+use listwatch_cache::{Change, Index, Relist, Snapshot, StorageFormat, Store};
 use shuttle::thread;
 use support::{Object, object};
 
@@ -30,9 +30,9 @@ fn apply(store: &Store<Object>, name: &str, version: u32) {
     store.apply(Encoding::Protobuf, &bytes(name, version)).map(drop).unwrap();
 }
 
-fn list(replace: &mut Replace<Object>, objects: &[(&str, u32)]) {
+fn list(relist: &mut Relist<Object>, objects: &[(&str, u32)]) {
     for (name, version) in objects {
-        replace.apply(Encoding::Protobuf, &bytes(name, *version)).map(drop).unwrap();
+        relist.apply(Encoding::Protobuf, &bytes(name, *version)).map(drop).unwrap();
     }
 }
 
@@ -107,10 +107,10 @@ fn versions_never_decrease_and_an_index_matches_the_objects() {
 fn a_replace_keeps_concurrent_writes() {
     check(|| {
         let store = store(&[("newer", 5), ("deleted", 6), ("missing", 7), ("known", 10)]);
-        let mut replace = store.begin_replace();
+        let mut relist = store.begin_relist();
         let lister = thread::spawn(move || {
-            list(&mut replace, &[("newer", 5), ("deleted", 6), ("known", 10)]);
-            replace.commit("10").unwrap()
+            list(&mut relist, &[("newer", 5), ("deleted", 6), ("known", 10)]);
+            relist.commit("10").unwrap()
         });
         apply(&store, "newer", 11);
         assert!(delete(&store, "deleted", 12));
@@ -130,9 +130,9 @@ fn an_object_is_decoded_once_while_it_is_replaced() {
             let object = store.get(("", "a")).unwrap();
             thread::spawn(move || object.decode().unwrap())
         });
-        let mut replace = store.begin_replace();
-        list(&mut replace, &[("a", 2)]);
-        replace.commit("2").unwrap();
+        let mut relist = store.begin_relist();
+        list(&mut relist, &[("a", 2)]);
+        relist.commit("2").unwrap();
         let [one, other] = decoders.map(|decoder| decoder.join().unwrap());
         assert!(Arc::ptr_eq(&one, &other));
         assert_eq!((one.data.as_str(), store.get(("", "a")).unwrap().decode().unwrap().data.as_str()), ("1", "2"));
@@ -173,9 +173,9 @@ fn a_snapshot_has_each_object_as_before_or_after_a_replace() {
         let committer = {
             let store = store.clone();
             thread::spawn(move || {
-                let mut replace = store.begin_replace();
-                list(&mut replace, &[("modified", 4), ("restored", 1), ("created", 5)]);
-                replace.commit("6").unwrap();
+                let mut relist = store.begin_relist();
+                list(&mut relist, &[("modified", 4), ("restored", 1), ("created", 5)]);
+                relist.commit("6").unwrap();
             })
         };
         let snapshots = [(); 3].map(|()| {
@@ -288,9 +288,9 @@ fn deltas_are_read_while_their_group_changes() {
     };
     let model = move || {
         let store = Store::new(StorageFormat::Compressed);
-        let mut replace = store.begin_replace();
-        (0..64).for_each(|name| drop(replace.apply(Encoding::Protobuf, &member(name, 1)).unwrap()));
-        drop(replace.commit("1").unwrap());
+        let mut relist = store.begin_relist();
+        (0..64).for_each(|name| drop(relist.apply(Encoding::Protobuf, &member(name, 1)).unwrap()));
+        drop(relist.commit("1").unwrap());
         assert!(store.memory().compressed < 64 * 220, "{:?}", store.memory());
         // Two deltas are left, and the reference.
         (3..64).for_each(|name| drop(store.delete(Encoding::Protobuf, &member(name, 1)).unwrap()));

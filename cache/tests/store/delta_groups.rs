@@ -1,4 +1,5 @@
-//! Objects of a delta group are kept as deltas to one reference, and each is still read, replaced and deleted on its own.
+//! Objects of a delta group are kept as deltas to one reference, and each is still read, replaced and deleted on its
+//! own.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

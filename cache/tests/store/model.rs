@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use listwatch::{Encoding, compare_resource_versions};
-use listwatch_cache::{Change, Index, Replace, StorageFormat, Store};
+use listwatch_cache::{Change, Index, Relist, StorageFormat, Store};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
@@ -239,10 +239,10 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
     } else {
         Store::new(format)
     };
-    store.begin_replace().commit("1").unwrap();
+    store.begin_relist().commit("1").unwrap();
     let mut count = |what, times| *met.entry(what).or_default() += times;
     let mut model = Model { version: "1".to_owned(), ..Model::default() };
-    let mut replace: Option<Replace<[u8]>> = None;
+    let mut relist: Option<Relist<[u8]>> = None;
     let mut indexes = Indexes::new();
     let mut snapshots = Vec::new();
     for op in ops {
@@ -252,8 +252,8 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                 count(check(&written, &model.write(new, false), new), 1);
             }
             Op::List(new) => {
-                let Some(replace) = &mut replace else { continue };
-                let written = replace.apply(new.encoding, &new.bytes()).unwrap();
+                let Some(relist) = &mut relist else { continue };
+                let written = relist.apply(new.encoding, &new.bytes()).unwrap();
                 count(check(&written, &model.write(new, true), new), 1);
             }
             Op::Delete(last) => {
@@ -265,15 +265,15 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                 }
             }
             Op::Begin => {
-                let superseded = replace.replace(store.begin_replace());
+                let superseded = relist.replace(store.begin_relist());
                 model.open = Some(Open::default());
                 model.deleted.clear();
                 assert!(superseded.is_none_or(|superseded| superseded.commit("1").is_err()));
             }
             Op::Commit(version) => {
-                let Some(replace) = replace.take() else { continue };
+                let Some(relist) = relist.take() else { continue };
                 let before = model.held.clone();
-                let changes = replace.commit(version).unwrap();
+                let changes = relist.commit(version).unwrap();
                 let (deleted, restored) = model.commit(version);
                 count("missing", deleted.len());
                 count("restored", restored.len());
@@ -294,7 +294,7 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                 assert_eq!((are_deleted, are_restored), (deleted, restored));
             }
             Op::Drop => {
-                replace = None;
+                relist = None;
                 if model.open.take().is_some() {
                     model.forget();
                 }
@@ -317,8 +317,8 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
 }
 
 /// Checks the effect of a write, and returns its name.
-fn check(written: &listwatch_cache::Written<[u8]>, expected: &Expected, new: &Written) -> &'static str {
-    use listwatch_cache::Written::{Added, Modified, Stale, Unchanged};
+fn check(written: &listwatch_cache::ApplyOutcome<[u8]>, expected: &Expected, new: &Written) -> &'static str {
+    use listwatch_cache::ApplyOutcome::{Added, Modified, Stale, Unchanged};
     let bytes = |object: &listwatch_cache::Object<[u8]>| object.encoded().unwrap().to_vec();
     let (effect, name) = match written {
         Added(object) => {

@@ -1,5 +1,5 @@
-//! Stores in files: a store loads what another store saved. A damaged file is an error, and a crash during a save leaves a
-//! complete file.
+//! Stores in files: a store loads what another store saved. A damaged file is an error, and a crash during a save
+//! leaves a complete file.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _, stdin};
@@ -26,7 +26,7 @@ fn folder() -> TempDir {
 /// Fills a store with objects in both encodings, some alike, some of seven delta groups, some incompressible.
 fn fill<T: StoreType + ?Sized>(store: &Store<T>, objects: usize, version: &str) {
     let mut rng = Rng::with_seed(7);
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     for i in 0..objects {
         let noise: String = (0..if i % 10 == 0 { 300 } else { 0 }).map(|_| rng.alphanumeric()).collect();
         let text = format!("the image of {} is registry.example.com/shop:{i} {noise}", i % 7);
@@ -35,9 +35,9 @@ fn fill<T: StoreType + ?Sized>(store: &Store<T>, objects: usize, version: &str) 
         let object = object(&format!("ns-{}", i % 3), &format!("o-{i}"), &(i + 1).to_string()).data(text + &shared);
         let object = object.owner(&format!("owner {}", i % 7));
         let encoding = if i % 4 == 3 { Encoding::Json } else { Encoding::Protobuf };
-        let _ = replace.apply(encoding, &object.to_bytes(encoding)).unwrap();
+        let _ = relist.apply(encoding, &object.to_bytes(encoding)).unwrap();
     }
-    replace.commit(version).unwrap();
+    relist.commit(version).unwrap();
 }
 
 /// Returns all objects, in order.
@@ -86,7 +86,7 @@ fn loads_a_saved_store() {
                 // A loaded store accepts writes and relists.
                 let _ = after.apply(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
                 after.advance("1001");
-                let mut relist = after.begin_replace();
+                let mut relist = after.begin_relist();
                 let _ = relist.apply(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
                 assert_eq!(relist.commit("1002").unwrap().len(), objects);
             }
@@ -143,15 +143,15 @@ fn refuses_to_save_an_incomplete_collection() {
     assert!(is_incomplete());
     fill(&store, 2, "10");
     store.save(&path, COLLECTION).unwrap();
-    let replace = store.begin_replace();
+    let relist = store.begin_relist();
     store.save(&path, COLLECTION).unwrap();
-    drop(replace);
+    drop(relist);
     store.save(&path, COLLECTION).unwrap();
-    let mut replace = store.begin_replace();
-    let _ = replace.apply(Encoding::Protobuf, &object("ns-0", "o-0", "1").to_bytes(Encoding::Protobuf)).unwrap();
-    let _ = replace.apply(Encoding::Protobuf, &bytes("ns", "a", "11")).unwrap();
-    assert!(is_incomplete(), "a replace is in progress");
-    drop(replace);
+    let mut relist = store.begin_relist();
+    let _ = relist.apply(Encoding::Protobuf, &object("ns-0", "o-0", "1").to_bytes(Encoding::Protobuf)).unwrap();
+    let _ = relist.apply(Encoding::Protobuf, &bytes("ns", "a", "11")).unwrap();
+    assert!(is_incomplete(), "a relist is in progress");
+    drop(relist);
     assert!(is_incomplete(), "a part of the list was written");
     assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().resource_version(), "10", "the previous file is intact");
     fill(&store, 3, "12");
@@ -380,12 +380,12 @@ fn saves_step_by_step() {
 }
 
 fn saves_large<T: StoreType + ?Sized>(store: &Store<T>, objects: usize, path: &str) {
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     for i in 0..objects {
         let large = object("ns", &format!("o-{i}"), &(i + 1).to_string()).data("x".repeat(300_000));
-        let _ = replace.apply(Encoding::Protobuf, &large.to_bytes(Encoding::Protobuf)).unwrap();
+        let _ = relist.apply(Encoding::Protobuf, &large.to_bytes(Encoding::Protobuf)).unwrap();
     }
-    replace.commit(&(objects + 10_000).to_string()).unwrap();
+    relist.commit(&(objects + 10_000).to_string()).unwrap();
     store.save(path, COLLECTION).unwrap();
 }
 
@@ -483,12 +483,12 @@ impl StoreType for Counted {
 fn refuses_a_file_over_the_budget_before_decompressing_it() {
     let (_folder, path) = path();
     let store = Store::<[u8]>::new(StorageFormat::Compressed);
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     for i in 0..600 {
         let thing = object("ns", &i.to_string(), &(i + 1).to_string()).data("all the same ".repeat(400));
-        let _ = replace.apply(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
+        let _ = relist.apply(Encoding::Protobuf, &thing.to_bytes(Encoding::Protobuf)).unwrap();
     }
-    replace.commit("700").unwrap();
+    relist.commit("700").unwrap();
     store.save(&path, COLLECTION).unwrap();
     let budget = store.memory().compressed * 3;
     let small = Store::<Counted>::new(StorageFormat::Decoded);
@@ -511,11 +511,11 @@ fn refuses_to_load_more_than_the_budget() {
     let folder = folder();
     let path = folder.path().join("objects");
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     for name in ["a", "b", "c"] {
-        drop(replace.apply(Encoding::Protobuf, &object("ns", name, "1").to_bytes(Encoding::Protobuf)).unwrap());
+        drop(relist.apply(Encoding::Protobuf, &object("ns", name, "1").to_bytes(Encoding::Protobuf)).unwrap());
     }
-    drop(replace.commit("7").unwrap());
+    drop(relist.commit("7").unwrap());
     store.save(&path, "objects").unwrap();
     let small = Store::<[u8]>::new(StorageFormat::Encoded);
     small.set_budget(Some(150));

@@ -7,7 +7,7 @@ use std::thread;
 use crate::support::chain;
 use crate::support::store::{Object, object};
 use listwatch::{Encoding, Item, ItemError, ItemRef, Json, ListReader, TypeMeta};
-use listwatch_cache::{Change, ObjectKey, StorageFormat, Store, StoreError, StoreType, Written};
+use listwatch_cache::{ApplyOutcome, Change, ObjectKey, StorageFormat, Store, StoreError, StoreType};
 
 const FORMATS: [StorageFormat; 3] = [StorageFormat::Encoded, StorageFormat::Compressed, StorageFormat::Decoded];
 
@@ -15,12 +15,12 @@ fn apply(store: &Store<Object>, object: &Object) -> &'static str {
     name(&store.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap())
 }
 
-fn name<T: listwatch_cache::StoreType + ?Sized>(written: &Written<T>) -> &'static str {
+fn name<T: listwatch_cache::StoreType + ?Sized>(written: &ApplyOutcome<T>) -> &'static str {
     match written {
-        Written::Added(_) => "added",
-        Written::Modified { .. } => "modified",
-        Written::Unchanged => "unchanged",
-        Written::Stale => "stale",
+        ApplyOutcome::Added(_) => "added",
+        ApplyOutcome::Modified { .. } => "modified",
+        ApplyOutcome::Unchanged => "unchanged",
+        ApplyOutcome::Stale => "stale",
     }
 }
 
@@ -105,7 +105,7 @@ fn an_invalid_object_is_an_error_and_changes_nothing() {
         for error in [
             store.apply(Encoding::Protobuf, &bytes).unwrap_err(),
             store.delete(Encoding::Protobuf, &bytes).unwrap_err(),
-            store.begin_replace().apply(Encoding::Protobuf, &bytes).unwrap_err(),
+            store.begin_relist().apply(Encoding::Protobuf, &bytes).unwrap_err(),
         ] {
             assert!(chain(&error).contains(expected), "{error}");
         }
@@ -122,7 +122,7 @@ fn an_invalid_object_is_an_error_and_changes_nothing() {
 #[test]
 fn a_late_event_changes_nothing() {
     let store = Store::new(StorageFormat::Encoded);
-    store.begin_replace().commit("10").unwrap();
+    store.begin_relist().commit("10").unwrap();
     assert_eq!(apply(&store, &object("a", "x", "11")), "added");
     // The controller's own writes, before the watch delivers them.
     assert_eq!(apply(&store, &object("a", "x", "13")), "modified");
@@ -147,7 +147,7 @@ fn a_late_event_changes_nothing() {
 #[test]
 fn the_response_to_a_write_does_not_restore_a_deleted_object() {
     let store = Store::new(StorageFormat::Encoded);
-    store.begin_replace().commit("8").unwrap();
+    store.begin_relist().commit("8").unwrap();
     assert_eq!(apply(&store, &object("a", "x", "9")), "added");
     assert!(delete(&store, &object("a", "x", "10")));
     store.advance("10");
@@ -161,14 +161,14 @@ fn a_replace_of_equal_versions_treats_no_object_as_unchanged() {
         let store = Store::<Object>::new(StorageFormat::Encoded);
         let write = |data: &str| object("ns", "a", "5").data(data).to_bytes(Encoding::Protobuf);
         drop(store.apply(Encoding::Protobuf, &write("before")).unwrap());
-        let replace = store.begin_replace();
-        let mut replace = if equal_versions { replace.replace_equal_versions() } else { replace };
-        let written = replace.apply(Encoding::Protobuf, &write("after")).unwrap();
-        assert_eq!(matches!(written, Written::Modified { .. }), equal_versions);
+        let relist = store.begin_relist();
+        let mut relist = if equal_versions { relist.replace_equal_versions() } else { relist };
+        let written = relist.apply(Encoding::Protobuf, &write("after")).unwrap();
+        assert_eq!(matches!(written, ApplyOutcome::Modified { .. }), equal_versions);
         // A write outside the list is unchanged as before.
         let written = store.apply(Encoding::Protobuf, &write("never")).unwrap();
-        assert!(matches!(written, Written::Unchanged));
-        drop(replace.commit("6").unwrap());
+        assert!(matches!(written, ApplyOutcome::Unchanged));
+        drop(relist.commit("6").unwrap());
         assert_eq!(store.get(("ns", "a")).unwrap().decode().unwrap().data, expected);
     }
 }
@@ -181,30 +181,30 @@ fn remembers_a_deletion_while_late_events_are_possible() {
             let is_added = apply(store, &sample(i)) == "added";
             assert_eq!(delete(store, &sample(i)), is_added);
         }
-        store.memory().replace
+        store.memory().relist
     };
     assert_eq!(deletions(&store), 0, "without a version, no event is late");
     store.advance("50");
     assert!(deletions(&store) > 0);
     store.advance("100");
-    assert_eq!(store.memory().replace, 0);
-    let replace = store.begin_replace();
+    assert_eq!(store.memory().relist, 0);
+    let relist = store.begin_relist();
     assert!(deletions(&store) > 0);
-    replace.commit("100").unwrap();
-    assert_eq!(store.memory().replace, 0);
+    relist.commit("100").unwrap();
+    assert_eq!(store.memory().relist, 0);
 }
 
 #[test]
 fn an_interrupted_list_deletes_nothing() {
     let store = Store::new(StorageFormat::Encoded);
     fill(&store, 10);
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     for object in
         [sample(3), object("default", "web-4", "100"), object("default", "new", "101"), object("default", "web-5", "2")]
     {
-        replace.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).map(drop).unwrap();
+        relist.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).map(drop).unwrap();
     }
-    drop(replace);
+    drop(relist);
     assert_eq!(store.len(), 11);
     for (name, version) in [("web-0", "1"), ("web-3", "4"), ("web-4", "100"), ("new", "101"), ("web-5", "6")] {
         assert_eq!(store.get(("default", name)).unwrap().resource_version(), version, "{name}");
@@ -218,13 +218,13 @@ fn the_list_of_a_restored_server_wins() {
         fill(&store, 600);
         let by_data = store.index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]));
         let by_version = store.index("version", |object| Ok::<_, ItemError>([object.resource_version().to_owned()]));
-        let mut replace = store.begin_replace();
+        let mut relist = store.begin_relist();
         let old = object("default", "web-7", "3").data("as it was");
-        let written = replace.apply(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap();
+        let written = relist.apply(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap();
         assert_eq!(name(&written), "stale");
         // Readers do not see the older state before the list is complete.
         assert_eq!(*store.get(("default", "web-7")).unwrap().decode().unwrap(), sample(7));
-        let changes = replace.commit("5").unwrap();
+        let changes = relist.commit("5").unwrap();
         let deleted = changes.iter().filter(|change| matches!(change, Change::Deleted { .. })).count();
         assert_eq!((changes.len() - deleted, deleted), (1, 599));
         assert_eq!(store.len(), 1);
@@ -239,12 +239,12 @@ fn the_list_of_a_restored_server_wins() {
 fn a_listed_object_that_cannot_be_decoded_is_missing_in_the_list() {
     let store = Store::<Object>::new(StorageFormat::Decoded);
     apply(&store, &object("", "a", "5"));
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     // The data are not UTF-8.
     let broken = [object("", "a", "3").to_bytes(Encoding::Protobuf), b"\x12\x01\xff".to_vec()].concat();
-    let error = replace.apply(Encoding::Protobuf, &broken).unwrap_err();
+    let error = relist.apply(Encoding::Protobuf, &broken).unwrap_err();
     assert!(matches!(error, StoreError::Object(ItemError::Protobuf(_))), "{error}");
-    assert_eq!(replace.commit("4").unwrap().len(), 1);
+    assert_eq!(relist.commit("4").unwrap().len(), 1);
 }
 
 #[test]
@@ -268,18 +268,18 @@ fn counts_a_skipped_object_until_it_is_written_deleted_or_listed() {
     assert!(store.apply(Encoding::Protobuf, b"\xff").is_err());
     skips(1);
 
-    let mut replace = store.begin_replace();
-    assert!(replace.apply(Encoding::Protobuf, &broken("a", "7")).is_err());
+    let mut relist = store.begin_relist();
+    assert!(relist.apply(Encoding::Protobuf, &broken("a", "7")).is_err());
     for _ in 0..2 {
-        assert!(replace.apply(Encoding::Protobuf, &broken("c", "7")).is_err());
+        assert!(relist.apply(Encoding::Protobuf, &broken("c", "7")).is_err());
     }
     // Another writer skips a newer state than the list has.
     fails("d", "9");
-    replace.apply(Encoding::Protobuf, &whole("d", "6")).map(drop).unwrap();
+    relist.apply(Encoding::Protobuf, &whole("d", "6")).map(drop).unwrap();
     skips(4);
-    assert!(replace.commit("8").unwrap().is_empty(), "a is in the list");
+    assert!(relist.commit("8").unwrap().is_empty(), "a is in the list");
     skips(3);
-    store.begin_replace().commit("10").map(drop).unwrap();
+    store.begin_relist().commit("10").map(drop).unwrap();
     skips(0);
 }
 
@@ -289,18 +289,18 @@ fn a_list_over_the_budget_deletes_the_missing_objects() {
         let store = Store::new(format);
         fill(&store, 100);
         store.set_budget(Some(store.memory().total()));
-        let mut replace = store.begin_replace();
+        let mut relist = store.begin_relist();
         let list: Vec<_> = (100..150).map(|i| sample(i).to_bytes(Encoding::Protobuf)).collect();
-        let refused = list.iter().filter(|object| replace.apply(Encoding::Protobuf, object).is_err()).count();
+        let refused = list.iter().filter(|object| relist.apply(Encoding::Protobuf, object).is_err()).count();
         assert!(refused > 40, "{refused}");
-        assert_eq!(replace.commit("200").unwrap().len(), 100);
+        assert_eq!(relist.commit("200").unwrap().len(), 100);
         assert_eq!((store.len(), store.skipped()), (50 - refused, refused));
         // Now there is room.
-        let mut replace = store.begin_replace();
+        let mut relist = store.begin_relist();
         for object in &list {
-            drop(replace.apply(Encoding::Protobuf, object).unwrap());
+            drop(relist.apply(Encoding::Protobuf, object).unwrap());
         }
-        assert!(replace.commit("200").unwrap().is_empty());
+        assert!(relist.commit("200").unwrap().is_empty());
         assert_eq!((store.len(), store.skipped()), (50, 0));
     }
 }
@@ -311,9 +311,9 @@ fn the_list_of_a_restored_server_restores_a_deleted_object() {
     apply(&store, &object("", "a", "40"));
     store.advance("100");
     assert!(delete(&store, &object("", "a", "150")));
-    let mut replace = store.begin_replace();
-    replace.apply(Encoding::Protobuf, &object("", "a", "40").to_bytes(Encoding::Protobuf)).map(drop).unwrap();
-    replace.commit("60").unwrap();
+    let mut relist = store.begin_relist();
+    relist.apply(Encoding::Protobuf, &object("", "a", "40").to_bytes(Encoding::Protobuf)).map(drop).unwrap();
+    relist.commit("60").unwrap();
     assert!(store.get(("", "a")).is_some());
 }
 
@@ -345,7 +345,7 @@ fn alike(i: usize, version: usize) -> Object {
 fn a_dictionary_is_trained_once_it_saves_more_than_it_takes() {
     let memory = |writes: &mut dyn Iterator<Item = (usize, usize)>| {
         let store = Store::<[u8]>::new(StorageFormat::Compressed);
-        let mut list = store.begin_replace();
+        let mut list = store.begin_relist();
         for (i, version) in writes {
             drop(list.apply(Encoding::Protobuf, &alike(i, version).to_bytes(Encoding::Protobuf)).unwrap());
         }
@@ -463,11 +463,11 @@ fn lists_a_namespace() {
         assert_eq!((all.len(), of_each), (668, 668));
     }
     drop(store.delete(Encoding::Protobuf, &object("one", "o-1000", "2000").to_bytes(Encoding::Protobuf)).unwrap());
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     for object in store.list_namespace("b").iter().take(3) {
-        drop(replace.apply(Encoding::Protobuf, object.encoded().unwrap()).unwrap());
+        drop(relist.apply(Encoding::Protobuf, object.encoded().unwrap()).unwrap());
     }
-    assert_eq!(replace.commit("3000").unwrap().len(), 997);
+    assert_eq!(relist.commit("3000").unwrap().len(), 997);
     assert_eq!(counts(), [0, 3, 0, 0]);
 }
 
@@ -619,12 +619,12 @@ fn a_compressed_store_takes_a_fraction_of_the_bytes() {
     for (name, body, percent) in [("diverse", listwatch_corpus::pods(2000), 8..11), ("uniform", uniform, 4..7)] {
         let held = |format| {
             let store = Store::<[u8]>::new(format);
-            let mut replace = store.begin_replace();
+            let mut relist = store.begin_relist();
             let mut pods = ListReader::new::<[u8]>(&body[..]);
             for pod in &mut pods {
-                drop(replace.apply(Encoding::Protobuf, &pod.unwrap()).unwrap());
+                drop(relist.apply(Encoding::Protobuf, &pod.unwrap()).unwrap());
             }
-            drop(replace.commit("1").unwrap());
+            drop(relist.commit("1").unwrap());
             store.memory().total()
         };
         let [encoded, compressed] = [StorageFormat::Encoded, StorageFormat::Compressed].map(held);
@@ -704,18 +704,18 @@ fn readers_see_increasing_versions_during_writes() {
 
 /// Writes all objects, every tenth time as a list.
 fn write_all(store: &Store<Object>, version: usize) {
-    let mut replace = version.is_multiple_of(10).then(|| store.begin_replace());
+    let mut relist = version.is_multiple_of(10).then(|| store.begin_relist());
     for i in 0..20 {
         let object = object("default", &format!("web-{i}"), &version.to_string()).data(data(version));
         let bytes = object.to_bytes(Encoding::Protobuf);
-        let written = match &mut replace {
-            Some(replace) => replace.apply(Encoding::Protobuf, &bytes),
+        let written = match &mut relist {
+            Some(relist) => relist.apply(Encoding::Protobuf, &bytes),
             None => store.apply(Encoding::Protobuf, &bytes),
         };
         assert_eq!(name(&written.unwrap()), if version == 1 { "added" } else { "modified" });
     }
-    if let Some(replace) = replace {
-        assert!(replace.commit(&version.to_string()).unwrap().is_empty());
+    if let Some(relist) = relist {
+        assert!(relist.commit(&version.to_string()).unwrap().is_empty());
     }
 }
 

@@ -84,17 +84,17 @@ fn every_subscriber_converges_however_slow() {
                     model.remove(&name);
                 }
                 17 => {
-                    let mut replace = store.begin_replace();
+                    let mut relist = store.begin_relist();
                     model.retain(|_, _| rng.u8(..4) > 0);
                     for (name, version) in &model {
                         let listed = object("ns", name, &version.to_string()).to_bytes(Protobuf);
-                        drop(replace.apply(Protobuf, &listed).unwrap());
+                        drop(relist.apply(Protobuf, &listed).unwrap());
                     }
                     if model.is_empty() || rng.bool() {
-                        drop(replace.commit(&version.to_string()).unwrap());
+                        drop(relist.commit(&version.to_string()).unwrap());
                     } else {
-                        // A replace without a commit deletes nothing.
-                        drop(replace);
+                        // A relist without a commit deletes nothing.
+                        drop(relist);
                         model = store.snapshot().iter().map(|object| name_and_version(&object)).collect();
                     }
                 }
@@ -173,11 +173,11 @@ fn coalesces_changes_of_one_object() {
                 Delete(version) => drop(store.delete(Protobuf, &bytes(version)).unwrap()),
                 Take => assert!(take(&mut subscriber), "{what:?}"),
                 Resync => {
-                    let mut replace = store.begin_replace();
+                    let mut relist = store.begin_relist();
                     for held in store.snapshot().iter() {
-                        drop(replace.apply(Protobuf, held.encoded().unwrap()).unwrap());
+                        drop(relist.apply(Protobuf, held.encoded().unwrap()).unwrap());
                     }
-                    drop(replace.commit("9").unwrap());
+                    drop(relist.commit("9").unwrap());
                 }
             }
         }
@@ -314,9 +314,9 @@ fn sends_synced_after_the_initial_state() {
         }
     };
     take(10);
-    let mut replace = store.begin_replace();
-    (0..200).for_each(|name| replace.apply(Protobuf, &bytes(name)).map(drop).unwrap());
-    drop(replace.commit("2").unwrap());
+    let mut relist = store.begin_relist();
+    (0..200).for_each(|name| relist.apply(Protobuf, &bytes(name)).map(drop).unwrap());
+    drop(relist.commit("2").unwrap());
     take(usize::MAX);
     assert_eq!(received.iter().position(|is_synced| *is_synced), Some(200));
     assert_eq!(received.len(), 201);
@@ -397,7 +397,7 @@ fn try_next_leaves_the_stream_its_waker() {
 
 #[test]
 fn filters_pass_the_selected_objects() {
-    use listwatch_cache::Subscribe;
+    use listwatch_cache::SubscriberBuilder;
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let app = |object: &listwatch_cache::Object<[u8]>| {
         Ok::<_, listwatch::ItemError>(object.meta()?.label("app")?.map(String::from))
@@ -408,7 +408,7 @@ fn filters_pass_the_selected_objects() {
         drop(store.apply(Protobuf, &bytes).unwrap());
     };
     let web = || "web".to_owned();
-    let subscribers: [(&str, Subscribe<[u8]>, &str); 6] = [
+    let subscribers: [(&str, SubscriberBuilder<[u8]>, &str); 6] = [
         ("all", store.subscribe(), "+a1 +b1 +a2 +b1 +b2 -a2"),
         ("namespace", store.subscribe().namespace("a"), "+a1 +a2 -a2"),
         ("labels", store.subscribe().labels("app in (web)".parse().unwrap()), "+a1 +b1 -b1 +b2"),

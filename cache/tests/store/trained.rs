@@ -11,7 +11,7 @@ pub fn trained(samples: impl IntoIterator<Item = Object>) -> Store<[u8]> {
     let path = folder.path().join("samples");
     // A file of encoded objects is compressed with a dictionary of its own, for any number of objects from 64 on.
     let encoded = Store::<[u8]>::new(StorageFormat::Encoded);
-    let mut list = encoded.begin_replace();
+    let mut list = encoded.begin_relist();
     for mut sample in samples {
         "0".clone_into(&mut sample.meta().resource_version);
         drop(list.apply(Encoding::Protobuf, &sample.to_bytes(Encoding::Protobuf)).unwrap());
@@ -20,7 +20,7 @@ pub fn trained(samples: impl IntoIterator<Item = Object>) -> Store<[u8]> {
     encoded.save(&path, "samples").unwrap();
     let store = Store::new(StorageFormat::Compressed);
     store.load(&path, "samples").unwrap();
-    assert_eq!(store.begin_replace().commit("0").unwrap().len(), encoded.len());
+    assert_eq!(store.begin_relist().commit("0").unwrap().len(), encoded.len());
     assert_eq!(store.memory().compressed, 0);
     store
 }

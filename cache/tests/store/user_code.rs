@@ -9,7 +9,7 @@ use std::task::{Context, Wake, Waker};
 use futures::Stream as _;
 use listwatch::Encoding::Protobuf;
 use listwatch::ItemError;
-use listwatch_cache::{Change, StorageFormat, Store, Written};
+use listwatch_cache::{ApplyOutcome, Change, StorageFormat, Store};
 
 use crate::support::store::{Object, object};
 
@@ -227,7 +227,7 @@ fn an_event_calls_the_index_function_once_for_all_subscribers() {
     for (version, node, notified) in [(1, 7, vec![7]), (2, 7, vec![7]), (3, 8, vec![7, 8]), (4, 9000, vec![8])] {
         calls.store(0, Relaxed);
         let written = store.apply(Protobuf, &bytes("pod", version, &format!("node-{node}"))).unwrap();
-        assert!(matches!(written, Written::Added(_) | Written::Modified { .. }));
+        assert!(matches!(written, ApplyOutcome::Added(_) | ApplyOutcome::Modified { .. }));
         assert_eq!(calls.load(Relaxed), 1, "version {version}");
         let changed: Vec<_> = (0..5000).filter(|&node| subscribers[node].try_next().is_some()).collect();
         assert_eq!(changed, notified, "version {version}");
@@ -251,7 +251,7 @@ fn a_call_that_waits_for_writers_panics_in_an_index_function_and_a_filter() {
         |store| _ = store.skipped(),
         |store| drop(store.index("name", |object| Ok::<_, ItemError>([object.name().to_owned()]))),
         |store| drop(store.subscribe().start()),
-        |store| drop(store.begin_replace()),
+        |store| drop(store.begin_relist()),
     ];
     let message = "an index function or a filter must not write to its store, or call a method that waits for writers";
     for call in calls {
@@ -274,7 +274,7 @@ fn a_call_that_waits_for_writers_panics_in_an_index_function_and_a_filter() {
                 true
             })
             .start();
-        assert!(matches!(store.apply(Protobuf, &bytes("o", 1, "a")), Ok(Written::Added(_))));
+        assert!(matches!(store.apply(Protobuf, &bytes("o", 1, "a")), Ok(ApplyOutcome::Added(_))));
         let panic = catch_unwind(AssertUnwindSafe(|| subscriber.try_next())).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&message));
     }
@@ -283,24 +283,24 @@ fn a_call_that_waits_for_writers_panics_in_an_index_function_and_a_filter() {
 #[test]
 fn a_panic_during_a_commit_leaves_a_list_that_the_next_one_completes() {
     let store = Store::<Object>::new(StorageFormat::Encoded);
-    let replace = |names: &[&str], version: &str, data: &str| {
-        let mut replace = store.begin_replace();
+    let relist = |names: &[&str], version: &str, data: &str| {
+        let mut relist = store.begin_relist();
         for name in names {
-            drop(replace.apply(Protobuf, &bytes(name, version.parse().unwrap(), data)).unwrap());
+            drop(relist.apply(Protobuf, &bytes(name, version.parse().unwrap(), data)).unwrap());
         }
-        replace.commit(version).map(|changes| changes.len())
+        relist.commit(version).map(|changes| changes.len())
     };
-    assert!(replace(&["a", "b", "c"], "5", "x").is_ok());
+    assert!(relist(&["a", "b", "c"], "5", "x").is_ok());
     let _index = store.index("data", data);
     // The list is older, so that its states are written by the commit.
     CALLS.set(Some(12));
-    let panicked = catch_unwind(AssertUnwindSafe(|| replace(&["a", "b"], "3", "y z")));
+    let panicked = catch_unwind(AssertUnwindSafe(|| relist(&["a", "b"], "3", "y z")));
     CALLS.set(None);
     assert!(panicked.is_err());
     assert_eq!(store.resource_version(), "5");
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(store.save(folder.path().join("saved"), "o"), Err(listwatch_cache::FileError::Incomplete)));
-    assert!(replace(&["a", "b"], "3", "y z").is_ok());
+    assert!(relist(&["a", "b"], "3", "y z").is_ok());
     assert_eq!((store.len(), &*store.resource_version()), (2, "3"));
     assert!(store.snapshot().iter().all(|object| object.decode().unwrap().data == "y z"));
     store.save(folder.path().join("saved"), "o").unwrap();

@@ -1,5 +1,5 @@
-//! Lists a million Pods, 8 GB, over loopback and fails if the client's memory reaches 32 MB: `cargo run --release -p listwatch-e2e
-//! --bin million`. It takes a minute and needs no API server.
+//! Lists a million Pods, 8 GB, over loopback and fails if the client's memory reaches 32 MB: `cargo run --release -p
+//! listwatch-e2e --bin million`. It takes a minute and needs no API server.
 
 #[path = "../../../tests/support/memory.rs"]
 mod memory;

@@ -1,5 +1,5 @@
-//! The controllers of listwatch-kube and of kube keep equal ConfigMaps, one for each Pod. `PODS=2000` and `CHANGES=4000` set the
-//! largest size.
+//! The controllers of listwatch-kube and of kube keep equal ConfigMaps, one for each Pod. `PODS=2000` and
+//! `CHANGES=4000` set the largest size.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -97,7 +97,8 @@ async fn reconcile_by_kube(pod: Arc<Pod>, context: Arc<(Client, Arc<AtomicU64>)>
     let found = Api::<ConfigMap>::namespaced(client.clone(), &namespace).get_opt(&format!("kube-{name}")).await?;
     let found = found.as_ref().map(|found| found.data.as_ref().and_then(|data| data.get("changed")));
     keep(client, "kube", &seen, found.map(|found| found.map_or("", String::as_str))).await?;
-    // A relist of kube's watcher does not show which ConfigMaps were deleted since, so no change requests their reconcile.
+    // A relist of kube's watcher does not show which ConfigMaps were deleted since, so no change requests their
+    // reconcile.
     Ok(KubeAction::requeue(Duration::from_secs(10)))
 }
 

@@ -1,5 +1,5 @@
-//! The watcher of listwatch-kube and kube's own watcher fill equal stores. `PODS=5000` and `CHANGES=20000` set the size;
-//! each Pod takes about a megabyte of memory, in eight stores of decoded Pods and four of metadata.
+//! The watcher of listwatch-kube and kube's own watcher fill equal stores. `PODS=5000` and `CHANGES=20000` set the
+//! size; each Pod takes about a megabyte of memory, in eight stores of decoded Pods and four of metadata.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -1,4 +1,5 @@
-//! Lists through both transports, compared with kubectl; with expired page tokens, request timeouts and a killed server.
+//! Lists through both transports, compared with kubectl; with expired page tokens, request timeouts and a killed
+//! server.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -308,8 +309,8 @@ async fn trust(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Lists with page tokens that etcd has compacted: with an error, with a restart, and inconsistently. They list one namespace,
-/// so that the remaining pages arrive before the next compaction.
+/// Lists with page tokens that etcd has compacted: with an error, with a restart, and inconsistently. They list one
+/// namespace, so that the remaining pages arrive before the next compaction.
 async fn expired_pages(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     let mut lists = Vec::new();
     for client in clients(server, "admin").await? {

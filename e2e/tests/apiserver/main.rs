@@ -1,7 +1,8 @@
 //! Tests of the library against a real kube-apiserver, one module per promise.
 //!
-//! `e2e/apiserver/build.sh` builds the server; `cargo test -p listwatch-e2e --test apiserver -- --test-threads=2` runs the tests. Each
-//! test starts its own servers. Two at a time use two cores; more of them could exceed their time limits.
+//! `e2e/apiserver/build.sh` builds the server; `cargo test -p listwatch-e2e --test apiserver -- --test-threads=2` runs
+//! the tests. Each test starts its own servers. Two at a time use two cores; more of them could exceed their time
+//! limits.
 
 mod controller;
 mod kube_watcher;

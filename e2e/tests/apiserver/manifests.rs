@@ -1,4 +1,5 @@
-//! The manifests of `deploy`: the server accepts each field, and the mirror's account has the rights that it needs and no others.
+//! The manifests of `deploy`: the server accepts each field, and the mirror's account has the rights that it needs and
+//! no others.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,8 +60,8 @@ async fn the_account_of_the_manifests_has_only_the_rights_that_the_mirror_needs(
     Ok(())
 }
 
-/// Returns the rights for the resources in the arguments of the container, those for reviews, and those that the server grants to
-/// each account.
+/// Returns the rights for the resources in the arguments of the container, those for reviews, and those that the server
+/// grants to each account.
 fn needed(server: &Server) -> Result<BTreeSet<Right>> {
     let deployment = server.kubectl(&["get", "deploy", "listwatch-mirror", "-n", "listwatch", "-o", "json"])?;
     let deployment: Value = serde_json::from_str(&deployment)?;

@@ -70,7 +70,8 @@ impl Running {
         Ok(Self { url, caches, stop: Some(stop), serving, _reflectors: reflectors })
     }
 
-    /// Ends the watches of readers, and serves no more. The caches stay up to date until the mirror is dropped, as in the command.
+    /// Ends the watches of readers, and serves no more. The caches stay up to date until the mirror is dropped, as in
+    /// the command.
     pub async fn stop(&mut self) -> Result<()> {
         drop(self.stop.take());
         (&mut self.serving).await??;
@@ -227,7 +228,8 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
     Ok(())
 }
 
-/// Compares two bodies. The server's version advances with every write of any resource, and the mirror's with its own resources.
+/// Compares two bodies. The server's version advances with every write of any resource, and the mirror's with its own
+/// resources.
 pub fn assert_same(case: &str, ours: &[u8], theirs: &[u8]) {
     let (ours, theirs) = (without_version(ours), without_version(theirs));
     let at = ours.iter().zip(&theirs).position(|(ours, theirs)| ours != theirs).unwrap_or(0);

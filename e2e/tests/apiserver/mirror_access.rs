@@ -207,7 +207,8 @@ impl Deployed {
         Ok(())
     }
 
-    /// Only probes need no token. Any other request without one, and with one of nobody, gets the 401 of the API server.
+    /// Only probes need no token. Any other request without one, and with one of nobody, gets the 401 of the API
+    /// server.
     async fn refuses_unknown_readers(&self, tokens: &Tokens) -> Result<()> {
         let theirs = self.get_from_server("api/v1/pods", "wrong").await?;
         let changed = format!("{}x", tokens.reader);

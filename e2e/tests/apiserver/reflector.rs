@@ -1,4 +1,5 @@
-//! Three reflectors stay synced while Pods change and the server is killed. `PODS=50000` and `CHANGES=60000` set the size.
+//! Three reflectors stay synced while Pods change and the server is killed. `PODS=50000` and `CHANGES=60000` set the
+//! size.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

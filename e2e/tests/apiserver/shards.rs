@@ -95,7 +95,8 @@ async fn run(knows_shards: bool, flags: &[&str]) -> Result<()> {
             && changed.iter().filter(|(pod, version)| pods.get(*pod) != Some(version)).count() >= 40
     );
 
-    // Replica b is killed, or cut off from the server: then it must stop serving before another replica takes its shard.
+    // Replica b is killed, or cut off from the server: then it must stop serving before another replica takes its
+    // shard.
     let b = if knows_shards {
         kill(b, &board);
         None

@@ -1,5 +1,5 @@
-//! Warm starts: caches start from files and resume their watch without a list. `PODS=50000` sets the size; times are worth
-//! reading with `--release` and `--nocapture`.
+//! Warm starts: caches start from files and resume their watch without a list. `PODS=50000` sets the size; times are
+//! worth reading with `--release` and `--nocapture`.
 
 use std::fs;
 use std::path::Path;

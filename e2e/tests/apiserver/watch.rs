@@ -1,11 +1,12 @@
-//! Watches through both transports, and a watch that resumes while the server is restarted. `CHANGES=20000` sets the size.
+//! Watches through both transports, and a watch that resumes while the server is restarted. `CHANGES=20000` sets the
+//! size.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
 use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
-use listwatch::client::{Client, Error, OwnedEvent, Resource, Selection, Watch, WatchParams};
+use listwatch::client::{Client, Error, Resource, Selection, Watch, WatchEvent, WatchParams};
 use listwatch::{ItemError, ItemRef, compare_resource_versions};
 use listwatch_e2e::{Changes, Result, Server, View, size};
 use listwatch_kube::KubeTransport;
@@ -61,8 +62,8 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
         let mut seen = Vec::new();
         let version = loop {
             match events.try_next().await?.ok_or("the watch ended")? {
-                OwnedEvent::Added((name, _)) => seen.push(name.trim_start_matches('/').to_owned()),
-                OwnedEvent::Synced { resource_version } => break resource_version,
+                WatchEvent::Added((name, _)) => seen.push(name.trim_start_matches('/').to_owned()),
+                WatchEvent::Synced { resource_version } => break resource_version,
                 other => return Err(format!("{other:?}").into()),
             }
         };
@@ -77,9 +78,9 @@ async fn single_connections(server: &Server, client: &Client) -> Result<()> {
         let mut kinds = Vec::new();
         while kinds.last() != Some(&"-") {
             kinds.push(match events.try_next().await?.ok_or("the watch ended")? {
-                OwnedEvent::Added((name, _)) if name == "default/one" => "+",
-                OwnedEvent::Modified(_) => "~",
-                OwnedEvent::Deleted(_) => "-",
+                WatchEvent::Added((name, _)) if name == "default/one" => "+",
+                WatchEvent::Modified(_) => "~",
+                WatchEvent::Deleted(_) => "-",
                 _ => "",
             });
         }
@@ -107,10 +108,10 @@ async fn resumed(server: &Server, client: &Client) -> Result<()> {
     let mut next = async || -> Result<String> {
         let event = timeout(Duration::from_secs(30), events.next()).await?.ok_or("the watch ended")??;
         Ok(match event {
-            OwnedEvent::Added((name, _)) => format!("+{name}"),
-            OwnedEvent::Modified((name, _)) => format!("~{name}"),
-            OwnedEvent::Deleted((name, _)) => format!("-{name}"),
-            OwnedEvent::Synced { .. } => "synced".to_owned(),
+            WatchEvent::Added((name, _)) => format!("+{name}"),
+            WatchEvent::Modified((name, _)) => format!("~{name}"),
+            WatchEvent::Deleted((name, _)) => format!("-{name}"),
+            WatchEvent::Synced { .. } => "synced".to_owned(),
             other => format!("{other:?}"),
         })
     };
@@ -197,7 +198,7 @@ async fn converge(client: &Client) -> Result<(View, Counts)> {
                 Err(error) => break error,
             };
             match event {
-                OwnedEvent::Added((name, version)) | OwnedEvent::Modified((name, version)) => {
+                WatchEvent::Added((name, version)) | WatchEvent::Modified((name, version)) => {
                     counts.events += 1;
                     if let Some(before) = view.insert(name, version.clone())
                         && compare_resource_versions(&before, &version) != Some(Ordering::Less)
@@ -205,14 +206,14 @@ async fn converge(client: &Client) -> Result<(View, Counts)> {
                         return Err(format!("{version} came after {before}").into());
                     }
                 }
-                OwnedEvent::Deleted((name, version)) => {
+                WatchEvent::Deleted((name, version)) => {
                     counts.events += 1;
                     if view.remove(&name).is_none() {
                         return Err(format!("{name} was deleted at {version}, but was not in the view").into());
                     }
                 }
-                OwnedEvent::Synced { .. } => is_synced = true,
-                OwnedEvent::Reset => view.clear(),
+                WatchEvent::Synced { .. } => is_synced = true,
+                WatchEvent::Reset => view.clear(),
                 _ => {}
             }
             if is_synced && view.contains_key(LAST) {

@@ -191,8 +191,8 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// new state only.
     ///
     /// The calls happen during each write of the other cache, while other writers of it wait. `mapper` has the limits
-    /// of [`Subscribe::inspect`](listwatch_cache::Subscribe::inspect). So no state is left out, however long the
-    /// reconciles take.
+    /// of [`SubscriberBuilder::inspect`](listwatch_cache::SubscriberBuilder::inspect). So no state is left out, however
+    /// long the reconciles take.
     pub fn watches<O: StoreType + ?Sized, I: IntoIterator<Item = ObjectKey>>(
         self,
         cache: Cache<O>,

@@ -37,7 +37,7 @@ use std::mem;
 use futures::StreamExt as _;
 use kube::api::ResourceExt as _;
 use kube::runtime::watcher::{self, Error as WatcherError, Event, InitialListStrategy};
-use listwatch::client::{List, OwnedEvent};
+use listwatch::client::{List, WatchEvent};
 use listwatch::compare_resource_versions;
 use serde::de::DeserializeOwned;
 
@@ -143,15 +143,15 @@ where
     /// Delivers the next initial event, or their end.
     async fn read_initial_events(&mut self, mut events: KubeWatchEvents<K>) -> StepResult<K> {
         match events.next().await {
-            Some(Ok(OwnedEvent::Added(object) | OwnedEvent::Modified(object))) => {
+            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
                 self.state = WatcherState::InitialWatch(events);
                 Ok(Some(Event::InitApply(*object.map_err(undecodable_object_error)?)))
             }
-            Some(Ok(OwnedEvent::Synced { resource_version })) => {
+            Some(Ok(WatchEvent::Synced { resource_version })) => {
                 self.state = WatcherState::Watching(events, resource_version);
                 Ok(Some(Event::InitDone))
             }
-            Some(Ok(OwnedEvent::Bookmark { .. })) => {
+            Some(Ok(WatchEvent::Bookmark { .. })) => {
                 self.state = WatcherState::InitialWatch(events);
                 Ok(None)
             }
@@ -180,13 +180,13 @@ where
     /// Delivers the next change after this version.
     async fn read_watch(&mut self, mut events: KubeWatchEvents<K>, version: String) -> StepResult<K> {
         match events.next().await {
-            Some(Ok(OwnedEvent::Added(object) | OwnedEvent::Modified(object))) => {
+            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
                 self.changed_object(events, version, object).map(|object| Some(Event::Apply(*object)))
             }
-            Some(Ok(OwnedEvent::Deleted(object))) => {
+            Some(Ok(WatchEvent::Deleted(object))) => {
                 self.changed_object(events, version, object).map(|object| Some(Event::Delete(*object)))
             }
-            Some(Ok(OwnedEvent::Bookmark { resource_version } | OwnedEvent::Synced { resource_version })) => {
+            Some(Ok(WatchEvent::Bookmark { resource_version } | WatchEvent::Synced { resource_version })) => {
                 self.state = WatcherState::Watching(events, later_version(version, resource_version));
                 Ok(None)
             }

@@ -36,7 +36,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use listwatch::Encoding;
 use listwatch::encode::EventType;
-use listwatch_cache::{Changes, LoggedChange, ObjectKey};
+use listwatch_cache::{ChangeCursor, LoggedChange, ObjectKey};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
@@ -117,7 +117,7 @@ pub(super) async fn answer_watch(
 async fn find_start(
     lists: &ListQueue,
     read: &CacheRead,
-) -> Result<Option<(Option<InitialEvents>, Changes<[u8]>)>, Refusal> {
+) -> Result<Option<(Option<InitialEvents>, ChangeCursor<[u8]>)>, Refusal> {
     let CacheRead { mirrored, selector, request, .. } = read;
     let (cache, options) = (&mirrored.cache, &request.options);
     let has_initial = options.send_initial_events == Some(true);
@@ -167,7 +167,7 @@ struct WatchStream {
     /// `None` before the initial state was sent completely, or if the watch has none.
     initial: Option<InitialEvents>,
     bookmarks_initial_end: bool,
-    changes: Changes<[u8]>,
+    changes: ChangeCursor<[u8]>,
     bookmark: Pin<Box<Sleep>>,
     /// Completes when the reader may not read any more.
     withdrawn: Pin<Box<dyn Future<Output = ()> + Send>>,

@@ -50,8 +50,8 @@ impl WatchParams {
         Self::new(WatchStart::Version(version.into()))
     }
 
-    /// Watches the collection: each object as [`OwnedEvent::Added`](crate::client::OwnedEvent::Added), then
-    /// [`OwnedEvent::Synced`](crate::client::OwnedEvent::Synced), then changes (KEP-3157, on by default from 1.34).
+    /// Watches the collection: each object as [`WatchEvent::Added`](crate::client::WatchEvent::Added), then
+    /// [`WatchEvent::Synced`](crate::client::WatchEvent::Synced), then changes (KEP-3157, on by default from 1.34).
     ///
     /// The objects are as new as in a list of [`ResourceVersion::MostRecent`]. Servers without initial events refuse
     /// the request or never send the bookmark after the objects: a [`Watch`](crate::client::Watch) then lists the

@@ -19,7 +19,7 @@ use crate::client::handle::Client;
 use crate::client::params::{Selection, WatchStart};
 use crate::client::progress::Counters;
 use crate::client::send::{Answer, accept_header};
-use crate::decode::{WatchDecoder, WatchEvent};
+use crate::decode::{WatchDecoder, WatchEventRef};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
 use crate::meta::{Status, TypeMeta};
 use crate::object::shard::Shard;
@@ -91,7 +91,7 @@ impl Connection {
     pub(super) fn next<R>(
         &mut self,
         cx: &mut Context<'_>,
-        on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
+        on_event: &mut impl FnMut(WatchEventRef<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Poll<Result<Option<R>, Error>> {
         loop {
             match self.decode(on_event) {
@@ -120,7 +120,7 @@ impl Connection {
     /// Returns the next event in the chunk, or `None` at its end.
     fn decode<R>(
         &mut self,
-        on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
+        on_event: &mut impl FnMut(WatchEventRef<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
         let Self { client, answer, decoder, chunk, expected, shard, idle, requested: _, opened: _ } = self;
         let api_error = |status: &Status| body::of_status(status.clone(), 500, &answer.headers);
@@ -133,7 +133,7 @@ impl Connection {
                     *chunk = Bytes::new();
                     return Ok(None);
                 }
-                Ok(Some(WatchEvent::Error(status))) => return Err(api_error(status)),
+                Ok(Some(WatchEventRef::Error(status))) => return Err(api_error(status)),
                 Ok(Some(event)) => {
                     idle.event(&event);
                     check_event(event, expected, *shard, on_event)?
@@ -162,27 +162,29 @@ impl Connection {
 /// Checks the kind and the shard of an event's object, and passes the event to `on_event`. Drops bookmarks from which
 /// no watch can resume.
 fn check_event<R>(
-    event: WatchEvent<'_>,
+    event: WatchEventRef<'_>,
     expected: &TypeMeta,
     shard: Option<Shard>,
-    on_event: &mut impl FnMut(WatchEvent<'_>, bool) -> Result<Option<R>, ItemError>,
+    on_event: &mut impl FnMut(WatchEventRef<'_>, bool) -> Result<Option<R>, ItemError>,
 ) -> Result<Option<R>, ErrorKind> {
     let (made, offset, index) = match event {
-        WatchEvent::Added { object, .. } | WatchEvent::Modified { object, .. } | WatchEvent::Deleted { object, .. } => {
+        WatchEventRef::Added { object, .. }
+        | WatchEventRef::Modified { object, .. }
+        | WatchEventRef::Deleted { object, .. } => {
             if !object.type_meta().is_expected(expected) {
                 return Err(ErrorKind::OtherKind { expected: expected.clone(), found: object.type_meta().clone() });
             }
             let is_in_shard = shard.map_or(Ok(true), |shard| {
                 let meta = object.meta()?;
                 // Some servers name a deleted object only.
-                let is_named_only = matches!(event, WatchEvent::Deleted { .. }) && meta.uid().is_empty();
+                let is_named_only = matches!(event, WatchEventRef::Deleted { .. }) && meta.uid().is_empty();
                 Ok(is_named_only || shard.contains(&meta.uid()))
             });
             let made = is_in_shard.and_then(|is_in_shard| on_event(event, is_in_shard));
             (made, object.offset(), object.index())
         }
-        WatchEvent::Bookmark { resource_version, .. } if !is_resumable(resource_version) => return Ok(None),
-        WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => (on_event(event, true), 0, 0),
+        WatchEventRef::Bookmark { resource_version, .. } if !is_resumable(resource_version) => return Ok(None),
+        WatchEventRef::Bookmark { .. } | WatchEventRef::Error(_) => (on_event(event, true), 0, 0),
     };
     made.map_err(|error| {
         let kind = DecodeErrorKind::Item(error);

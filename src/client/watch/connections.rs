@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::connection::Connection;
 use super::delivered::Delivered;
-use super::event::OwnedEvent;
+use super::event::WatchEvent;
 use super::phase::WatchPhase;
 use super::plan::WatchPlan;
 use super::resume::{ConnectionState, WatchRun};
@@ -64,7 +64,7 @@ impl Connections {
         &mut self,
         cx: &mut Context<'_>,
         decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
-    ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+    ) -> Poll<Result<Option<WatchEvent<O>>, Error>> {
         let next = ready!(self.try_advance(cx, decode));
         if next.is_err() {
             self.state = ConnectionState::Ended;
@@ -76,7 +76,7 @@ impl Connections {
         &mut self,
         cx: &mut Context<'_>,
         decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
-    ) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+    ) -> Poll<Result<Option<WatchEvent<O>>, Error>> {
         let Self { run, state } = self;
         loop {
             // The next state, or the end of a request or a connection.
@@ -103,12 +103,12 @@ impl Connections {
                     match ready!(pages.advance(cx, &mut |item| decode(EventType::Added, item))) {
                         Ok(Some(item)) => {
                             run.record_listed();
-                            return Poll::Ready(Ok(Some(OwnedEvent::Added(item))));
+                            return Poll::Ready(Ok(Some(WatchEvent::Added(item))));
                         }
                         Ok(None) => {
                             let resource_version = run.complete_list(&pages.version()?)?;
                             *state = run.request()?;
-                            return Poll::Ready(Ok(Some(OwnedEvent::Synced { resource_version })));
+                            return Poll::Ready(Ok(Some(WatchEvent::Synced { resource_version })));
                         }
                         Err(error) => Err(Some(error)),
                     }
@@ -121,7 +121,7 @@ impl Connections {
                     let wait = run.after(state, error)?;
                     *state = ConnectionState::Waiting(Box::pin(sleep(wait)));
                     if run.phase.take_partial() {
-                        return Poll::Ready(Ok(Some(OwnedEvent::Reset)));
+                        return Poll::Ready(Ok(Some(WatchEvent::Reset)));
                     }
                 }
             }
@@ -135,9 +135,9 @@ fn poll_event<O, E: Into<ItemError>>(
     connection: &mut Connection,
     cx: &mut Context<'_>,
     decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
-) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+) -> Poll<Result<Option<WatchEvent<O>>, Error>> {
     let next = ready!(connection.next(cx, &mut |event, is_in_shard| run.event(event, is_in_shard, decode)));
-    if let Ok(Some(OwnedEvent::Synced { .. })) = next {
+    if let Ok(Some(WatchEvent::Synced { .. })) = next {
         connection.idle.expect_initial_events(None);
     }
     Poll::Ready(next)

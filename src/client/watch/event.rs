@@ -3,7 +3,7 @@
 /// A change of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OwnedEvent<O> {
+pub enum WatchEvent<O> {
     /// An object was created, or is a part of the initial state.
     Added(O),
     /// An object was modified.
@@ -26,7 +26,7 @@ pub enum OwnedEvent<O> {
     Reset,
 }
 
-impl<O> OwnedEvent<O> {
+impl<O> WatchEvent<O> {
     pub(super) fn bookmark(resource_version: String, ends_initial_events: bool) -> Self {
         if ends_initial_events { Self::Synced { resource_version } } else { Self::Bookmark { resource_version } }
     }

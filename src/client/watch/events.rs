@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 
 use super::connection::Connection;
-use super::event::OwnedEvent;
+use super::event::WatchEvent;
 use super::plan::WatchPlan;
 use crate::client::error::Error;
-use crate::decode::WatchEvent;
+use crate::decode::WatchEventRef;
 use crate::error::ItemError;
 use crate::object::ItemRef;
 
@@ -39,7 +39,7 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<OwnedEvent<O>>, Error>> {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<WatchEvent<O>>, Error>> {
         let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(None)) };
         let decode = &mut self.decode;
         let next = connection.next(cx, &mut |event, is_in_shard| {
@@ -48,13 +48,13 @@ where
             }
             let mut decode = |object: ItemRef<'_>| decode(object).map_err(Into::into);
             Ok(Some(match event {
-                WatchEvent::Added { object, .. } => OwnedEvent::Added(decode(object)?),
-                WatchEvent::Modified { object, .. } => OwnedEvent::Modified(decode(object)?),
-                WatchEvent::Deleted { object, .. } => OwnedEvent::Deleted(decode(object)?),
-                WatchEvent::Bookmark { resource_version, ends_initial_events } => {
-                    OwnedEvent::bookmark(resource_version.to_owned(), ends_initial_events)
+                WatchEventRef::Added { object, .. } => WatchEvent::Added(decode(object)?),
+                WatchEventRef::Modified { object, .. } => WatchEvent::Modified(decode(object)?),
+                WatchEventRef::Deleted { object, .. } => WatchEvent::Deleted(decode(object)?),
+                WatchEventRef::Bookmark { resource_version, ends_initial_events } => {
+                    WatchEvent::bookmark(resource_version.to_owned(), ends_initial_events)
                 }
-                WatchEvent::Error(_) => return Ok(None),
+                WatchEventRef::Error(_) => return Ok(None),
             }))
         });
         let next = ready!(next).map_err(|error| error.with_items(self.delivered));
@@ -71,7 +71,7 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    type Item = Result<OwnedEvent<O>, Error>;
+    type Item = Result<WatchEvent<O>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let next = ready!(self.advance(cx));

@@ -8,7 +8,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::client::body::idle_error;
 use crate::client::transport::{TransportError, TransportErrorKind};
-use crate::decode::WatchEvent;
+use crate::decode::WatchEventRef;
 
 /// The shortest timeout of a connection with bookmarks.
 const MIN_IDLE: Duration = Duration::from_secs(90);
@@ -82,15 +82,17 @@ impl Idle {
         }
     }
 
-    pub(super) fn event(&mut self, event: &WatchEvent<'_>) {
+    pub(super) fn event(&mut self, event: &WatchEventRef<'_>) {
         match (event, &mut self.initial) {
-            (WatchEvent::Added { .. }, Some(initial)) if !initial.has_changes => {
+            (WatchEventRef::Added { .. }, Some(initial)) if !initial.has_changes => {
                 if let Some(since) = self.waiting.take() {
                     initial.waited += since.elapsed();
                 }
             }
-            (WatchEvent::Modified { .. } | WatchEvent::Deleted { .. }, Some(initial)) => initial.has_changes = true,
-            (WatchEvent::Bookmark { .. }, _) => {
+            (WatchEventRef::Modified { .. } | WatchEventRef::Deleted { .. }, Some(initial)) => {
+                initial.has_changes = true
+            }
+            (WatchEventRef::Bookmark { .. }, _) => {
                 let now = Instant::now();
                 if let Some(last) = self.last_bookmark.replace(now) {
                     self.gap = self.gap.max(Some(now - last));

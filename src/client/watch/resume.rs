@@ -36,7 +36,7 @@ use tracing::field;
 
 use super::connection::{Connection, Opening};
 use super::delivered::Delivered;
-use super::event::OwnedEvent;
+use super::event::WatchEvent;
 use super::phase::WatchPhase;
 use super::plan::{Locating, WatchPlan};
 use crate::client::error::{Error, ErrorKind};
@@ -44,7 +44,7 @@ use crate::client::list::Pages;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
 use crate::client::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice, most_fruitless};
 use crate::client::transport::{TransportErrorKind, chain};
-use crate::decode::WatchEvent;
+use crate::decode::WatchEventRef;
 use crate::error::ItemError;
 use crate::meta::EventType;
 use crate::object::ItemRef;
@@ -217,35 +217,35 @@ impl WatchRun {
     /// delivered.
     pub(super) fn event<O, E: Into<ItemError>>(
         &mut self,
-        event: WatchEvent<'_>,
+        event: WatchEventRef<'_>,
         is_in_shard: bool,
         decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
-    ) -> Result<Option<OwnedEvent<O>>, ItemError> {
+    ) -> Result<Option<WatchEvent<O>>, ItemError> {
         let is_synced = self.phase.is_synced();
         // A bookmark of an older version means that the server went back, not that the watch is up to date.
-        let went_back = matches!(&event, WatchEvent::Bookmark { resource_version, .. }
+        let went_back = matches!(&event, WatchEventRef::Bookmark { resource_version, .. }
             if is_older(resource_version, self.delivered.newest()));
         self.received.all += u64::from(!went_back);
-        let (object, version, change, made): (_, _, _, fn(O) -> OwnedEvent<O>) = match event {
-            WatchEvent::Added { object, resource_version } => {
-                (object, resource_version, EventType::Added, OwnedEvent::Added)
+        let (object, version, change, made): (_, _, _, fn(O) -> WatchEvent<O>) = match event {
+            WatchEventRef::Added { object, resource_version } => {
+                (object, resource_version, EventType::Added, WatchEvent::Added)
             }
-            WatchEvent::Modified { object, resource_version } => {
-                (object, resource_version, EventType::Modified, OwnedEvent::Modified)
+            WatchEventRef::Modified { object, resource_version } => {
+                (object, resource_version, EventType::Modified, WatchEvent::Modified)
             }
-            WatchEvent::Deleted { object, resource_version } => {
-                (object, resource_version, EventType::Deleted, OwnedEvent::Deleted)
+            WatchEventRef::Deleted { object, resource_version } => {
+                (object, resource_version, EventType::Deleted, WatchEvent::Deleted)
             }
-            WatchEvent::Bookmark { resource_version, ends_initial_events } => {
+            WatchEventRef::Bookmark { resource_version, ends_initial_events } => {
                 if is_synced {
                     self.delivered.complete_version(resource_version);
                 } else if ends_initial_events {
                     let resource_version = self.complete_initial_state(resource_version);
-                    return Ok(Some(OwnedEvent::Synced { resource_version }));
+                    return Ok(Some(WatchEvent::Synced { resource_version }));
                 }
                 return Ok(None);
             }
-            WatchEvent::Error(_) => return Ok(None),
+            WatchEventRef::Error(_) => return Ok(None),
         };
         if !is_in_shard {
             if is_synced {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use super::connections::Connections;
-use super::event::OwnedEvent;
+use super::event::WatchEvent;
 use super::events::WatchEvents;
 use super::plan::WatchPlan;
 use super::resume::{Disconnect, WatchRun};
@@ -31,13 +31,13 @@ use crate::wire::Encoding;
 /// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
 /// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
 /// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state) it delivers the collection
-/// first: each object as [`OwnedEvent::Added`], then [`OwnedEvent::Synced`], then changes.
+/// first: each object as [`WatchEvent::Added`], then [`WatchEvent::Synced`], then changes.
 ///
 /// It requests the collection as initial events of the watch. It lists the collection if the server refuses initial
 /// events, interrupts them twice, or does not end them ([`initial_events_timeout`](Self::initial_events_timeout)). Once
 /// a list has succeeded after refused or endless initial events, the [`Client`](crate::client::Client) and its clones
 /// list this resource for an hour. If the initial state is interrupted, or its version expires, the stream starts over
-/// with [`OwnedEvent::Reset`]. If the server's request timeout interrupted a list, the next list uses pages of 500.
+/// with [`WatchEvent::Reset`]. If the server's request timeout interrupted a list, the next list uses pages of 500.
 ///
 /// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes
 /// when the server ends it, when the connection breaks or [is dead](Self::idle_timeout), and on 408, 429 and 5xx. It
@@ -63,16 +63,16 @@ use crate::wire::Encoding;
 /// ```no_run
 /// use futures::TryStreamExt;
 /// use k8s_pb::api::core::v1::Pod;
-/// use listwatch::client::{Client, OwnedEvent, Resource, WatchParams};
+/// use listwatch::client::{Client, WatchEvent, Resource, WatchParams};
 ///
 /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
 /// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state());
 /// while let Some(event) = pods.try_next().await? {
 ///     match event {
-///         OwnedEvent::Added(pod) | OwnedEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
-///         OwnedEvent::Deleted(pod) => println!("{:?} was deleted", pod.metadata),
-///         OwnedEvent::Synced { resource_version } => println!("the initial state is complete at {resource_version}"),
-///         OwnedEvent::Reset => println!("discard all objects: the stream starts over"),
+///         WatchEvent::Added(pod) | WatchEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
+///         WatchEvent::Deleted(pod) => println!("{:?} was deleted", pod.metadata),
+///         WatchEvent::Synced { resource_version } => println!("the initial state is complete at {resource_version}"),
+///         WatchEvent::Reset => println!("discard all objects: the stream starts over"),
 ///         _ => {}
 ///     }
 /// }
@@ -202,8 +202,8 @@ impl<F> Watch<F> {
 
     /// Starts over with the collection when the server has forgotten the version (410), instead of ending in an error.
     ///
-    /// The stream then delivers [`OwnedEvent::Reset`] and the collection. Changes in between are lost: an object that
-    /// was deleted is missing from the collection, without an [`OwnedEvent::Deleted`].
+    /// The stream then delivers [`WatchEvent::Reset`] and the collection. Changes in between are lost: an object that
+    /// was deleted is missing from the collection, without an [`WatchEvent::Deleted`].
     pub fn start_over(mut self) -> Self {
         self.connections.run.starts_over = true;
         self
@@ -216,7 +216,7 @@ impl<F> Watch<F> {
     }
 
     /// Returns the version up to which all events were delivered, from which another watch can resume; `None` before
-    /// the first [`OwnedEvent::Synced`].
+    /// the first [`WatchEvent::Synced`].
     ///
     /// Several events may have the same version. Until an event of a newer version or a bookmark arrives, it is the
     /// version before the last event.
@@ -237,7 +237,7 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    type Item = Result<OwnedEvent<O>, Error>;
+    type Item = Result<WatchEvent<O>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Self { connections, decode } = &mut *self;

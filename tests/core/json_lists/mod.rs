@@ -27,7 +27,8 @@ fn set<'a, T: Deserialize<'a>>(place: &mut T, value: &'a RawValue) -> Option<()>
     Some(())
 }
 
-/// The list that `serde_json` reads from the full body, with duplicates and nulls as Go reads them; `None` if it is not a list.
+/// The list that `serde_json` reads from the full body, with duplicates and nulls as Go reads them; `None` if it is not
+/// a list.
 fn reference(body: &[u8]) -> Option<List> {
     let (mut type_meta, mut list_meta, mut items) = (TypeMeta::default(), ListMeta::default(), None::<Vec<Vec<u8>>>);
     for (name, value) in members(str::from_utf8(body).ok()?)? {

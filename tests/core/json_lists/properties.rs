@@ -115,7 +115,8 @@ fn edited_json(body: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Ve
     edited(body, byte, usize::MAX)
 }
 
-/// Checks that both chunkings end the same, and that the decoder reads each list that `serde_json` reads; returns the list.
+/// Checks that both chunkings end the same, and that the decoder reads each list that `serde_json` reads; returns the
+/// list.
 fn agree(body: &[u8], lengths: &[usize]) -> Result<Option<List>, TestCaseError> {
     let whole = decode(Limits::default(), [body]);
     let chunked = decode(Limits::default(), cut(body, lengths));
@@ -159,7 +160,8 @@ proptest! {
         }
     }
 
-    /// The decoder refuses what `serde_json` refuses, unless the fault is in an item: the caller that decodes the item finds it.
+    /// The decoder refuses what `serde_json` refuses, unless the fault is in an item: the caller that decodes the item
+    /// finds it.
     #[test]
     fn edited_recorded_lists_are_refused_or_one_of_their_items_is(
         body in edited_json(prop::sample::select(&LISTS[1..]).prop_map(fixture)),

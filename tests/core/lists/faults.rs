@@ -269,8 +269,8 @@ fn refuses_kinds_that_are_not_lists() {
         ("v1", "APIGroupList", Some("not a list: the body has the kind \"APIGroupList\" of \"v1\"")),
         (
             "meta.k8s.io/v1",
-            "WatchEvent",
-            Some("not a list: the body has the kind \"WatchEvent\" of \"meta.k8s.io/v1\""),
+            "WatchEventRef",
+            Some("not a list: the body has the kind \"WatchEventRef\" of \"meta.k8s.io/v1\""),
         ),
         ("", "", Some("malformed: a value before its typeMeta in raw")),
     ] {

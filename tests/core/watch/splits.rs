@@ -1,6 +1,6 @@
 //! A watch gives the same events for every chunking, and a prefix of it ends between two frames or in an error.
 
-use listwatch::{DecodeErrorKind, Limits, WatchEvent};
+use listwatch::{DecodeErrorKind, Limits, WatchEventRef};
 
 use super::{PROTOBUF, fixtures, frame_lengths};
 use crate::random::splits;
@@ -36,7 +36,7 @@ fn every_split_into_two_gives_the_same_events() {
                 while let Some(event) = decoder.decode(&mut chunk).unwrap() {
                     assert!(see(event, events as u64) == expected[events], "{name} split at {split}, event {events}");
                     let end = start + lengths[events];
-                    if let WatchEvent::Added { object, .. } | WatchEvent::Modified { object, .. } = event {
+                    if let WatchEventRef::Added { object, .. } | WatchEventRef::Modified { object, .. } = event {
                         assert_eq!(object.offset(), start as u64, "{name} split at {split}");
                         let is_borrowed = body.as_ptr_range().contains(&object.bytes().as_ptr());
                         // A frame is whole if no split is in the bytes after its length, or before its line break.

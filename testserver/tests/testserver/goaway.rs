@@ -30,7 +30,8 @@ async fn get_short(sender: &mut Sender) -> hyper::Result<()> {
     Ok(())
 }
 
-/// Sends two requests: a request that an HTTP/2 client sends before it gets the GOAWAY is answered, but after the GOAWAY.
+/// Sends two requests: a request that an HTTP/2 client sends before it gets the GOAWAY is answered, but after the
+/// GOAWAY.
 async fn takes_requests(sender: &mut Sender) -> bool {
     get_short(sender).await.is_ok() && get_short(sender).await.is_ok()
 }

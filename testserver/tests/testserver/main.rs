@@ -1,4 +1,5 @@
-//! Tests of the servers over sockets: what they send, interrupt, count and record, and how they end. One module per promise.
+//! Tests of the servers over sockets: what they send, interrupt, count and record, and how they end. One module per
+//! promise.
 
 mod answers;
 mod client;

@@ -1,4 +1,5 @@
-//! Both servers speak TLS with their own certificate authority, verify client certificates, and can omit `close_notify`.
+//! Both servers speak TLS with their own certificate authority, verify client certificates, and can omit
+//! `close_notify`.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;

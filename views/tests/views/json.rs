@@ -1,5 +1,6 @@
-//! Every accessor reads the value that Go prints in JSON: objects of every kind, from empty to full, and Go's own test objects of
-//! every release. The program in `e2e/apiserver/fields` writes the objects, and `tests/core/json_form.rs` of the library pins the JSON.
+//! Every accessor reads the value that Go prints in JSON: objects of every kind, from empty to full, and Go's own test
+//! objects of every release. The program in `e2e/apiserver/fields` writes the objects, and `tests/core/json_form.rs` of
+//! the library pins the JSON.
 
 use std::collections::HashSet;
 use std::fs::File;

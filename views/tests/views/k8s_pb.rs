@@ -1,5 +1,5 @@
-//! Every accessor reads the value that k8s-pb decodes, for the fields that k8s-pb has; and an object that is rewritten into its
-//! canonical form decodes to the same value.
+//! Every accessor reads the value that k8s-pb decodes, for the fields that k8s-pb has; and an object that is rewritten
+//! into its canonical form decodes to the same value.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -53,8 +53,8 @@ fn objects_of_every_kind_equal_the_decoded_ones() {
     assert!(kinds.len() * 10 > KINDS.len() * 9, "{} of {}", kinds.len(), KINDS.len());
 }
 
-/// Encodes the same object differently, or another object: fields in another order, messages in pieces, fields and entries of maps
-/// twice, unknown fields, packed numbers, long varints.
+/// Encodes the same object differently, or another object: fields in another order, messages in pieces, fields and
+/// entries of maps twice, unknown fields, packed numbers, long varints.
 struct Mutation {
     rng: Rng,
     unknown: Vec<Vec<u8>>,

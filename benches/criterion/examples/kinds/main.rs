@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p listwatch-benches --example kinds`
 //!
-//! For each kind, the program makes 20,000 objects (`objects.rs`) and writes them in the order of their keys to an empty store,
-//! as a list does. The generator is seeded, so each run makes the same objects.
+//! For each kind, the program makes 20,000 objects (`objects.rs`) and writes them in the order of their keys to an
+//! empty store, as a list does. The generator is seeded, so each run makes the same objects.
 //!
 //! | column | meaning |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | without families | compressed, after controlling owners and `metadata.generateName` were removed from the same objects |
 //! | with families | compressed, with them |
 //!
-//! Compressed sizes are the parts `compressed` and `encoded` of the store's `Memory`, divided by the number of objects. They
-//! include the bases of families, but not the tables of the store and of zstd. The removed owner also makes an object shorter,
-//! for which the column "without families" does not correct. `metadata.managedFields` stays unchanged.
+//! Compressed sizes are the parts `compressed` and `encoded` of the store's `Memory`, divided by the number of objects.
+//! They include the bases of families, but not the tables of the store and of zstd. The removed owner also makes an
+//! object shorter, for which the column "without families" does not correct. `metadata.managedFields` stays unchanged.
 
 mod objects;
 
@@ -59,11 +59,11 @@ fn measure(kind: &str, of_owner: fn(&mut Rng) -> Vec<Object>) -> Result<(), Box<
 /// Returns the bytes that a compressed store takes for each of the objects.
 fn compressed<'a>(objects: impl Iterator<Item = (Encoding, &'a Vec<u8>)>) -> Result<usize, Box<dyn Error>> {
     let store = Store::<[u8]>::new(StorageFormat::Compressed);
-    let mut replace = store.begin_replace();
+    let mut relist = store.begin_relist();
     for (encoding, bytes) in objects {
-        drop(replace.apply(encoding, bytes)?);
+        drop(relist.apply(encoding, bytes)?);
     }
-    drop(replace.commit("1900000000")?);
+    drop(relist.commit("1900000000")?);
     let memory = store.memory();
     Ok((memory.compressed + memory.encoded) / OBJECTS)
 }

@@ -1,7 +1,7 @@
 //! Makes objects of each kind, one owner's at a time.
 //!
-//! Uids, resource versions, times, addresses and digests are random in each object. Objects of one owner share the text of their
-//! template. `metadata.managedFields` lists the fields that are set.
+//! Uids, resource versions, times, addresses and digests are random in each object. Objects of one owner share the text
+//! of their template. `metadata.managedFields` lists the fields that are set.
 
 #![expect(clippy::needless_update, reason = "`message!` also makes messages of which all fields are set")]
 

@@ -1,5 +1,5 @@
-//! Serves Pods: `server N uniform|diverse`, or `server N uniform|diverse SECONDS same|renewed`, whose watches expire after SECONDS
-//! so that clients relist.
+//! Serves Pods: `server N uniform|diverse`, or `server N uniform|diverse SECONDS same|renewed`, whose watches expire
+//! after SECONDS so that clients relist.
 
 use std::time::Duration;
 

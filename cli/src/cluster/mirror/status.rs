@@ -155,7 +155,7 @@ fn memory_parts(memory: &Memory) -> [(&'static str, usize); 7] {
         ("table", memory.table),
         ("indexes", memory.indexes),
         ("log", memory.log),
-        ("replace", memory.replace),
+        ("relist", memory.relist),
         ("zstd", memory.zstd),
     ]
 }

@@ -9,7 +9,7 @@ use std::pin::pin;
 use console::{Color, style};
 use futures::StreamExt;
 use indicatif::HumanCount;
-use listwatch::client::{Client, Disconnect, Error, OwnedEvent, Resource, Selection, WatchParams};
+use listwatch::client::{Client, Disconnect, Error, Resource, Selection, WatchEvent, WatchParams};
 use listwatch::{ItemError, ItemRef};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
@@ -93,28 +93,28 @@ impl WatchPrinter {
         }
     }
 
-    fn print_event(&mut self, event: OwnedEvent<EventObject>) -> Result<(), Failure> {
+    fn print_event(&mut self, event: WatchEvent<EventObject>) -> Result<(), Failure> {
         let counts = &mut self.counts;
         match event {
-            OwnedEvent::Added(object) => {
+            WatchEvent::Added(object) => {
                 counts.added += 1;
                 self.print_object(&EventMark { sign: "+", color: Color::Green, name: "ADDED" }, object)
             }
-            OwnedEvent::Modified(object) => {
+            WatchEvent::Modified(object) => {
                 counts.modified += 1;
                 self.print_object(&EventMark { sign: "~", color: Color::Yellow, name: "MODIFIED" }, object)
             }
-            OwnedEvent::Deleted(object) => {
+            WatchEvent::Deleted(object) => {
                 counts.deleted += 1;
                 self.print_object(&EventMark { sign: "-", color: Color::Red, name: "DELETED" }, object)
             }
-            OwnedEvent::Synced { resource_version } => {
+            WatchEvent::Synced { resource_version } => {
                 let added = HumanCount(counts.added);
                 self.output.flush()?;
                 notices::print_labelled("synced:", &format!("{added} objects at version {resource_version}"));
                 Ok(())
             }
-            OwnedEvent::Reset => {
+            WatchEvent::Reset => {
                 (counts.added, counts.modified, counts.deleted) = (0, 0, 0);
                 self.output.flush()?;
                 notices::warn("the initial objects were interrupted, and are printed again from the first");

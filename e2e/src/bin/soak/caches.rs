@@ -1,5 +1,5 @@
-//! Reflectors that run in parallel with the lists, with their own faults, while their objects change; readers of a mirror; and checks of
-//! their stores.
+//! Reflectors that run in parallel with the lists, with their own faults, while their objects change; readers of a
+//! mirror; and checks of their stores.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -107,8 +107,8 @@ impl Caches {
         Arc::clone(&self.gate).write_owned().await
     }
 
-    /// Waits until each cache and its subscriber have the server's objects, and returns the differences that remain. The server
-    /// must be up, and the caller must hold the guard of `quiet`.
+    /// Waits until each cache and its subscriber have the server's objects, and returns the differences that remain.
+    /// The server must be up, and the caller must hold the guard of `quiet`.
     pub async fn divergences(&self) -> Vec<String> {
         let listed = match self.listed().await {
             Ok(listed) => listed,

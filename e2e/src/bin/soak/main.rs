@@ -1,12 +1,14 @@
-//! Runs concurrent lists against a real API server for a given time. A tenth of the lists meets a fault, and the server is killed
-//! every 30 seconds: `cargo run --release -p listwatch-e2e --bin soak -- 1h`, after apiserver/build.sh has built the server.
+//! Runs concurrent lists against a real API server for a given time. A tenth of the lists meets a fault, and the server
+//! is killed every 30 seconds: `cargo run --release -p listwatch-e2e --bin soak -- 1h`, after apiserver/build.sh has
+//! built the server.
 //!
-//! It fails if a complete list differs from the loaded objects in any item or byte, if an error has no cause or reports the wrong
-//! number of delivered items, if a list ends after its deadline, or if memory, descriptors or tasks are left when no list runs.
+//! It fails if a complete list differs from the loaded objects in any item or byte, if an error has no cause or reports
+//! the wrong number of delivered items, if a list ends after its deadline, or if memory, descriptors or tasks are left
+//! when no list runs.
 //!
-//! At the same time, three reflectors, one for each strategy, fill compressed stores over unreliable connections, while objects
-//! are changed, deleted and created. A mirror serves these objects to three more reflectors and to kube's. It fails if, once the changes
-//! stop, a store differs from the server in any byte, or its subscriber has missed a change.
+//! At the same time, three reflectors, one for each strategy, fill compressed stores over unreliable connections, while
+//! objects are changed, deleted and created. A mirror serves these objects to three more reflectors and to kube's. It
+//! fails if, once the changes stop, a store differs from the server in any byte, or its subscriber has missed a change.
 
 mod caches;
 #[path = "../../../../tests/support/memory.rs"]

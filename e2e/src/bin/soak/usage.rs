@@ -20,10 +20,11 @@ pub struct Usage {
     descriptors: u64,
 }
 
-/// How far a quiet point may exceed the first. The reflectors always have connections, up to two each, of half a MB and three
-/// descriptors; the connections of a mirror's readers have both ends in this process. Without them, the allocated memory differed by less than 1 kB, and the descriptors were equal. Resident memory also
-/// includes C code, and what the allocator keeps of up to four concurrent lists of 20 to 40 MB, in an arena for each thread: it grew
-/// by 30 MB in 3 minutes.
+/// How far a quiet point may exceed the first. The reflectors always have connections, up to two each, of half a MB and
+/// three descriptors; the connections of a mirror's readers have both ends in this process. Without them, the allocated
+/// memory differed by less than 1 kB, and the descriptors were equal. Resident memory also includes C code, and what
+/// the allocator keeps of up to four concurrent lists of 20 to 40 MB, in an arena for each thread: it grew by 30 MB in
+/// 3 minutes.
 const SLACK: Usage = Usage { allocated: 6 << 20, resident: 128 << 20, descriptors: 32 };
 
 /// How far every point of the last third may exceed all points of the first third: it detects slow leaks sooner.
