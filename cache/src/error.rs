@@ -4,8 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::key::ObjectKey;
 use listwatch::ItemError;
+
+use crate::key::ObjectKey;
 
 /// The store could not hold an object, could not commit a list, or does not have the changes after a version.
 #[derive(Clone, Debug, thiserror::Error)]

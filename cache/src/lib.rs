@@ -78,6 +78,9 @@ mod subscribe;
 mod sync;
 mod write;
 
+#[doc(inline)]
+pub use listwatch::internal::StoreType;
+
 pub use self::error::{ObjectError, StoreError};
 pub use self::file::format::FileError;
 pub(crate) use self::file::load::SavedStore;
@@ -99,5 +102,3 @@ pub use self::store::reader::StoreReader;
 pub use self::subscribe::change::Change;
 pub use self::subscribe::{builder::SubscriberBuilder, subscriber::Subscriber};
 pub use self::write::outcome::ApplyOutcome;
-#[doc(inline)]
-pub use listwatch::internal::StoreType;

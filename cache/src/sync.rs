@@ -2,15 +2,13 @@
 //! locks.
 
 use std::sync::PoisonError;
-
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(shuttle)]
-use shuttle::thread_local;
-
-#[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(shuttle)]
+use shuttle::thread_local;
 
 thread_local! {
     static THREAD: u8 = const { 0 };

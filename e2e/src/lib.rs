@@ -14,11 +14,10 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+pub use changes::{CHANGED, Changes, annotate, pod};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use listwatch::client::{Client, HttpTransport, HttpTransportBuilder};
 use tempfile::TempDir;
-
-pub use changes::{CHANGED, Changes, annotate, pod};
 pub use view::{View, agree, listed, of_kube, seen};
 
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;

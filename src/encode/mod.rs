@@ -59,7 +59,7 @@ use std::borrow::Cow;
 
 use self::layout::Layout;
 use crate::error::{Fault, ItemError};
-pub use crate::meta::EventType;
+use crate::meta::EventType;
 use crate::meta::{INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
 use crate::object::ItemRef;
 use crate::schema::{self, Message, ZeroMeta};

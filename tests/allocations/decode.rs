@@ -1,9 +1,10 @@
 //! The memory that a decoder of lists allocates, counted.
 
-use crate::support::{fixture, len_field, reference, tag, varint};
 use allocation_counter::{AllocationInfo, measure};
 use listwatch::{Event, ListDecoder};
 use listwatch_testserver::Synthesizer;
+
+use crate::support::{fixture, len_field, reference, tag, varint};
 
 fn config_maps(items: u32) -> Vec<u8> {
     Synthesizer::new(&fixture("configmaps.pb"), items).unwrap().to_vec()
@@ -106,11 +107,12 @@ fn kept_items_keep_no_chunk_alive() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use crate::support::cut;
     use bytes::Bytes;
     use futures::executor::block_on;
     use futures::{StreamExt as _, TryStreamExt as _, stream};
     use listwatch::ListStream;
+
+    use crate::support::cut;
 
     struct Chunk(Vec<u8>, Arc<AtomicUsize>);
     impl AsRef<[u8]> for Chunk {

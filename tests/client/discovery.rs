@@ -1,9 +1,10 @@
 //! Resolving names over HTTP, by aggregated and by older discovery; getting single objects.
 
-use crate::support::fixture;
-use crate::support::server::{anonymous, client_of, recorded, serve, serve_by};
 use listwatch::client::{Client, Resource, Retry};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server};
+
+use crate::support::fixture;
+use crate::support::server::{anonymous, client_of, recorded, serve, serve_by};
 
 fn client(server: &Server, http2: bool) -> Client {
     client_of(anonymous(&server.url(), http2)).retry(Retry::never())

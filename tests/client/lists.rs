@@ -2,15 +2,16 @@
 
 use std::sync::mpsc;
 
-use crate::support::fixture;
-use crate::support::server::{
-    anonymous, client, paged, pods, pods_with, quick, recorded, serve, serve_by, serve_in_turn,
-};
 use futures::{FutureExt, StreamExt};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{Client, Compression, Error, ErrorKind, ListParams, ListSummary, Resource, Retry, Selection};
 use listwatch::{DecodeErrorKind, Json, Limits};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, Synthesizer, TOKEN, leak, recorded_pods};
+
+use crate::support::fixture;
+use crate::support::server::{
+    anonymous, client, paged, pods, pods_with, quick, recorded, serve, serve_by, serve_in_turn,
+};
 
 /// Lists the pods of this server over HTTP/1.1 and then over HTTP/2.
 async fn both(server: &Server) -> [Result<(Vec<Box<[u8]>>, ListSummary), Error>; 2] {

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::fixture;
-use crate::support::server::{Pods, client, paged, recorded, serve_by, serve_in_turn};
 use futures::StreamExt as _;
 use listwatch::client::{Client, ListParams, Resource, ResourceVersion, Selection};
 use listwatch::{Encoding, ItemError, ItemRef};
 use listwatch::{LabelSelector, Shard};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
+
+use crate::support::fixture;
+use crate::support::server::{Pods, client, paged, recorded, serve_by, serve_in_turn};
 
 fn expired() -> Answer {
     recorded("error-410-continue.pb").status(410)

@@ -5,14 +5,15 @@
 use std::fmt::Debug;
 use std::process::Command;
 
-use crate::support::process::test_name;
-use crate::support::server::{anonymous, builder, client, client_of, serve};
-use crate::support::{body_of, said};
 use futures::StreamExt as _;
 use listwatch::client::{Client, Error, HttpTransport, ListParams, Resource, Retry};
 use listwatch::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, TOKEN, leak, recorded_pods};
 use prost::Message as _;
+
+use crate::support::process::test_name;
+use crate::support::server::{anonymous, builder, client, client_of, serve};
+use crate::support::{body_of, said};
 
 const WATCH_LOGS: &str = "LISTWATCH_WATCH_LOGS";
 const PLANT: &str = "LISTWATCH_PLANT_A_LEAK";

@@ -1,10 +1,11 @@
 //! The spans and events of lists and watches, and the secrets that are never in them.
 
-use crate::support::log::subscribe;
-use crate::support::server::{anonymous, client, client_of, serve_by};
 use futures::StreamExt;
 use listwatch::client::{ListParams, Metrics, Resource, ResourceVersion, Retry, WatchParams};
 use listwatch_testserver::{Answer, Body, RecordedRequest, TOKEN, leak, recorded_pods};
+
+use crate::support::log::subscribe;
+use crate::support::server::{anonymous, client, client_of, serve_by};
 
 #[track_caller]
 fn find(log: &str, parts: &[&str]) {

@@ -3,12 +3,13 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::support::server::{anonymous, builder, client, client_of, pods, quick, recorded, serve, serve_by};
 use futures::StreamExt;
 use listwatch::client::{Client, Error, ErrorKind, HttpTransport, Retry, TransportErrorKind};
 use listwatch_testserver::{
     Answer, Body, RawAnswer, RawEnd, RawServer, Server, Synthesizer, TOKEN, leak, recorded_pods,
 };
+
+use crate::support::server::{anonymous, builder, client, client_of, pods, quick, recorded, serve, serve_by};
 
 fn list() -> Answer {
     Answer::ok(Body::replay(recorded_pods()))

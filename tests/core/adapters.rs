@@ -7,9 +7,10 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
-use crate::support::{body_of, cut, fixture, len_field, list_decoder, reference};
 use k8s_pb::api::core::v1::Pod;
 use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader};
+
+use crate::support::{body_of, cut, fixture, len_field, list_decoder, reference};
 
 /// A reader that returns scripted chunks and errors.
 struct Script(VecDeque<Result<Vec<u8>, io::ErrorKind>>);

@@ -5,10 +5,11 @@
 use std::fs::File;
 use std::io::Read as _;
 
-use crate::support::{len_field as field, lists};
 use flate2::read::GzDecoder;
 use listwatch::schema::{Field, Message};
 use listwatch::{Encoding, ItemError, ItemRef, ListReader, TypeMeta};
+
+use crate::support::{len_field as field, lists};
 
 pub fn expected(name: &str) -> Vec<u8> {
     let mut content = Vec::new();

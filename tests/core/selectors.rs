@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::fixture;
 use listwatch::{Event, ItemRef, ListDecoder};
 use listwatch::{FieldSelector, LabelSelector, Shard};
+
+use crate::support::fixture;
 
 fn uids(body: &[u8], mut select: impl FnMut(&ItemRef<'_>) -> bool) -> BTreeSet<String> {
     let mut decoder = ListDecoder::new();

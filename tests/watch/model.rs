@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use crate::support::cases;
-use crate::support::world::{Change, Kind, Objects, World, each_schedule};
 use futures::StreamExt;
 use listwatch::ItemRef;
 use listwatch::client::{Client, Resource, WatchEvent, WatchParams};
 use tokio::time::{sleep, timeout};
+
+use crate::support::cases;
+use crate::support::world::{Change, Kind, Objects, World, each_schedule};
 
 /// The number of times that each thing happened, in all schedules.
 #[derive(Debug, Default)]

@@ -3,6 +3,8 @@
 use std::hash::RandomState;
 use std::sync::Arc;
 
+use listwatch::Encoding;
+
 use crate::compress::decide::{Comparison, Verdict};
 use crate::compress::decoder::{CompressedObject, Decoder, StoredWhole};
 use crate::compress::deferred::DeferredSlots;
@@ -12,7 +14,6 @@ use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, StateId};
 use crate::compress::pool::Reference;
 use crate::compress::training::TrainingPolicy;
 use crate::key::{Identity, Namespaces};
-use listwatch::Encoding;
 
 /// What the writer of a store needs for compression.
 #[derive(Default)]

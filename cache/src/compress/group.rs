@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Weak};
 
+use listwatch::{Encoding, ItemRef};
+
 use crate::compress::decide::Verdict;
 use crate::compress::pool::Reference;
-use listwatch::{Encoding, ItemRef};
 
 /// A longer object has no group, which bounds the memory for the references that are decompressed.
 pub(crate) const MAX_GROUPED_LEN: usize = 1 << 20;

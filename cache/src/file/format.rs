@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crc32fast::Hasher;
+use listwatch::{Encoding, ItemError};
 use prost::encoding::{decode_varint, encode_varint};
 
 use crate::StoreType;
@@ -32,7 +33,6 @@ use crate::state::memory::Usage;
 use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
-use listwatch::{Encoding, ItemError};
 
 const MAGIC: [u8; 8] = *b"lw-cache";
 const FORMAT: u32 = 4;
@@ -102,9 +102,6 @@ pub enum FileError {
         /// The collection that the caller expected.
         expected: String,
     },
-    /// The file was saved with the feature `zstd`, which is disabled.
-    #[error("the file is compressed: reading it needs the feature zstd")]
-    Compressed,
     /// The store cannot hold an object of the file: it cannot be decoded, and the store keeps objects decoded; or the
     /// objects exceed the budget.
     #[error("the store cannot hold an object of the file")]

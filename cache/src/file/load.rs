@@ -18,6 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+use listwatch::internal::is_older;
+
 use crate::StoreType;
 use crate::compress::{LoadedDictionaries, NamespaceDictionary, Reference};
 use crate::error::StoreError;
@@ -31,7 +33,6 @@ use crate::state::memory::Usage;
 use crate::state::object::Object;
 use crate::state::storage_format::StorageFormat;
 use crate::write::core::StoreCore;
-use listwatch::internal::is_older;
 
 /// The fewest objects for which another thread pays.
 const FEW: usize = 1024;

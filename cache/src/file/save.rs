@@ -5,13 +5,14 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use listwatch::internal::is_older;
+
 use crate::StoreType;
 use crate::compress::{Encoder, FEW_SAMPLES, is_sample};
 use crate::file::format::{BUFFER, FileError, FileOutput};
 use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
 use crate::write::core::StoreCore;
-use listwatch::internal::is_older;
 
 /// Saves the collection of this moment. A watch resumes from the version `resumes_from`: of the changes up to its own
 /// version, the collection may have only a part.

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use listwatch::EventType;
 
 use crate::StoreType;
 use crate::log::frames::Frames;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};
-use listwatch::encode::EventType;
 
 /// A change of a collection as the server made it: see
 /// [`StoreReader::changes_after`](crate::StoreReader::changes_after).

@@ -28,6 +28,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use listwatch::internal::{is_comparable, is_older};
+use listwatch::{EventType, compare_resource_versions};
 use tokio::time::Instant;
 
 use crate::StoreType;
@@ -39,9 +41,6 @@ use crate::log::place::{KeptChange, Place};
 use crate::log::status::{ChangeLogLimits, ChangeLogStatus};
 use crate::state::entry::Entry;
 use crate::state::object::Codec;
-use listwatch::compare_resource_versions;
-use listwatch::encode::EventType;
-use listwatch::internal::{is_comparable, is_older};
 
 /// The contents of the log of a store.
 ///

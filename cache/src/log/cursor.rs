@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
+use listwatch::internal::is_older;
 
 use crate::StoreType;
 use crate::error::StoreError;
 use crate::log::change::LoggedChange;
 use crate::log::change_log::ChangeLog;
 use crate::log::contents::CursorPlace;
-use listwatch::internal::is_older;
 
 /// A cursor in the change log: see [`StoreReader::changes_after`](crate::StoreReader::changes_after).
 ///

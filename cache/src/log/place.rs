@@ -8,11 +8,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use listwatch::compare_resource_versions;
 use tokio::time::Instant;
 
 use crate::StoreType;
 use crate::log::change::LoggedChange;
-use listwatch::compare_resource_versions;
 
 /// A change, and when it was appended.
 pub(super) struct KeptChange<T: StoreType + ?Sized> {

@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::{Store, StoreType};
 use listwatch::client::Error;
+
+use crate::{Store, StoreType};
 
 /// The store of a reflector. Its subscribers end with the reflector.
 pub(super) struct AttachedStore<T: StoreType + ?Sized> {

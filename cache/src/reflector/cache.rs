@@ -5,12 +5,12 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use listwatch::client::Selection;
+use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta, compare_resource_versions};
 use tokio::sync::watch;
 
 use crate::reflector::status::{ReflectorStatus, SyncError};
 use crate::{ApplyOutcome, FileError, Store, StoreError, StoreReader, StoreType};
-use listwatch::client::Selection;
-use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta, compare_resource_versions};
 
 /// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the
 /// store.

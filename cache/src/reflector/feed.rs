@@ -5,12 +5,12 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use listwatch::client::{Error, WatchEvent};
+use listwatch::internal::{Connections, Pages, is_older};
+use listwatch::{Encoding, EventType, ItemError, ItemRef, Projection};
+
 use crate::reflector::sync::Attempt;
 use crate::{ObjectError, ObjectKey, Relist, Store, StoreError, StoreType};
-use listwatch::client::{Error, WatchEvent};
-use listwatch::encode::EventType;
-use listwatch::internal::{Connections, Pages, is_older};
-use listwatch::{Encoding, ItemError, ItemRef, Projection};
 
 /// The number of objects that are written before the task yields.
 const BATCH: u64 = 256;

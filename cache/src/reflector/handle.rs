@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use listwatch::Projection;
+use listwatch::client::{Client, Kind, Resource, Selection};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -11,8 +13,6 @@ use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::status::ReflectorStatus;
 use crate::reflector::sync::{Strategy, SyncState};
 use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
-use listwatch::Projection;
-use listwatch::client::{Client, Kind, Resource, Selection};
 
 /// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it
 /// resumes the watch from the last version, with backoff and without a limit. It relists only if that version has

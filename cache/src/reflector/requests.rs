@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::StoreType;
-use crate::reflector::handle::Reflector;
-use crate::reflector::status::record_error;
 use listwatch::FromRef;
 use listwatch::client::{Client, Error, List, ListParams, ResourceVersion, Retry, WatchParams};
 use listwatch::internal::{Connections, PAGE};
+
+use crate::StoreType;
+use crate::reflector::handle::Reflector;
+use crate::reflector::status::record_error;
 
 impl<T: StoreType + ?Sized> Reflector<T> {
     pub(super) fn watch(&self) -> Connections {

@@ -25,6 +25,9 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use listwatch::TypeMeta;
+use listwatch::client::{Error, ResourceVersion};
+use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, chain, is_comparable};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
@@ -35,9 +38,6 @@ use crate::reflector::handle::Reflector;
 use crate::reflector::silence::SilenceCheck;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::{Attempt, MAX_DELAY, NextStep, Strategy};
-use listwatch::TypeMeta;
-use listwatch::client::{Error, ResourceVersion};
-use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, chain, is_comparable};
 
 /// A watch that kept the cache synced for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);

@@ -4,9 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep};
-
 use listwatch::client::Error;
+use tokio::time::{Instant, Sleep, sleep};
 
 /// Servers send a bookmark about once a minute (`bookmarkFrequency` in kubernetes apiserver/pkg/storage/cacher).
 const SILENCE: Duration = Duration::from_secs(120);

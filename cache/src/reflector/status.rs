@@ -4,11 +4,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::Instant;
 
+use listwatch::client;
 use tokio::sync::watch;
 
 use crate::ObjectError;
 use crate::reflector::sync::Strategy;
-use listwatch::client;
 
 /// The progress of a [`Reflector`](super::Reflector).
 #[derive(Clone, Debug, Default)]

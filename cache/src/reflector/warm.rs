@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 use std::io;
 use std::path::Path;
 
+use listwatch::client::Error;
+use listwatch::internal::{MAX_RETRY_AFTER, RetryAdvice, chain};
+use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -11,9 +14,6 @@ use crate::reflector::handle::Reflector;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
 use crate::{FileError, Identity, ObjectKey, SavedStore, StoreType};
-use listwatch::client::Error;
-use listwatch::internal::{MAX_RETRY_AFTER, RetryAdvice, chain};
-use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
 
 impl<T: StoreType + ?Sized> Reflector<T> {
     /// Loads a file that [`Cache::save`](crate::reflector::Cache::save) wrote into the empty store. [`run`](Self::run)

@@ -5,13 +5,13 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
+use listwatch::{Encoding, ItemRef};
 use triomphe::ThinArc;
 
 use crate::compress::{CompressedObject, NamespaceDictionary, Reference, StoredWhole};
 use crate::error::StoreError;
 use crate::key::Identity;
 use crate::state::head::{Head, text};
-use listwatch::{Encoding, ItemRef};
 
 /// The longest namespace, name, uid or resource version, in bytes. API servers allow 253 in a name.
 pub(crate) const MAX_TEXT: usize = u16::MAX as usize;

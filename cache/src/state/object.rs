@@ -6,13 +6,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 
+use listwatch::internal::{self as view, Checked, StoreType};
+use listwatch::view::View;
+use listwatch::{Encoding, ItemError, ItemRef, LabelSelector, MetaView, TypeMeta};
+
 use crate::compress::Decoder;
 use crate::key::{Identity, ObjectKey};
 use crate::state::entry::{Entry, EntryForm};
 use crate::sync::{Mutex, lock};
-use listwatch::internal::{self as view, Checked, StoreType};
-use listwatch::view::View;
-use listwatch::{Encoding, ItemError, ItemRef, LabelSelector, MetaView, TypeMeta};
 
 /// One state of an object of a store. It never changes: a write replaces the state that the store has.
 ///
@@ -409,9 +410,10 @@ fn undecompressed() -> ItemError {
 
 #[cfg(test)]
 mod tests {
+    use listwatch::view::{Canonical, ViewKind};
+
     use super::*;
     use crate::{StorageFormat, Store};
-    use listwatch::view::{Canonical, ViewKind};
 
     #[derive(Clone, Copy)]
     struct PodBytes<'a>(&'a [u8]);

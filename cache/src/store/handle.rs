@@ -4,6 +4,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use listwatch::internal::is_comparable;
+use listwatch::{Encoding, TypeMeta};
+
 use crate::StoreType;
 use crate::error::{Cause, ObjectError, StoreError};
 use crate::key::Identity;
@@ -17,8 +20,6 @@ use crate::write::origin::{Origin, is_within};
 use crate::write::outcome::ApplyOutcome;
 use crate::write::rules::DeletedStates;
 use crate::write::writer::Writer;
-use listwatch::internal::is_comparable;
-use listwatch::{Encoding, TypeMeta};
 
 /// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. It is a handle: clones share
 /// the collection.

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use listwatch::LabelSelector;
+
 use crate::StoreType;
 use crate::error::StoreError;
 use crate::index::data::index_function;
@@ -15,7 +17,6 @@ use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
 use crate::subscribe::builder::SubscriberBuilder;
 use crate::write::core::StoreCore;
-use listwatch::LabelSelector;
 
 /// Reads a [`Store`](crate::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
 ///

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use listwatch::LabelSelector;
+
 use crate::StoreType;
 use crate::state::object::Object;
 use crate::subscribe::host::SubscriberHost;
@@ -12,7 +14,6 @@ use crate::subscribe::resync::Resync;
 use crate::subscribe::subscriber::Subscriber;
 use crate::subscribe::subscription::{Filter, Inspect, Route, Subscription};
 use crate::sync::Mutex;
-use listwatch::LabelSelector;
 
 /// A subscriber that is not registered yet: see [`StoreReader::subscribe`](crate::StoreReader::subscribe).
 #[must_use = "start registers it"]

@@ -1,5 +1,8 @@
 //! Whether the store can hold an object: the budget, and the objects that were skipped.
 
+use listwatch::Encoding;
+use listwatch::internal::is_older;
+
 use crate::StoreType;
 use crate::error::StoreError;
 use crate::key::Identity;
@@ -10,8 +13,6 @@ use crate::write::compression::NewObject;
 use crate::write::core::StoreCore;
 use crate::write::origin::Origin;
 use crate::write::writer::Writer;
-use listwatch::Encoding;
-use listwatch::internal::is_older;
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Records that the store could not hold an object. The commit of a list keeps the stored state of the object,

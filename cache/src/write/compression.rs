@@ -12,6 +12,8 @@
 
 use std::sync::Arc;
 
+use listwatch::Encoding;
+
 use crate::StoreType;
 use crate::compress::{
     CompressInput, CompressedObject, Compression, EncodeOutcome, Recompressed, Reference, StateId, TrainingOutcome,
@@ -23,7 +25,6 @@ use crate::state::entry::{Entry, EntryForm, wire_len};
 use crate::state::storage_format::StorageFormat;
 use crate::write::core::StoreCore;
 use crate::write::writer::Writer;
-use listwatch::Encoding;
 
 /// An object to be written, and the entry that it replaces.
 pub(crate) struct NewObject<'a, D> {

@@ -1,12 +1,13 @@
 //! When the change log of a store opens, and what it must know of writes of others.
 
+use listwatch::internal::{is_comparable, is_older};
+
 use crate::StoreType;
 use crate::key::Identity;
 use crate::state::entry::Entry;
 use crate::state::snapshot::Snapshot;
 use crate::write::core::StoreCore;
 use crate::write::writer::Writer;
-use listwatch::internal::{is_comparable, is_older};
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Records a write of others than the reflector.

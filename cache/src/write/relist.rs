@@ -24,13 +24,13 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use fixedbitset::FixedBitSet;
+use listwatch::compare_resource_versions;
+use listwatch::internal::is_older;
 
 use crate::key::Identity;
 use crate::state::entry::Entry;
 use crate::write::origin::Origin;
 use crate::write::tombstones::Tombstones;
-use listwatch::compare_resource_versions;
-use listwatch::internal::is_older;
 
 /// The relists of a store: the open relist, and what outlasts it.
 pub(crate) struct Relists<D> {

@@ -24,6 +24,9 @@
 //! To change a rule, change the model in `tests/store/model.rs` first: it compares the store with these rules on random
 //! writes.
 
+use listwatch::Encoding;
+use listwatch::internal::{is_comparable, is_older};
+
 use crate::StoreType;
 use crate::error::StoreError;
 use crate::key::Identity;
@@ -34,8 +37,6 @@ use crate::write::core::StoreCore;
 use crate::write::origin::{Origin, is_within};
 use crate::write::outcome::ApplyOutcome;
 use crate::write::writer::Writer;
-use listwatch::Encoding;
-use listwatch::internal::{is_comparable, is_older};
 
 /// The states of a deleted object.
 pub(crate) struct DeletedStates<D> {

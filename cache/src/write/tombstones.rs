@@ -13,9 +13,10 @@
 
 use std::collections::HashMap;
 
+use listwatch::internal::is_older;
+
 use crate::key::{Identity, ObjectKey};
 use crate::write::origin::{Origin, is_within};
-use listwatch::internal::is_older;
 
 /// Resource versions of deletions that a list or a watch may not have passed yet.
 #[derive(Default)]

@@ -1,5 +1,7 @@
 //! Writes what a watch delivers, and appends it to the change log.
 
+use listwatch::Encoding;
+
 use crate::StoreType;
 use crate::error::StoreError;
 use crate::key::Identity;
@@ -9,7 +11,6 @@ use crate::write::core::StoreCore;
 use crate::write::origin::Origin;
 use crate::write::outcome::ApplyOutcome;
 use crate::write::rules::DeletedStates;
-use listwatch::Encoding;
 
 /// Closes the log when a write does not complete: after an error, or a panic in a function of the caller.
 struct CloseUnlessWritten<'s, T: StoreType + ?Sized>(Option<&'s StoreCore<T>>);
@@ -70,12 +71,12 @@ mod tests {
     use std::collections::btree_map::{BTreeMap, Entry};
 
     use fastrand::Rng;
+    use listwatch::EventType;
+    use listwatch::internal::is_older;
 
     use super::*;
     use crate::Snapshot;
     use crate::{ChangeCursor, ChangeLogLimits, LoggedChange, StorageFormat, Store};
-    use listwatch::encode::EventType;
-    use listwatch::internal::is_older;
 
     fn json(name: &str, version: &str) -> Vec<u8> {
         let meta = format!(r#"{{"name":"{name}","namespace":"ns","uid":"{name}","resourceVersion":"{version}"}}"#);

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::support::store::object;
-use crate::support::{cases, each_item, fixture};
 use allocation_counter::measure;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::path::pod;
 use listwatch::{Encoding, ItemError};
 use listwatch_cache::{ApplyOutcome, Object, StorageFormat, Store, StoreError, StoreType};
 use listwatch_testserver::Synthesizer;
+
+use crate::support::store::object;
+use crate::support::{cases, each_item, fixture};
 
 const PODS: u32 = 2000;
 

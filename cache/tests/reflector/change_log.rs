@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use listwatch::Encoding;
-use listwatch::encode::EventType;
+use listwatch::{Encoding, EventType};
 use listwatch_cache::Cache;
 use listwatch_cache::{ChangeCursor, ChangeLogLimits};
 use tokio::time::sleep;

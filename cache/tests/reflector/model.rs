@@ -7,16 +7,17 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::cases;
-use crate::support::world::{Objects, World, each_schedule};
 use fastrand::Rng;
 use futures::StreamExt as _;
+use listwatch::EventType;
 use listwatch::client::{Client, Resource};
-use listwatch::encode::EventType;
 use listwatch_cache::{Cache, Reflector, Strategy};
 use listwatch_cache::{Change, ChangeLogLimits, FileError, Object, StorageFormat, Store, Subscriber};
 use tokio::sync::watch;
 use tokio::time::sleep;
+
+use crate::support::cases;
+use crate::support::world::{Objects, World, each_schedule};
 
 /// How often each event occurred in the schedules.
 #[derive(Debug, Default)]

@@ -4,13 +4,14 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::support::cases;
-use crate::support::world::{Objects, World, each_schedule, hash};
 use listwatch::Shard;
 use listwatch::client::{Client, Resource, Selection};
 use listwatch_cache::Object;
 use listwatch_cache::{Cache, Reflector, Strategy};
 use tokio::time::sleep;
+
+use crate::support::cases;
+use crate::support::world::{Objects, World, each_schedule, hash};
 
 const SHARDS: u32 = 3;
 

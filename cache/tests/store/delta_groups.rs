@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::support::cases;
-use crate::support::store::{Object, object};
-use crate::trained::trained;
 use fastrand::Rng;
 use listwatch::Encoding;
 use listwatch_cache::{StorageFormat, Store};
+
+use crate::support::cases;
+use crate::support::store::{Object, object};
+use crate::trained::trained;
 
 fn text(seed: u64, len: usize) -> String {
     let mut rng = Rng::with_seed(seed);

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::process::{Command, Stdio, exit};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::support::store::{Object, object};
-use crate::trained::trained;
 use allocation_counter::measure;
 use fastrand::Rng;
 use listwatch::{Encoding, Item, ItemError, ItemRef};
 use listwatch_cache::{Change, FileError, StorageFormat, Store, StoreError, StoreType};
 use tempfile::TempDir;
+
+use crate::support::store::{Object, object};
+use crate::trained::trained;
 
 const FORMATS: &[StorageFormat] = &[StorageFormat::Encoded, StorageFormat::Decoded, StorageFormat::Compressed];
 

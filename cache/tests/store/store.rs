@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use crate::support::chain;
-use crate::support::store::{Object, object};
 use listwatch::{Encoding, Item, ItemError, ItemRef, Json, ListReader, TypeMeta};
 use listwatch_cache::{ApplyOutcome, Change, ObjectKey, StorageFormat, Store, StoreError, StoreType};
+
+use crate::support::chain;
+use crate::support::store::{Object, object};
 
 const FORMATS: [StorageFormat; 3] = [StorageFormat::Encoded, StorageFormat::Compressed, StorageFormat::Decoded];
 

@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use crate::support::cases;
-use crate::support::seeds::each_seed;
-use crate::support::store::object;
 use fastrand::Rng;
 use listwatch::Encoding::Protobuf;
 use listwatch_cache::{Change, StorageFormat, Store, Subscriber};
+
+use crate::support::cases;
+use crate::support::seeds::each_seed;
+use crate::support::store::object;
 
 type Objects = BTreeMap<String, u64>;
 
@@ -463,6 +464,7 @@ async fn received_until(subscriber: &mut Subscriber<[u8]>, end: tokio::time::Ins
 #[tokio::test(start_paused = true)]
 async fn a_resync_redelivers_each_object_once_spread_over_the_period() {
     use std::time::Duration;
+
     use tokio::time::{Instant, sleep};
     const PERIOD: Duration = Duration::from_secs(1000);
     for objects in [0, 1, 64, 65, 1000] {

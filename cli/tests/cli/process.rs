@@ -263,9 +263,10 @@ mod signals {
 
 #[cfg(feature = "cluster")]
 mod with_a_server {
+    use listwatch_testserver::{Answer, Body};
+
     use super::*;
     use crate::support::api::{Api, event, ok, status};
-    use listwatch_testserver::{Answer, Body};
 
     fn json(text: impl Into<String>) -> Answer {
         Answer::ok(Body::replay(text.into()))

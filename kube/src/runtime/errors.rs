@@ -21,13 +21,15 @@ pub(super) fn interruption_error(error: Error) -> Option<WatcherError> {
         {
             return None;
         }
-        ErrorKind::Decode(error) => match error.kind() {
-            DecodeErrorKind::TruncatedFrame => return None,
-            DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing } => {
-                return Some(WatcherError::NoResourceVersion);
-            }
-            _ => {}
-        },
+        ErrorKind::Decode(error) if error.is_incomplete() => return None,
+        ErrorKind::Decode(error)
+            if matches!(
+                error.kind(),
+                DecodeErrorKind::Malformed { field: "metadata.resourceVersion", fault: Fault::Missing }
+            ) =>
+        {
+            return Some(WatcherError::NoResourceVersion);
+        }
         _ => {}
     }
     Some(WatcherError::WatchFailed(kube_error(error)))

@@ -34,8 +34,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use listwatch::Encoding;
-use listwatch::encode::EventType;
+use listwatch::{Encoding, EventType};
 use listwatch_cache::{ChangeCursor, LoggedChange, ObjectKey};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};

@@ -385,8 +385,9 @@ mod tests {
 
     #[tokio::test]
     async fn reads_the_service_account_of_a_pod() {
-        use crate::client::{Client, ListParams, Resource};
         use listwatch_testserver::{Answer, Body, Server, recorded_pods};
+
+        use crate::client::{Client, ListParams, Resource};
 
         let missing = in_cluster("10.0.0.1", "443", Path::new("/nowhere")).build().unwrap_err().to_string();
         assert!(missing.starts_with("setup: /nowhere/ca.crt: "), "{missing}");

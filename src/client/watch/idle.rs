@@ -90,7 +90,7 @@ impl Idle {
                 }
             }
             (WatchEventRef::Modified { .. } | WatchEventRef::Deleted { .. }, Some(initial)) => {
-                initial.has_changes = true
+                initial.has_changes = true;
             }
             (WatchEventRef::Bookmark { .. }, _) => {
                 let now = Instant::now();

@@ -2,9 +2,8 @@
 
 use prost::Message;
 
-use crate::support::{fixture, listwatch, stderr, stdout};
-
 use super::*;
+use crate::support::{fixture, listwatch, stderr, stdout};
 
 #[test]
 fn reports_each_error_on_one_line_and_exits_with_1() {

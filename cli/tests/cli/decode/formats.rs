@@ -4,10 +4,9 @@ use std::process::Output;
 
 use k8s_pb::api::rbac::v1::ClusterRoleList;
 
+use super::*;
 use crate::support::protobuf::{config_map_list, envelope, later_config_map};
 use crate::support::{FIXTURES, fixture, list, listwatch, names, pods, stderr, stdout};
-
-use super::*;
 
 #[test]
 fn prints_names_of_plain_and_gzipped_bodies() {

@@ -2,9 +2,8 @@
 
 use k8s_pb::api::core::v1::Pod;
 
-use crate::support::{fixture, names, pods, stderr, stdout};
-
 use super::*;
+use crate::support::{fixture, names, pods, stderr, stdout};
 
 #[test]
 fn prints_objects_by_name() {

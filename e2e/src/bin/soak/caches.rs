@@ -17,6 +17,7 @@ use kube::{Api, ResourceExt as _};
 use listwatch::ItemError;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource, Transport};
 use listwatch_cache::{Cache, Change, ChangeLogLimits, Object, Reflector, StorageFormat, Store, Strategy, Subscriber};
+use listwatch_e2e::Result;
 use listwatch_kube::KubeTransport;
 use listwatch_mirror::{Mirror, Mirrored};
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
@@ -25,7 +26,6 @@ use tokio::time::sleep;
 
 use crate::trouble::{Fault, Trouble, Troubled, proxy};
 use crate::worker::World;
-use listwatch_e2e::Result;
 
 /// Only the soak writes to this namespace.
 const NAMESPACE: &str = "soak";

@@ -8,12 +8,12 @@ use flate2::read::GzDecoder;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::PartialObjectMetadata;
 use listwatch::client::{Client, Compression, List, ListParams, Resource, ResourceVersion, Selection};
 use listwatch::{ItemError, ItemRef};
+use listwatch_e2e::{Result, Server};
 use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::reference::reference;
-use listwatch_e2e::{Result, Server};
 
 type Decode = fn(ItemRef<'_>) -> std::result::Result<Object, ItemError>;
 

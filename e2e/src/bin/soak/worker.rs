@@ -12,11 +12,11 @@ use futures::TryStreamExt as _;
 use listwatch::client::{
     Client, Error, ErrorKind, HttpTransport, ListSummary, Transport, TransportError, TransportErrorKind,
 };
+use listwatch_e2e::Result;
 use listwatch_kube::KubeTransport;
 
 use crate::query::{Known, Query};
 use crate::trouble::{Fault, Trouble, Troubled};
-use listwatch_e2e::Result;
 
 /// The deadline of each list without `Fault::Deadline`.
 const DEADLINE: Duration = Duration::from_secs(60);
