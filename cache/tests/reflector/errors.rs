@@ -320,10 +320,10 @@ async fn a_full_cache_relists_when_a_deletion_makes_room() {
 async fn a_full_cache_of_compressed_objects_does_not_relist_in_vain() {
     let mut rng = fastrand::Rng::with_seed(7);
     let mut raw = len_field(1, &len_field(2, b"10"));
-    for family in 0..300 {
+    for group in 0..300 {
         let text: String = std::iter::repeat_with(|| rng.alphanumeric()).take(2000).collect();
         for name in ["a", "b"] {
-            let object = object("ns", &format!("{family}-{name}"), "1").owner(&family.to_string()).data(text.clone());
+            let object = object("ns", &format!("{group}-{name}"), "1").owner(&group.to_string()).data(text.clone());
             raw.extend(len_field(2, &object.to_bytes(Encoding::Protobuf)));
         }
     }

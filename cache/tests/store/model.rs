@@ -385,7 +385,7 @@ fn versions() -> impl Strategy<Value = String> {
 fn written() -> impl Strategy<Value = Written> {
     let encoding = prop_oneof![Just(Encoding::Protobuf), Just(Encoding::Json)];
     let labels = vec(prop_oneof![8 => ("team[12]", "[rst]"), 1 => ("bad", "x")], 0..3);
-    // Some data can be compressed, some not, and some is like the data of other objects of the family.
+    // Some data can be compressed, some not, and some is like the data of other objects of the delta group.
     let data = prop_oneof![
         "[a-z]{0,20}",
         "[ab]{40,60}".prop_map(|it| it.repeat(8)),

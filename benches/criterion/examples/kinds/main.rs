@@ -8,12 +8,12 @@
 //! | column | meaning |
 //! |---|---|
 //! | encoded | the length of an object in bytes, on average |
-//! | without families | compressed, after controlling owners and `metadata.generateName` were removed from the same objects |
-//! | with families | compressed, with them |
+//! | without groups | compressed, after controlling owners and `metadata.generateName` were removed from the same objects |
+//! | with groups | compressed, with them |
 //!
 //! Compressed sizes are the parts `compressed` and `encoded` of the store's `Memory`, divided by the number of objects.
-//! They include the bases of families, but not the tables of the store and of zstd. The removed owner also makes an
-//! object shorter, for which the column "without families" does not correct. `metadata.managedFields` stays unchanged.
+//! They include the references of delta groups, but not the tables of the store and of zstd. The removed owner also makes an
+//! object shorter, for which the column "without groups" does not correct. `metadata.managedFields` stays unchanged.
 
 mod objects;
 
@@ -31,7 +31,7 @@ use serde_json::Value;
 const OBJECTS: usize = 20_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("| kind | encoded | compressed without families | compressed with families |");
+    println!("| kind | encoded | compressed without groups | compressed with groups |");
     println!("|---|---:|---:|---:|");
     measure("Node, no owner", objects::node)?;
     measure("EndpointSlice, mostly one for each Service", objects::endpoint_slices)?;
@@ -50,9 +50,9 @@ fn measure(kind: &str, of_owner: fn(&mut Rng) -> Vec<Object>) -> Result<(), Box<
     }
     let objects: Vec<_> = objects.into_values().take(OBJECTS).collect();
     let encoded: usize = objects.iter().map(|object| object.bytes.len()).sum();
-    let without_families = compressed(objects.iter().map(|object| (object.encoding, &object.without_family)))?;
-    let with_families = compressed(objects.iter().map(|object| (object.encoding, &object.bytes)))?;
-    println!("| {kind} | {} | {without_families} | {with_families} |", encoded / OBJECTS);
+    let without_groups = compressed(objects.iter().map(|object| (object.encoding, &object.without_group)))?;
+    let with_groups = compressed(objects.iter().map(|object| (object.encoding, &object.bytes)))?;
+    println!("| {kind} | {} | {without_groups} | {with_groups} |", encoded / OBJECTS);
     Ok(())
 }
 
@@ -73,8 +73,8 @@ struct Object {
     /// The namespace and the name, by which lists are ordered.
     key: String,
     bytes: Vec<u8>,
-    /// The bytes without what makes the object a member of a family: its controlling owner and `metadata.generateName`.
-    without_family: Vec<u8>,
+    /// The bytes without what makes the object a member of a delta group: its controlling owner and `metadata.generateName`.
+    without_group: Vec<u8>,
 }
 
 impl Object {
@@ -85,13 +85,13 @@ impl Object {
             meta.owner_references.retain(|owner| !owner.controller());
             meta.generate_name = None;
         }
-        Self { encoding: Encoding::Protobuf, key, bytes, without_family: object.encode_to_vec() }
+        Self { encoding: Encoding::Protobuf, key, bytes, without_group: object.encode_to_vec() }
     }
 
     fn json(mut object: Value) -> Self {
         let [namespace, name] = ["namespace", "name"].map(|key| object["metadata"][key].as_str().unwrap_or_default());
         let (key, bytes) = (format!("{namespace}/{name}"), object.to_string().into_bytes());
         object["metadata"].as_object_mut().and_then(|meta| meta.remove("ownerReferences"));
-        Self { encoding: Encoding::Json, key, bytes, without_family: object.to_string().into_bytes() }
+        Self { encoding: Encoding::Json, key, bytes, without_group: object.to_string().into_bytes() }
     }
 }
