@@ -24,7 +24,7 @@ pub enum StoreError {
     /// The object does not fit into the [budget](super::Store::set_budget) of this many bytes.
     #[error("the object does not fit into the store's budget of {0} bytes")]
     OverBudget(usize),
-    /// Another [`Relist`](super::Replace) of the store was begun, so this one was not committed.
+    /// Another [`Relist`](super::Relist) of the store was begun, so this one was not committed.
     #[error("another relist of the store was begun")]
     Superseded,
     /// The changes after a version are not in the [change log](super::ChangeCursor), because it is closed or has

@@ -69,7 +69,7 @@ pub enum FileError {
     /// may restore the previous file.
     #[error("the file was written, but its folder cannot be flushed to disk")]
     Unflushed(#[source] io::Error),
-    /// Not saved: the store has no resource version yet; or an uncommitted [`Relist`](crate::Replace) has changed it;
+    /// Not saved: the store has no resource version yet; or an uncommitted [`Relist`](crate::Relist) has changed it;
     /// or it lacks objects that it could not hold ([`skipped`](crate::StoreReader::skipped)).
     #[error("the store does not have the whole collection at one resource version")]
     Incomplete,

@@ -202,7 +202,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// them: a write of each returned a [`StoreError`]. The store is incomplete unless this is 0.
     ///
     /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
-    /// [`Relist`](crate::Replace) that began afterwards is committed.
+    /// [`Relist`](crate::Relist) that began afterwards is committed.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.core.writer().skipped.len()

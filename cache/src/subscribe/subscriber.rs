@@ -17,7 +17,7 @@ use crate::subscribe::resync::Resync;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::lock;
 
-/// Gets each [`Change`] of a store, by any writer. With the feature `async` it is a `Stream`.
+/// Gets each [`Change`] of a store, by any writer. It is a `Stream`.
 ///
 /// It blocks no writer. Its pending changes are kept as one entry for each object, so changes of one object are
 /// coalesced to the latest state. An object that was added and deleted before the subscriber received it is left out;
