@@ -5,9 +5,9 @@
 //!
 //! | kind | owner | size | what is random in each object |
 //! |---|---|---:|---|
-//! | `Certificate` of cert-manager | its own `Ingress`, or none | 1.8 kB | names, uids, versions, domains, times |
-//! | `Revision` of Knative | a `Configuration` with 1 to 20 of them | 4.2 kB | uid, version, digest, times, some settings |
-//! | `Application` of Argo CD | an `ApplicationSet` with 4 to 60 of them | 20 kB | uid, version, cluster, times, part of the history |
+//! | `Certificate` of cert-manager | its own `Ingress`, or none | 2.4 kB | names, uids, versions, domains, times |
+//! | `Revision` of Knative | a `Configuration` with 1 to 20 of them | 4.9 kB | uid, version, digest, times, some settings |
+//! | `Application` of Argo CD | an `ApplicationSet` with 4 to 60 of them | 22 kB | uid, version, cluster, times, part of the history |
 //!
 //! None of the three has `metadata.generateName`: their controllers choose names. Objects of one owner share the text of its template.
 //! The applications of a repository share its commits, because they were synced to the same ones.
@@ -265,7 +265,7 @@ fn certificate(rng: &mut Rng, cluster: &mut Cluster) -> CustomResource {
     let (namespace, app) = (cluster.namespace(rng), name(rng));
     let created = NOW - i64::from(skewed(rng, (3600, 700 * 86_400)));
     let revision = (NOW - created) / (60 * DAY) + 1;
-    let issued = created.max(NOW - rng.i64(..60 * DAY));
+    let issued = created.max(NOW - rng.i64(0..60 * DAY));
     let domain = cluster.domains[rng.usize(..cluster.domains.len())].clone();
     let names: Vec<_> = (0..pick(rng, &[1, 1, 1, 2, 2, 3])).map(|_| format!("{}.{app}.{domain}", word(rng))).collect();
     let issuer = pick(rng, &["letsencrypt-prod", "letsencrypt-prod", "letsencrypt-dns", "internal-ca"]);
@@ -336,13 +336,13 @@ fn certificate(rng: &mut Rng, cluster: &mut Cluster) -> CustomResource {
 fn revisions(rng: &mut Rng, cluster: &mut Cluster) -> Vec<CustomResource> {
     let (namespace, app) = (cluster.namespace(rng), name(rng));
     let (configuration, service) = (uid(rng), uid(rng));
-    let mut env: Vec<_> = (0..skewed(rng, (6, 34))).map(|_| (variable(rng), value(rng))).collect();
+    let mut env: Vec<_> = (0..skewed(rng, (3, 20))).map(|_| (variable(rng), value(rng))).collect();
     let (team, repository) = (word(rng), format!("{}/{}/{app}", cluster.registry, word(rng)));
     let (timeout, port, creator) = (rng.u16(10..600), rng.u16(3000..10_000), format!("{}@example.com", name(rng)));
     let [scale, target, memory] = [[1, 2, 3], [50, 80, 100], [256, 512, 1024]].map(|of| pick(rng, &of));
     let count = i64::from(skewed(rng, (1, 20)));
     let first = i64::from(skewed(rng, (1, 300)));
-    let mut created = NOW - rng.i64(..400 * DAY);
+    let mut created = NOW - rng.i64(0..400 * DAY);
     let mut made = Vec::new();
     for generation in first..first + count {
         created = NOW.min(created + i64::from(skewed(rng, (600, 20 * 86_400))));
@@ -414,7 +414,10 @@ fn revisions(rng: &mut Rng, cluster: &mut Cluster) -> Vec<CustomResource> {
             },
         });
         let status: &[_] = &[
-            "/status/actualReplicas", "/status/conditions", "/status/containerStatuses", "/status/desiredReplicas",
+            "/status/actualReplicas",
+            "/status/conditions",
+            "/status/containerStatuses",
+            "/status/desiredReplicas",
             "/status/observedGeneration",
         ];
         let managers = [
@@ -454,9 +457,12 @@ mod tests {
             for object in objects {
                 // A map of serde_json has sorted keys.
                 let parsed: Value = serde_json::from_str(&object.json).unwrap();
-                let escaped = parsed.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
+                let escaped =
+                    parsed.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
                 assert_eq!(escaped, object.json);
                 assert_eq!(parsed["metadata"]["resourceVersion"], object.resource_version.to_string());
+                let created = parsed["metadata"]["creationTimestamp"].as_str().unwrap();
+                assert!(("2024".."2027").contains(&created), "{created}");
                 assert!((2..=3).contains(&parsed["metadata"]["managedFields"].as_array().unwrap().len()));
             }
         }
@@ -464,9 +470,7 @@ mod tests {
 
     #[test]
     fn custom_resources_have_the_sizes_of_real_ones() {
-        for (kind, sizes) in
-            CustomKind::ALL.into_iter().zip([1_400..2_200, 3_500..4_800, 16_000..24_000])
-        {
+        for (kind, sizes) in CustomKind::ALL.into_iter().zip([1_500..2_600, 4_000..5_600, 16_000..24_000]) {
             let objects = kind.objects(1000);
             let mean = objects.iter().map(|object| object.json.len()).sum::<usize>() / objects.len();
             assert!(sizes.contains(&mean), "{kind:?}: {mean}");
@@ -475,7 +479,9 @@ mod tests {
 
     #[test]
     fn times_are_rfc_3339() {
-        for (seconds, text) in [(0, "1970-01-01T00:00:00Z"), (951_826_154, "2000-02-29T12:09:14Z"), (NOW, "2026-09-21T14:13:20Z")] {
+        for (seconds, text) in
+            [(0, "1970-01-01T00:00:00Z"), (951_826_154, "2000-02-29T12:09:14Z"), (NOW, "2026-09-21T14:13:20Z")]
+        {
             assert_eq!(time(seconds), text);
         }
     }

@@ -4,7 +4,8 @@ use std::io::{self, Write as _};
 
 use listwatch_corpus::custom::CustomKind;
 
-const USAGE: &str = "usage: listwatch-corpus N [certificate|revision|application], where N is the number of objects; Pods by default";
+const USAGE: &str =
+    "usage: listwatch-corpus N [certificate|revision|application], where N is the number of objects; Pods by default";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);

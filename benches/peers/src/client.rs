@@ -369,9 +369,9 @@ impl<Watch> Kept for (reflector::Store<KubePod>, Watch) {
 }
 
 /// The number of look-ups by key.
-pub(crate) const KEYS: usize = 200_000;
+const KEYS: usize = 200_000;
 /// The number of look-ups by node.
-pub(crate) const NODES: usize = 10_000;
+const NODES: usize = 10_000;
 
 /// Returns the mean time of looking up random keys. Clones the keys before it measures.
 pub(crate) fn look_up<K: Clone>(times: usize, all: &[K], mut get: impl FnMut(&K) -> Option<usize>) -> anyhow::Result<f64> {

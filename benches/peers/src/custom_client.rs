@@ -15,10 +15,15 @@ use listwatch_cache::{Cache, Object, Reflector, StorageFormat, Store};
 use listwatch_corpus::custom::CustomKind;
 
 use crate::StoreTimes;
-use crate::client::{KEYS, Kept, NODES, Seen, look_up, per, touch};
+use crate::client::{Kept, Seen, look_up, per, touch};
 use crate::custom_types::{
     Application, Certificate, Custom, Revision, SlimApplication, SlimCertificate, SlimRevision,
 };
+
+/// The number of look-ups by key: decoding a large object takes more than 100 µs.
+const LOOK_UPS: usize = 20_000;
+/// The number of look-ups by the indexed field.
+const INDEX_LOOK_UPS: usize = 1_000;
 
 /// Returns the resource of a kind for listwatch.
 pub fn resource(kind: CustomKind) -> Resource {
@@ -150,15 +155,15 @@ impl<T: Custom, Slim: Custom> Kept for Cached<T, Slim> {
             cache.index("field", move |object| Ok::<_, ItemError>(path.str(object.item()?)?.map(String::from)));
         let add_index = Some(per(cache.len(), start));
         let keys: Vec<_> = cache.snapshot().iter().map(|object| object.key()).collect();
-        let look_up_key = look_up(KEYS, &keys, |key| read(&cache.get(key)?).ok())?;
+        let look_up_key = look_up(LOOK_UPS, &keys, |key| read(&cache.get(key)?).ok())?;
         let look_up_decoded =
-            look_up(KEYS, &keys, |key| Some(touch_kube(&*cache.get(key)?.decode().ok()?)))?;
-        let look_up_few = look_up(KEYS, &keys, |key| {
+            look_up(LOOK_UPS, &keys, |key| Some(touch_kube(&*cache.get(key)?.decode().ok()?)))?;
+        let look_up_few = look_up(LOOK_UPS, &keys, |key| {
             let object = cache.get(key)?;
             let slim = serde_json::from_slice::<Slim>(object.encoded().ok()?).ok()?;
             Some(slim.indexed().len() + touch_kube(&slim))
         })?;
-        let look_up_value = look_up(NODES, &by_field.values(), |value| {
+        let look_up_value = look_up(INDEX_LOOK_UPS, &by_field.values(), |value| {
             by_field.get(value).iter().map(read).sum::<anyhow::Result<usize>>().ok()
         })?;
         Ok(Some(StoreTimes {
@@ -228,8 +233,8 @@ where
         let iterate = per(store.len(), start);
         let keys: Vec<_> =
             store.state().iter().map(|object| ObjectRef::from_obj_with(&**object, types.clone())).collect();
-        let key = look_up(KEYS, &keys, |key| Some(touch_kube(&*store.get(key)?)))?;
-        let few = look_up(KEYS, &keys, |key| {
+        let key = look_up(LOOK_UPS, &keys, |key| Some(touch_kube(&*store.get(key)?)))?;
+        let few = look_up(LOOK_UPS, &keys, |key| {
             let object = store.get(key)?;
             Some(field(&object) + touch_kube(&*object))
         })?;

@@ -192,3 +192,54 @@ structs! {
     }
     IssuerRef { group: String, kind: String, name: String }
 }
+
+#[cfg(test)]
+mod tests {
+    use listwatch_corpus::custom::CustomKind;
+
+    use super::*;
+
+    /// Removes what the types do not tell from an absent field, and the type meta, which kube adds.
+    fn prune(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.values_mut().for_each(prune);
+                fields.retain(|_, field| !matches!(field, Value::Null) && *field != Value::from("") && *field != Value::Array(Vec::new()));
+                fields.remove("apiVersion");
+                fields.remove("kind");
+            }
+            Value::Array(elements) => elements.iter_mut().for_each(prune),
+            _ => {}
+        }
+    }
+
+    fn whole<T: Custom>(kind: CustomKind) {
+        for object in kind.objects(300) {
+            let mut expected: Value = serde_json::from_str(&object.json).unwrap();
+            let mut kept = serde_json::to_value(serde_json::from_str::<T>(&object.json).unwrap()).unwrap();
+            prune(&mut expected);
+            prune(&mut kept);
+            assert_eq!(kept, expected);
+        }
+    }
+
+    #[test]
+    fn whole_types_have_all_fields() {
+        whole::<Certificate>(CustomKind::Certificate);
+        whole::<Revision>(CustomKind::Revision);
+        whole::<Application>(CustomKind::Application);
+    }
+
+    #[test]
+    fn slim_types_decode_all_objects() {
+        for object in CustomKind::Application.objects(300) {
+            assert!(object.json.contains(serde_json::from_str::<SlimApplication>(&object.json).unwrap().indexed()));
+        }
+        for object in CustomKind::Revision.objects(300) {
+            assert!(object.json.contains(serde_json::from_str::<SlimRevision>(&object.json).unwrap().indexed()));
+        }
+        for object in CustomKind::Certificate.objects(300) {
+            assert!(object.json.contains(serde_json::from_str::<SlimCertificate>(&object.json).unwrap().indexed()));
+        }
+    }
+}

@@ -43,15 +43,20 @@ impl ApplicationSet {
             at = NOW.min(at + i64::from(skewed(rng, (600, 20 * 86_400))));
             commits.push((hex(rng, 40), at));
         }
-        let mut resources: Vec<_> = (0..rng.u8(16..52)).map(|_| {
-            let (group, version, kind, has_health) = pick(rng, KINDS);
-            (group, version, kind, format!("{app}-{}", word(rng)), has_health)
-        }).collect();
+        let mut resources: Vec<_> = (0..rng.u8(8..36))
+            .map(|_| {
+                let (group, version, kind, has_health) = pick(rng, KINDS);
+                (group, version, kind, format!("{app}-{}", word(rng)), has_health)
+            })
+            .collect();
         resources.sort();
         resources.dedup();
-        let image = |rng: &mut Rng| format!("{}/{team}/{}:v{}.{}.{}", cluster.registry, name(rng), rng.u8(..4), rng.u8(..60), rng.u8(..30));
+        let image = |rng: &mut Rng| {
+            format!("{}/{team}/{}:v{}.{}.{}", cluster.registry, name(rng), rng.u8(..4), rng.u8(..60), rng.u8(..30))
+        };
         let images = (0..rng.u8(1..6)).map(|_| image(rng)).collect();
-        let values = (0..rng.u8(10..30)).map(|_| (format!("{}.{}", word(rng), word(rng)), Value::from(value(rng)))).collect();
+        let values =
+            (0..rng.u8(5..14)).map(|_| (format!("{}.{}", word(rng), word(rng)), Value::from(value(rng)))).collect();
         Self {
             name: format!("{team}-{app}"),
             uid: uid(rng),
@@ -92,13 +97,15 @@ impl ApplicationSet {
     fn resources(&self, rng: &mut Rng, namespace: &str, is_healthy: bool) -> [Vec<Value>; 2] {
         let [mut resources, mut results] = [Vec::new(), Vec::new()];
         for (group, version, kind, name, has_health) in &self.resources {
-            let mut resource = json!({"kind": kind, "name": name, "namespace": namespace, "status": "Synced", "version": version});
+            let mut resource =
+                json!({"kind": kind, "name": name, "namespace": namespace, "status": "Synced", "version": version});
             if *has_health {
                 let status = if is_healthy || rng.u8(..4) > 0 { "Healthy" } else { "Progressing" };
                 resource["health"] = json!({"status": status});
             }
             let object = format!("{}{}{group}/{name}", kind.to_lowercase(), if group.is_empty() { "" } else { "." });
-            let change = pick(rng, &["configured", "unchanged", "unchanged", "unchanged", "unchanged", "serverside-applied"]);
+            let change =
+                pick(rng, &["configured", "unchanged", "unchanged", "unchanged", "unchanged", "serverside-applied"]);
             let mut result = json!({
                 "hookPhase": "Running", "kind": kind, "message": format!("{object} {change}"), "name": name, "namespace": namespace,
                 "group": group, "status": "Synced", "syncPhase": "Sync", "version": version,
@@ -123,11 +130,14 @@ impl ApplicationSet {
         let last = self.commits.len() - 1 - usize::from(rng.u8(..10) == 0);
         let history: Vec<_> = (last - 9..=last).map(|id| self.history(rng, id, &source)).collect();
         let (commit, at) = self.commits[last].clone();
-        let (began, created) = (at + rng.i64(60..900), self.commits[0].1 + rng.i64(..3600));
-        let (finished, reconciled) = (began + rng.i64(1..30), NOW - rng.i64(..300));
+        let (began, created) = (at + rng.i64(60..900), self.commits[0].1 + rng.i64(0..3600));
+        let (finished, reconciled) = (began + rng.i64(1..30), NOW - rng.i64(0..300));
         let is_healthy = rng.u8(..15) > 0;
         let [resources, results] = self.resources(rng, &namespace, is_healthy);
-        let server = format!("https://{}.gr7.eu-central-1.eks.amazonaws.com", hex(&mut Rng::with_seed(seed(target)), 32).to_uppercase());
+        let server = format!(
+            "https://{}.gr7.eu-central-1.eks.amazonaws.com",
+            hex(&mut Rng::with_seed(seed(target)), 32).to_uppercase()
+        );
         let destination = json!({"namespace": namespace, "server": server});
         let object = json!({
             "metadata": {
@@ -164,8 +174,18 @@ impl ApplicationSet {
                 "sync": {"comparedTo": {"destination": destination, "source": source}, "revision": commit, "status": "Synced"},
             },
         });
-        let set = Manager { name: "argocd-applicationset-controller", seconds: created, paths: &["/metadata", "/spec"], subresource: false };
-        let controller = Manager { name: "argocd-application-controller", seconds: reconciled, paths: &["/status"], subresource: false };
+        let set = Manager {
+            name: "argocd-applicationset-controller",
+            seconds: created,
+            paths: &["/metadata", "/spec"],
+            subresource: false,
+        };
+        let controller = Manager {
+            name: "argocd-application-controller",
+            seconds: reconciled,
+            paths: &["/status"],
+            subresource: false,
+        };
         cluster.finish(rng, created, object, &[set, controller])
     }
 }
@@ -175,10 +195,12 @@ pub fn applications(rng: &mut Rng, cluster: &mut Cluster) -> Vec<CustomResource>
     let set = ApplicationSet::new(rng, cluster);
     let count = skewed(rng, (4, 60));
     let region = pick(rng, &["eu-central-1", "eu-west-1", "us-east-1"]);
-    (0..count).map(|number| {
-        let target = format!("{}-{region}-{number:02}", environment(rng));
-        set.application(rng, &target, cluster)
-    }).collect()
+    (0..count)
+        .map(|number| {
+            let target = format!("{}-{region}-{number:02}", environment(rng));
+            set.application(rng, &target, cluster)
+        })
+        .collect()
 }
 
 /// Returns a number for the name of a cluster, so that all its applications have the same server.
