@@ -1,7 +1,7 @@
 //! Synthesizes custom resources of three sizes as JSON, as an API server sends them.
 //!
-//! Keys of objects are sorted, and `<`, `>` and `&` are escaped, because the API server encodes custom resources from maps of Go.
-//! `metadata.managedFields` lists the fields that are set: lists are atomic where the CRD does not declare their keys.
+//! Keys of objects are sorted, and `<`, `>` and `&` are escaped: the API server encodes custom resources from maps of Go.
+//! `metadata.managedFields` lists the fields that are set. Lists are atomic unless the CRD declares their keys.
 //!
 //! | kind | owner | size | what is random in each object |
 //! |---|---|---:|---|
@@ -9,8 +9,8 @@
 //! | `Revision` of Knative | a `Configuration` with 1 to 20 of them | 4.9 kB | uid, version, digest, times, some settings |
 //! | `Application` of Argo CD | an `ApplicationSet` with 4 to 60 of them | 22 kB | uid, version, cluster, times, part of the history |
 //!
-//! None of the three has `metadata.generateName`: their controllers choose names. Objects of one owner share the text of its template.
-//! The applications of a repository share its commits, because they were synced to the same ones.
+//! None of the three has `metadata.generateName`: their controllers choose names. Objects of one owner share the text of
+//! its template. The applications of a repository share its commits, because they were synced to the same ones.
 //!
 //! # Entropy
 //!
@@ -22,8 +22,8 @@
 //! | `Revision` | @RE@ | @RC@ | @RR@ |
 //! | `Application` | @AE@ | @AC@ | @AR@ |
 //!
-//! `cargo run --release -p listwatch-corpus -- 50000 certificate` writes the list from which the table comes. The same number gives
-//! the same bytes on each machine. Objects are ordered by key, and no two have the same key.
+//! `cargo run --release -p listwatch-corpus -- 50000 certificate` writes such a list. The same number gives the same bytes
+//! on each machine. Objects are ordered by key, and no two have the same key.
 
 use std::collections::BTreeMap;
 
@@ -210,7 +210,9 @@ impl Manager {
     }
 }
 
-/// Returns the set of the fields of a value at this path: `f:` for a field, `k:` for an element by its key, `.` for the value itself.
+/// Returns the set of the fields of a value at this path.
+///
+/// `f:` is a field, `k:` an element by its key, and `.` the value itself.
 fn owned(path: &str, value: &Value) -> Value {
     let mut set = Map::new();
     match value {
@@ -268,7 +270,7 @@ fn certificate(rng: &mut Rng, cluster: &mut Cluster) -> CustomResource {
     let issued = created.max(NOW - rng.i64(0..60 * DAY));
     let domain = cluster.domains[rng.usize(..cluster.domains.len())].clone();
     let names: Vec<_> = (0..pick(rng, &[1, 1, 1, 2, 2, 3])).map(|_| format!("{}.{app}.{domain}", word(rng))).collect();
-    let issuer = pick(rng, &["letsencrypt-prod", "letsencrypt-prod", "letsencrypt-dns", "internal-ca"]);
+    let cluster_issuer = pick(rng, &["letsencrypt-prod", "letsencrypt-prod", "letsencrypt-dns", "internal-ca"]);
     let secret = format!("{app}-tls");
     let mut metadata = json!({"generation": 1 + i64::from(rng.u8(..5) == 0), "name": secret, "namespace": namespace});
     let creator = match rng.u8(..10) {
@@ -291,7 +293,7 @@ fn certificate(rng: &mut Rng, cluster: &mut Cluster) -> CustomResource {
             let applied = json!({
                 "apiVersion": "cert-manager.io/v1", "kind": "Certificate",
                 "metadata": {"annotations": {}, "name": secret, "namespace": namespace},
-                "spec": {"dnsNames": names, "issuerRef": {"kind": "ClusterIssuer", "name": issuer}, "secretName": secret},
+                "spec": {"dnsNames": names, "issuerRef": {"kind": "ClusterIssuer", "name": cluster_issuer}, "secretName": secret},
             });
             let applied = applied.to_string() + "\n";
             metadata["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": applied});
@@ -309,7 +311,7 @@ fn certificate(rng: &mut Rng, cluster: &mut Cluster) -> CustomResource {
         "metadata": metadata,
         "spec": {
             "dnsNames": names,
-            "issuerRef": {"group": "cert-manager.io", "kind": "ClusterIssuer", "name": issuer},
+            "issuerRef": {"group": "cert-manager.io", "kind": "ClusterIssuer", "name": cluster_issuer},
             "secretName": secret, "usages": ["digital signature", "key encipherment"],
         },
         "status": {

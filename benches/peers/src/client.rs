@@ -14,10 +14,10 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch_cache::{Object, StorageFormat, Store};
 use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
 use listwatch::path::{meta, pod};
 use listwatch::{Encoding, ItemError, ItemRef, Json, Projection};
+use listwatch_cache::{Object, StorageFormat, Store};
 use listwatch_kube::runtime;
 use listwatch_views::core_v1::PodView;
 use prost::Message;
@@ -374,7 +374,11 @@ const KEYS: usize = 200_000;
 const NODES: usize = 10_000;
 
 /// Returns the mean time of looking up random keys. Clones the keys before it measures.
-pub(crate) fn look_up<K: Clone>(times: usize, all: &[K], mut get: impl FnMut(&K) -> Option<usize>) -> anyhow::Result<f64> {
+pub(crate) fn look_up<K: Clone>(
+    times: usize,
+    all: &[K],
+    mut get: impl FnMut(&K) -> Option<usize>,
+) -> anyhow::Result<f64> {
     let mut random = fastrand::Rng::with_seed(1);
     let keys: Vec<_> = (0..times).map(|_| all[random.usize(..all.len())].clone()).collect();
     let start = Instant::now();

@@ -284,7 +284,8 @@ fn write<R>(columns: &[Column<R>], ways: &[Way], runs: &[(String, Vec<R>)], obje
                 *out += " — |";
                 continue;
             };
-            let (low, high) = (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max));
+            let (low, high) =
+                (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max));
             *out += &format!(" {}", show(median(values)));
             let (low, high) = (show(low), show(high));
             if low != high {

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
 use futures::{StreamExt, TryStreamExt};
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::Api;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Json};
 use listwatch_cache::{Cache, Object, Reflector, StorageFormat, Store};
@@ -16,9 +16,7 @@ use listwatch_corpus::custom::CustomKind;
 
 use crate::StoreTimes;
 use crate::client::{Kept, Seen, look_up, per, touch};
-use crate::custom_types::{
-    Application, Certificate, Custom, Revision, SlimApplication, SlimCertificate, SlimRevision,
-};
+use crate::custom_types::{Application, Certificate, Custom, Revision, SlimApplication, SlimCertificate, SlimRevision};
 
 /// The number of look-ups by key: decoding a large object takes more than 100 µs.
 const LOOK_UPS: usize = 20_000;
@@ -156,8 +154,7 @@ impl<T: Custom, Slim: Custom> Kept for Cached<T, Slim> {
         let add_index = Some(per(cache.len(), start));
         let keys: Vec<_> = cache.snapshot().iter().map(|object| object.key()).collect();
         let look_up_key = look_up(LOOK_UPS, &keys, |key| read(&cache.get(key)?).ok())?;
-        let look_up_decoded =
-            look_up(LOOK_UPS, &keys, |key| Some(touch_kube(&*cache.get(key)?.decode().ok()?)))?;
+        let look_up_decoded = look_up(LOOK_UPS, &keys, |key| Some(touch_kube(&*cache.get(key)?.decode().ok()?)))?;
         let look_up_few = look_up(LOOK_UPS, &keys, |key| {
             let object = cache.get(key)?;
             let slim = serde_json::from_slice::<Slim>(object.encoded().ok()?).ok()?;

@@ -14,9 +14,7 @@ use listwatch_cache::{Object, Reflector, StorageFormat, Store};
 use listwatch_corpus::custom::CustomKind;
 
 use crate::custom_client::{api_resource, resource};
-use crate::custom_types::{
-    Application, Certificate, Custom, Revision, SlimApplication, SlimCertificate, SlimRevision,
-};
+use crate::custom_types::{Application, Certificate, Custom, Revision, SlimApplication, SlimCertificate, SlimRevision};
 use crate::follower::{self, CHANGED_AT, Followed, Handler, Server};
 
 pub async fn follow(way: &str, kind: &str, server: &Server<'_>, handler: Handler) -> anyhow::Result<Box<dyn Followed>> {

@@ -90,12 +90,72 @@ macro_rules! structs {
     )* };
 }
 
-custom!(Certificate, "cert-manager.io", "v1", "certificates", "Certificate", CertificateSpec, CertificateStatus, secret_name, "spec.secretName");
-custom!(SlimCertificate, "cert-manager.io", "v1", "certificates", "Certificate", SlimCertificateSpec, SlimStatus, secret_name, "spec.secretName");
-custom!(Revision, "serving.knative.dev", "v1", "revisions", "Revision", RevisionSpec, RevisionStatus, service_account_name, "spec.serviceAccountName");
-custom!(SlimRevision, "serving.knative.dev", "v1", "revisions", "Revision", SlimRevisionSpec, SlimStatus, service_account_name, "spec.serviceAccountName");
-custom!(Application, "argoproj.io", "v1alpha1", "applications", "Application", ApplicationSpec, ApplicationStatus, project, "spec.project");
-custom!(SlimApplication, "argoproj.io", "v1alpha1", "applications", "Application", SlimApplicationSpec, SlimApplicationStatus, project, "spec.project");
+custom!(
+    Certificate,
+    "cert-manager.io",
+    "v1",
+    "certificates",
+    "Certificate",
+    CertificateSpec,
+    CertificateStatus,
+    secret_name,
+    "spec.secretName"
+);
+custom!(
+    SlimCertificate,
+    "cert-manager.io",
+    "v1",
+    "certificates",
+    "Certificate",
+    SlimCertificateSpec,
+    SlimStatus,
+    secret_name,
+    "spec.secretName"
+);
+custom!(
+    Revision,
+    "serving.knative.dev",
+    "v1",
+    "revisions",
+    "Revision",
+    RevisionSpec,
+    RevisionStatus,
+    service_account_name,
+    "spec.serviceAccountName"
+);
+custom!(
+    SlimRevision,
+    "serving.knative.dev",
+    "v1",
+    "revisions",
+    "Revision",
+    SlimRevisionSpec,
+    SlimStatus,
+    service_account_name,
+    "spec.serviceAccountName"
+);
+custom!(
+    Application,
+    "argoproj.io",
+    "v1alpha1",
+    "applications",
+    "Application",
+    ApplicationSpec,
+    ApplicationStatus,
+    project,
+    "spec.project"
+);
+custom!(
+    SlimApplication,
+    "argoproj.io",
+    "v1alpha1",
+    "applications",
+    "Application",
+    SlimApplicationSpec,
+    SlimApplicationStatus,
+    project,
+    "spec.project"
+);
 
 structs! {
     CertificateSpec { dns_names: Vec<String>, issuer_ref: IssuerRef, secret_name: String, usages: Vec<String> }
@@ -204,7 +264,9 @@ mod tests {
         match value {
             Value::Object(fields) => {
                 fields.values_mut().for_each(prune);
-                fields.retain(|_, field| !matches!(field, Value::Null) && *field != Value::from("") && *field != Value::Array(Vec::new()));
+                fields.retain(|_, field| {
+                    !matches!(field, Value::Null) && *field != Value::from("") && *field != Value::Array(Vec::new())
+                });
                 fields.remove("apiVersion");
                 fields.remove("kind");
             }

@@ -21,11 +21,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch_cache::{Change, Index, Object, StorageFormat, Store};
 use listwatch::client::{Client, HttpTransport, Resource};
 use listwatch::path::{meta, pod};
-use listwatch_cache::{Cache, Reflector, StoreType, Strategy};
 use listwatch::{ItemError, MetaView, Projection};
+use listwatch_cache::{Cache, Reflector, StoreType, Strategy};
+use listwatch_cache::{Change, Index, Object, StorageFormat, Store};
 use listwatch_kube::controller::{Action, Controller};
 use listwatch_kube::runtime;
 use tokio::sync::{Notify, oneshot};
@@ -98,7 +98,9 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
         "controller" => Box::new(controller(server, handler).await?),
         "kube-controller" => Box::new(kube_controller(server.kube().await?, default.streaming_lists(), handler).await?),
         "kube" => Box::new(kube(watcher(server.kube().await?, default), (), handler).await?),
-        "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), (), handler).await?),
+        "kube-streaming" => {
+            Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), (), handler).await?)
+        }
         "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), (), handler).await?),
         "kube-runtime-dropping" => {
             let drop = Projection::new().drop(&meta::MANAGED_FIELDS);
