@@ -80,7 +80,7 @@ pub struct Followed {
     pub sync_system: f64,
     /// The peak of resident memory until then, in bytes.
     pub sync_peak: u64,
-    /// User and system time after that.
+    /// User and system time of the changes, until 50 ms after the last.
     pub cpu: f64,
     /// The peak of resident memory of the whole run.
     pub peak: u64,
@@ -146,9 +146,8 @@ pub trait Following {
     /// Returns the number of its objects and the sum of their hashes.
     fn list(&self) -> anyhow::Result<(u64, u64)>;
 
-    /// Changes objects, and waits until the cache equals the list. Returns the number of changes written, the follower's state, and
-    /// the time of the wait.
-    fn change(&mut self, follower: &mut Process) -> anyhow::Result<(u64, State, f64)>;
+    /// Changes objects, and returns the number of changes written.
+    fn change(&mut self) -> anyhow::Result<u64>;
 }
 
 /// Measures a follower of a collection.
@@ -165,23 +164,27 @@ pub fn measure(way: &Way, command: Command, server: &mut impl Following) -> anyh
     let listed = server.list()?;
     ensure!(same(&follower.ask()?, listed), "the cache differs from the server's list");
 
+    // A request for the state iterates over the whole cache, which is no part of the changes.
+    let before = process::cpu(&proc)?;
     let is_over = AtomicBool::new(false);
     let (changed, memory) = thread::scope(|scope| {
         let sampler = scope.spawn(|| process::sample(&proc, &is_over, SAMPLE_EVERY));
-        let changed = server.change(&mut follower);
+        let changed = server.change();
+        thread::sleep(ASK_EVERY);
+        let changed = changed.and_then(|written| Ok((written, process::cpu(&proc)?)));
+        let changed = changed.and_then(|changed| Ok((changed, wait_for(&mut follower, server.list()?)?)));
         is_over.store(true, Ordering::Relaxed);
         let memory = sampler.join().map_err(|_| anyhow::anyhow!("the sampler panicked"))?;
         anyhow::Ok((changed, memory))
     })?;
-    let (written, State { changes, latency, .. }, up_to_date) = changed?;
-    let (user_after, system_after) = process::cpu(&proc)?;
+    let ((written, after), (State { changes, latency, .. }, up_to_date)) = changed?;
     Ok(Followed {
         way: way.id.into(),
         sync,
         sync_user: user,
         sync_system: system,
         sync_peak,
-        cpu: user_after + system_after - user - system,
+        cpu: after.0 + after.1 - before.0 - before.1,
         peak: process::peak(&proc)?,
         memory,
         written,
@@ -202,7 +205,7 @@ impl Following for Changing<'_> {
         self.server.list()
     }
 
-    fn change(&mut self, follower: &mut Process) -> anyhow::Result<(u64, State, f64)> {
+    fn change(&mut self) -> anyhow::Result<u64> {
         let Self { args, server } = self;
         let changing = server.change(args.rate, args.seconds)?;
         if args.restart {
@@ -217,13 +220,12 @@ impl Following for Changing<'_> {
         let asked = u64::from(args.rate) * u64::from(args.seconds);
         let is_reached = args.restart || written * 100 >= asked * 95;
         ensure!(is_reached, "the loader wrote {written} of {asked} changes: use a lower --rate");
-        let (state, up_to_date) = wait_for(follower, server.list()?)?;
-        Ok((written, state, up_to_date))
+        Ok(written)
     }
 }
 
 /// Waits until the cache has these objects. Returns the follower's state, and the time of the wait.
-pub fn wait_for(follower: &mut Process, listed: (u64, u64)) -> anyhow::Result<(State, f64)> {
+fn wait_for(follower: &mut Process, listed: (u64, u64)) -> anyhow::Result<(State, f64)> {
     let start = Instant::now();
     loop {
         let state = follower.ask()?;
