@@ -32,6 +32,8 @@
 //!
 //! The Pods are synthetic: words come from a short list, so free text compresses better than real text. The empty
 //! strings that an API server writes are absent.
+//!
+//! [`custom`] makes custom resources in JSON.
 
 #![expect(clippy::format_push_string, reason = "`write!` returns an error that cannot occur")]
 #![expect(
@@ -43,6 +45,7 @@
 #![expect(clippy::too_many_lines, reason = "a Pod has many fields")]
 #![expect(clippy::unnecessary_wraps, reason = "prost has optional fields")]
 
+pub mod custom;
 mod managed;
 mod shapes;
 pub mod text;

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"errors"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -53,7 +52,7 @@ func follow(url, directory string) error {
 		config.BearerToken = "admin"
 		config.CAFile = filepath.Join(directory, "ca.crt")
 	}
-	h := &handler{began: time.Now().UnixNano(), latency: hdrhistogram.New(1, longest, 3)}
+	h := newHandler()
 	tell("ready")
 	wait()
 	client, err := kubernetes.NewForConfig(config)
@@ -61,11 +60,20 @@ func follow(url, directory string) error {
 		return err
 	}
 	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+	return followInformer(informer, h)
+}
+
+func newHandler() *handler {
+	return &handler{began: time.Now().UnixNano(), latency: hdrhistogram.New(1, longest, 3)}
+}
+
+// followInformer runs an informer with the handler, and answers the runner.
+func followInformer(informer cache.SharedIndexInformer, h *handler) error {
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(pod any) { h.record(pod.(*corev1.Pod)) },
-		UpdateFunc: func(old, pod any) {
-			if old.(*corev1.Pod).ResourceVersion != pod.(*corev1.Pod).ResourceVersion {
-				h.record(pod.(*corev1.Pod))
+		AddFunc: func(object any) { h.record(object.(metav1.Object)) },
+		UpdateFunc: func(old, object any) {
+			if old.(metav1.Object).GetResourceVersion() != object.(metav1.Object).GetResourceVersion() {
+				h.record(object.(metav1.Object))
 			}
 		},
 	})
@@ -79,11 +87,7 @@ func follow(url, directory string) error {
 		wait()
 		found := &seen{}
 		for _, object := range informer.GetStore().List() {
-			pod, ok := object.(*corev1.Pod)
-			if !ok {
-				return errors.New("the store has an object that is not a Pod")
-			}
-			found.item(pod)
+			found.item(object.(metav1.Object))
 		}
 		state := h.state()
 		state.Items, state.Hash, state.Version = found.Items, found.Hash, informer.LastSyncResourceVersion()
@@ -91,9 +95,9 @@ func follow(url, directory string) error {
 	}
 }
 
-// record records the latency of a Pod's new state.
-func (h *handler) record(pod *corev1.Pod) {
-	at, err := strconv.ParseInt(pod.Annotations[changedAt], 10, 64)
+// record records the latency of an object's new state.
+func (h *handler) record(object metav1.Object) {
+	at, err := strconv.ParseInt(object.GetAnnotations()[changedAt], 10, 64)
 	if err != nil || at < h.began {
 		return
 	}

@@ -69,6 +69,19 @@ func main() {
 	if os.Args[1] == "follow" {
 		log.Fatal(follow(os.Args[2], strings.Join(os.Args[3:], "")))
 	}
+	if strings.HasPrefix(os.Args[1], "custom-") {
+		if len(os.Args) != 4 {
+			log.Fatal("usage: clientgo custom-WAY KIND URL")
+		}
+		run := runCustom
+		if strings.HasPrefix(os.Args[1], "custom-follow-") {
+			run = followCustom
+		}
+		if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	way, isJSON := strings.CutSuffix(os.Args[1], "-json")
 	list, ok := map[string]func(*rest.Config, *seen) (any, error){
 		"list":     listAll,
@@ -92,19 +105,27 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if err := answer(seen, kept, func() (*storeTimes, error) { return useStore(kept, seen) }); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// answer sends what was read, comes to rest and sends the times of the store, while it keeps the result of the list.
+func answer(seen *seen, kept any, use func() (*storeTimes, error)) error {
 	tell(seen)
 	wait()
 	// Held memory must not depend on the time of the last collection.
 	debug.FreeOSMemory()
 	tell("idle")
 	wait()
-	times, err := useStore(kept, seen)
+	times, err := use()
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	tell(times)
 	wait()
 	runtime.KeepAlive(kept)
+	return nil
 }
 
 func listAll(config *rest.Config, seen *seen) (any, error) {

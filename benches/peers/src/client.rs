@@ -22,7 +22,7 @@ use listwatch_kube::runtime;
 use listwatch_views::core_v1::PodView;
 use prost::Message;
 
-use crate::{Done, StoreTimes, add_key, tell, wait};
+use crate::{Done, StoreTimes, add_key, custom_client, tell, wait};
 
 /// Lists Pods; the arguments are `WAY URL`. Keeps the result until the runner has measured memory.
 ///
@@ -34,9 +34,14 @@ use crate::{Done, StoreTimes, add_key, tell, wait};
 #[tokio::main]
 pub async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let (Some(way), Some(url)) = (args.next(), args.next()) else { bail!("usage: client WAY URL") };
+    let way = args.next().unwrap_or_default();
+    let kind = if way.starts_with("custom-") { args.next() } else { None };
+    let Some(url) = args.next() else { bail!("usage: client WAY URL, or client custom-WAY KIND URL") };
     let mut seen = Seen { done: Done::default(), start: Instant::now() };
-    let kept = list(&way, &url, &mut seen).await?;
+    let kept = match kind {
+        Some(kind) => custom_client::list(&way, &kind, &url, &mut seen).await?,
+        None => list(&way, &url, &mut seen).await?,
+    };
     tell(&seen.done)?;
     wait()?;
     tell(&"idle")?;
@@ -47,7 +52,7 @@ pub async fn main() -> anyhow::Result<()> {
 }
 
 /// The result of a list, kept until the runner has measured memory.
-trait Kept {
+pub(crate) trait Kept {
     /// Measures the calls of a store; `None` if the result is not a store.
     fn use_store(&self) -> anyhow::Result<Option<StoreTimes>> {
         Ok(None)
@@ -88,27 +93,27 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
     })
 }
 
-struct Seen {
+pub(crate) struct Seen {
     done: Done,
     start: Instant,
 }
 
 impl Seen {
     /// Waits for the runner's signal. The client exists before it, the connection does not.
-    fn begin(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
         tell(&"ready")?;
         wait()?;
         self.start = Instant::now();
         Ok(())
     }
 
-    fn first(&mut self) {
+    pub(crate) fn first(&mut self) {
         if self.done.first_item == 0 {
             self.done.first_item = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         }
     }
 
-    fn item(&mut self, namespace: &str, name: &str, version: &str) {
+    pub(crate) fn item(&mut self, namespace: &str, name: &str, version: &str) {
         self.first();
         self.done.items += 1;
         add_key(&mut self.done.hash, namespace, name, version);
@@ -120,7 +125,7 @@ impl Seen {
         Ok(())
     }
 
-    fn kube(&mut self, object: &impl ResourceExt) {
+    pub(crate) fn kube(&mut self, object: &impl ResourceExt) {
         let namespace = object.namespace().unwrap_or_default();
         self.item(&namespace, &object.name_any(), &object.resource_version().unwrap_or_default());
     }
@@ -369,7 +374,11 @@ const KEYS: usize = 200_000;
 const NODES: usize = 10_000;
 
 /// Returns the mean time of looking up random keys. Clones the keys before it measures.
-fn look_up<K: Clone>(times: usize, all: &[K], mut get: impl FnMut(&K) -> Option<usize>) -> anyhow::Result<f64> {
+pub(crate) fn look_up<K: Clone>(
+    times: usize,
+    all: &[K],
+    mut get: impl FnMut(&K) -> Option<usize>,
+) -> anyhow::Result<f64> {
     let mut random = fastrand::Rng::with_seed(1);
     let keys: Vec<_> = (0..times).map(|_| all[random.usize(..all.len())].clone()).collect();
     let start = Instant::now();
@@ -384,7 +393,7 @@ fn look_up<K: Clone>(times: usize, all: &[K], mut get: impl FnMut(&K) -> Option<
 
 /// Returns the seconds since the start, divided by `times`.
 #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^53")]
-fn per(times: usize, start: Instant) -> f64 {
+pub(crate) fn per(times: usize, start: Instant) -> f64 {
     start.elapsed().as_secs_f64() / times as f64
 }
 
@@ -422,6 +431,6 @@ fn last(text: &str) -> usize {
 }
 
 /// Reads one byte each of a Pod's namespace, name and version.
-fn touch(key: [&str; 3]) -> usize {
+pub(crate) fn touch(key: [&str; 3]) -> usize {
     key.into_iter().map(last).sum()
 }

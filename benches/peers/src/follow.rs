@@ -72,26 +72,26 @@ struct Results {
 
 /// The measurements of one way.
 #[derive(Serialize, Deserialize)]
-struct Followed {
+pub struct Followed {
     way: String,
     /// Until the handler had received all initial Pods, in seconds, like all times here.
     sync: f64,
     /// User and system time until then.
-    sync_user: f64,
-    sync_system: f64,
+    pub sync_user: f64,
+    pub sync_system: f64,
     /// The peak of resident memory until then, in bytes.
-    sync_peak: u64,
-    /// User and system time after that.
-    cpu: f64,
+    pub sync_peak: u64,
+    /// User and system time of the changes, until 50 ms after the last.
+    pub cpu: f64,
     /// The peak of resident memory of the whole run.
-    peak: u64,
+    pub peak: u64,
     /// Resident memory over time, from the first change, in bytes.
     memory: Vec<(f64, u64)>,
     /// Changes that the loader wrote.
     written: u64,
     /// Changes that the handler received.
-    changes: u64,
-    latency: Latency,
+    pub changes: u64,
+    pub latency: Latency,
     /// From the last change until the cache was found equal to the server's list. Older results call it `in_step`.
     #[serde(alias = "in_step")]
     up_to_date: f64,
@@ -138,50 +138,79 @@ impl Args {
         if let Some(threads) = self.threads {
             command.env("TOKIO_WORKER_THREADS", threads.to_string()).env("GOMAXPROCS", threads.to_string());
         }
-        let mut follower = Process::start(command)?;
-        let _: String = follower.message()?;
-        let proc = follower.proc()?;
+        measure(way, command, &mut Changing { args: self, server })
+    }
+}
 
-        follower.go()?;
-        let start = Instant::now();
-        let _: String = follower.message()?;
-        let sync = start.elapsed().as_secs_f64();
-        let ((user, system), sync_peak) = (process::cpu(&proc)?, process::peak(&proc)?);
-        let listed = server.list()?;
-        ensure!(same(&follower.ask()?, listed), "the cache differs from the server's list");
+/// A collection that changes.
+pub trait Following {
+    /// Returns the number of its objects and the sum of their hashes.
+    fn list(&self) -> anyhow::Result<(u64, u64)>;
 
-        let is_over = AtomicBool::new(false);
-        let (changed, memory) = thread::scope(|scope| {
-            let sampler = scope.spawn(|| process::sample(&proc, &is_over, SAMPLE_EVERY));
-            let changed = self.change(&mut follower, server);
-            is_over.store(true, Ordering::Relaxed);
-            let memory = sampler.join().map_err(|_| anyhow::anyhow!("the sampler panicked"))?;
-            anyhow::Ok((changed, memory))
-        })?;
-        let (written, State { changes, latency, .. }, up_to_date) = changed?;
-        let (user_after, system_after) = process::cpu(&proc)?;
-        Ok(Followed {
-            way: way.id.into(),
-            sync,
-            sync_user: user,
-            sync_system: system,
-            sync_peak,
-            cpu: user_after + system_after - user - system,
-            peak: process::peak(&proc)?,
-            memory,
-            written,
-            changes,
-            latency,
-            up_to_date,
-        })
+    /// Changes objects, and returns the number of changes written.
+    fn change(&mut self) -> anyhow::Result<u64>;
+}
+
+/// Measures a follower of a collection.
+pub fn measure(way: &Way, command: Command, server: &mut impl Following) -> anyhow::Result<Followed> {
+    let mut follower = Process::start(command)?;
+    let _: String = follower.message()?;
+    let proc = follower.proc()?;
+
+    follower.go()?;
+    let start = Instant::now();
+    let _: String = follower.message()?;
+    let sync = start.elapsed().as_secs_f64();
+    let ((user, system), sync_peak) = (process::cpu(&proc)?, process::peak(&proc)?);
+    let listed = server.list()?;
+    ensure!(same(&follower.ask()?, listed), "the cache differs from the server's list");
+
+    // A request for the state iterates over the whole cache, which is no part of the changes.
+    let before = process::cpu(&proc)?;
+    let is_over = AtomicBool::new(false);
+    let (changed, memory) = thread::scope(|scope| {
+        let sampler = scope.spawn(|| process::sample(&proc, &is_over, SAMPLE_EVERY));
+        let changed = server.change();
+        thread::sleep(ASK_EVERY);
+        let changed = changed.and_then(|written| Ok((written, process::cpu(&proc)?)));
+        let changed = changed.and_then(|changed| Ok((changed, wait_for(&mut follower, server.list()?)?)));
+        is_over.store(true, Ordering::Relaxed);
+        let memory = sampler.join().map_err(|_| anyhow::anyhow!("the sampler panicked"))?;
+        anyhow::Ok((changed, memory))
+    })?;
+    let ((written, after), (State { changes, latency, .. }, up_to_date)) = changed?;
+    Ok(Followed {
+        way: way.id.into(),
+        sync,
+        sync_user: user,
+        sync_system: system,
+        sync_peak,
+        cpu: after.0 + after.1 - before.0 - before.1,
+        peak: process::peak(&proc)?,
+        memory,
+        written,
+        changes,
+        latency,
+        up_to_date,
+    })
+}
+
+/// The API server, and the changes that the arguments ask for.
+struct Changing<'a> {
+    args: &'a Args,
+    server: &'a mut ApiServer,
+}
+
+impl Following for Changing<'_> {
+    fn list(&self) -> anyhow::Result<(u64, u64)> {
+        self.server.list()
     }
 
-    /// Changes Pods, and waits until the cache equals the server's list. Returns the number of changes written, the
-    /// follower's state, and the time of the wait.
-    fn change(&self, follower: &mut Process, server: &mut ApiServer) -> anyhow::Result<(u64, State, f64)> {
-        let changing = server.change(self.rate, self.seconds)?;
-        if self.restart {
-            thread::sleep(Duration::from_secs(self.seconds.into()) / 2);
+    fn change(&mut self) -> anyhow::Result<u64> {
+        let Self { args, server } = self;
+        let changing = server.change(args.rate, args.seconds)?;
+        if args.restart {
+            thread::sleep(Duration::from_secs(args.seconds.into()) / 2);
             server.restart()?;
         }
         let Output { stdout, status, .. } = changing.wait_with_output()?;
@@ -189,20 +218,24 @@ impl Args {
         let written = String::from_utf8_lossy(&stdout);
         let written =
             written.split_whitespace().nth(1).context("the loader printed no number of changes")?.parse::<u64>()?;
-        let asked = u64::from(self.rate) * u64::from(self.seconds);
-        let is_reached = self.restart || written * 100 >= asked * 95;
+        let asked = u64::from(args.rate) * u64::from(args.seconds);
+        let is_reached = args.restart || written * 100 >= asked * 95;
         ensure!(is_reached, "the loader wrote {written} of {asked} changes: use a lower --rate");
-        let start = Instant::now();
-        let listed = server.list()?;
-        loop {
-            let state = follower.ask()?;
-            if same(&state, listed) {
-                return Ok((written, state, start.elapsed().as_secs_f64()));
-            }
-            let State { items, .. } = state;
-            ensure!(start.elapsed() < LONGEST, "the cache is not up to date: {items} Pods, expected {}", listed.0);
-            thread::sleep(ASK_EVERY);
+        Ok(written)
+    }
+}
+
+/// Waits until the cache has these objects. Returns the follower's state, and the time of the wait.
+fn wait_for(follower: &mut Process, listed: (u64, u64)) -> anyhow::Result<(State, f64)> {
+    let start = Instant::now();
+    loop {
+        let state = follower.ask()?;
+        if same(&state, listed) {
+            return Ok((state, start.elapsed().as_secs_f64()));
         }
+        let State { items, .. } = state;
+        ensure!(start.elapsed() < LONGEST, "the cache is not up to date: {items} objects, expected {}", listed.0);
+        thread::sleep(ASK_EVERY);
     }
 }
 

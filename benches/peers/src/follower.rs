@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::fs;
+use std::hash::Hash;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,16 +24,16 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::client::{Client, HttpTransport, Resource};
 use listwatch::path::{meta, pod};
-use listwatch::{ItemError, Projection};
-use listwatch_cache::{Cache, Change, Index, Object, Reflector, StorageFormat, Store, Strategy};
+use listwatch::{ItemError, MetaView, Projection};
+use listwatch_cache::{Cache, Change, Index, Object, Reflector, StorageFormat, Store, StoreType, Strategy};
 use listwatch_kube::controller::{Action, Controller};
 use listwatch_kube::runtime;
 use tokio::sync::{Notify, oneshot};
 
-use crate::{Latency, State, add_key, tell, wait};
+use crate::{Latency, State, add_key, custom_follower, tell, wait};
 
 /// When a Pod was changed, in nanoseconds since 1970: see e2e/apiserver/load.
-const CHANGED_AT: &str = "example.com/changed-at";
+pub const CHANGED_AT: &str = "example.com/changed-at";
 
 /// The longest recorded latency, in microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
@@ -47,13 +48,18 @@ const LONGEST: u64 = 3_600_000_000;
 #[tokio::main]
 pub async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let (Some(way), Some(url)) = (args.next(), args.next()) else { bail!("usage: follower WAY URL [DIRECTORY]") };
+    let way = args.next().unwrap_or_default();
+    let kind = if way.starts_with("custom-") { args.next() } else { None };
+    let Some(url) = args.next() else { bail!("usage: follower WAY URL [DIRECTORY], or follower custom-WAY KIND URL") };
     let directory = args.next();
     let server = Server { url: &url, directory: directory.as_deref().map(Path::new) };
     let handler = Handler::new()?;
     tell(&"ready")?;
     wait()?;
-    let followed = follow(&way, &server, &handler).await?;
+    let followed = match kind {
+        Some(kind) => custom_follower::follow(&way, &kind, &server, handler.clone()).await?,
+        None => follow(&way, &server, &handler).await?,
+    };
     tell(&"synced")?;
     loop {
         wait()?;
@@ -67,7 +73,7 @@ pub async fn main() -> anyhow::Result<()> {
 }
 
 /// A synced cache.
-trait Followed {
+pub(crate) trait Followed {
     fn version(&self) -> String;
     /// Calls back with the namespace, name and version of each Pod.
     fn each(&self, see: &mut dyn FnMut(&str, &str, &str));
@@ -91,13 +97,15 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
         }
         "controller" => Box::new(controller(server, handler).await?),
         "kube-controller" => Box::new(kube_controller(server.kube().await?, default.streaming_lists(), handler).await?),
-        "kube" => Box::new(kube(watcher(server.kube().await?, default), handler).await?),
-        "kube-streaming" => Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), handler).await?),
-        "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), handler).await?),
+        "kube" => Box::new(kube(watcher(server.kube().await?, default), (), handler).await?),
+        "kube-streaming" => {
+            Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), (), handler).await?)
+        }
+        "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), (), handler).await?),
         "kube-runtime-dropping" => {
             let drop = Projection::new().drop(&meta::MANAGED_FIELDS);
             let events = runtime::watcher(server.kube().await?, default.streaming_lists()).projection(drop);
-            Box::new(kube(events, handler).await?)
+            Box::new(kube(events, (), handler).await?)
         }
         _ => bail!("unknown way {way:?}"),
     })
@@ -112,6 +120,24 @@ async fn listwatch(
 ) -> anyhow::Result<Cache<Pod>> {
     let reflector = Reflector::<Pod>::new(&server.listwatch(reads_bytes)?, &Resource::PODS);
     let reflector = reflector.strategy(strategy).store(Store::new(format));
+    if reads_bytes {
+        return handle(reflector, handler, |pod, handler| handler.record_bytes(&pod.meta()?)).await;
+    }
+    let decode = |pod: &Object<Pod>, handler: &Handler| {
+        let pod = pod.decode()?;
+        let annotations = pod.metadata.as_ref().map(|metadata| &metadata.annotations);
+        handler.record(annotations.and_then(|annotations| annotations.get(CHANGED_AT)));
+        Ok(())
+    };
+    handle(reflector, handler, decode).await
+}
+
+/// Runs a reflector whose handler receives each object. Returns its cache once the handler has received all.
+pub(crate) async fn handle<T: StoreType + ?Sized>(
+    reflector: Reflector<T>,
+    handler: Handler,
+    handle: impl Fn(&Object<T>, &Handler) -> anyhow::Result<()> + Send + 'static,
+) -> anyhow::Result<Cache<T>> {
     let cache = reflector.cache();
     let mut changes = cache.subscribe().start();
     let running = tokio::spawn(reflector.run());
@@ -120,14 +146,7 @@ async fn listwatch(
         let mut synced = Some(synced);
         while let Some(change) = changes.next().await {
             match change {
-                Change::Applied { new: pod, .. } if reads_bytes => {
-                    handler.record(pod.meta()?.annotation(CHANGED_AT)?.map(String::from).as_ref());
-                }
-                Change::Applied { new: pod, .. } => {
-                    let pod = pod.decode()?;
-                    let annotations = pod.metadata.as_ref().map(|metadata| &metadata.annotations);
-                    handler.record(annotations.and_then(|annotations| annotations.get(CHANGED_AT)));
-                }
+                Change::Applied { new, .. } => handle(&new, &handler)?,
                 Change::Synced => drop(synced.take().map(|synced| synced.send(()))),
                 _ => {}
             }
@@ -228,24 +247,30 @@ async fn controller(server: &Server<'_>, handler: Handler) -> anyhow::Result<Cac
     Ok(cache)
 }
 
-impl Followed for Cache<Pod> {
+impl<T: StoreType + ?Sized> Followed for Cache<T> {
     fn version(&self) -> String {
         self.status().resource_version.unwrap_or_default()
     }
 
     fn each(&self, see: &mut dyn FnMut(&str, &str, &str)) {
-        for pod in self.snapshot().iter() {
-            see(pod.namespace(), pod.name(), pod.resource_version());
+        for object in self.snapshot().iter() {
+            see(object.namespace(), object.name(), object.resource_version());
         }
     }
 }
 
 /// Fills kube's store from the events of kube's watcher, or of a replacement.
-async fn kube(
-    events: impl Stream<Item = watcher::Result<watcher::Event<KubePod>>> + Send + 'static,
+pub(crate) async fn kube<K>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    types: K::DynamicType,
     handler: Handler,
-) -> anyhow::Result<reflector::Store<KubePod>> {
-    let (store, writer) = reflector::store::<KubePod>();
+) -> anyhow::Result<reflector::Store<K>>
+where
+    K: kube::Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    let writer = reflector::store::Writer::<K>::new(types.clone());
+    let store = writer.as_reader();
     let known = store.clone();
     let mut events = events.default_backoff().reflect(writer).boxed();
     let (synced, is_synced) = oneshot::channel();
@@ -253,12 +278,12 @@ async fn kube(
         let mut synced = Some(synced);
         while let Some(event) = events.next().await {
             match event {
-                Ok(watcher::Event::Apply(pod)) => handler.record(pod.annotations().get(CHANGED_AT)),
+                Ok(watcher::Event::Apply(object)) => handler.record(object.annotations().get(CHANGED_AT)),
                 // Until a list is complete, the store has the state before it.
-                Ok(watcher::Event::InitApply(pod)) => {
-                    let known = known.get(&ObjectRef::from_obj(&pod));
-                    if known.is_none_or(|known| known.resource_version() != pod.resource_version()) {
-                        handler.record(pod.annotations().get(CHANGED_AT));
+                Ok(watcher::Event::InitApply(object)) => {
+                    let known = known.get(&ObjectRef::from_obj_with(&object, types.clone()));
+                    if known.is_none_or(|known| known.resource_version() != object.resource_version()) {
+                        handler.record(object.annotations().get(CHANGED_AT));
                     }
                 }
                 Ok(watcher::Event::InitDone) => drop(synced.take().map(|synced| synced.send(()))),
@@ -271,27 +296,31 @@ async fn kube(
     Ok(store)
 }
 
-impl Followed for reflector::Store<KubePod> {
+impl<K> Followed for reflector::Store<K>
+where
+    K: kube::Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
     fn version(&self) -> String {
         String::new()
     }
 
     fn each(&self, see: &mut dyn FnMut(&str, &str, &str)) {
-        for pod in self.state() {
-            let [namespace, version] = [pod.namespace(), pod.resource_version()].map(Option::unwrap_or_default);
-            see(&namespace, &pod.name_any(), &version);
+        for object in self.state() {
+            let [namespace, version] = [object.namespace(), object.resource_version()].map(Option::unwrap_or_default);
+            see(&namespace, &object.name_any(), &version);
         }
     }
 }
 
-struct Server<'a> {
+pub(crate) struct Server<'a> {
     url: &'a str,
     /// The directory of a real API server, which has its CA and a kubeconfig.
     directory: Option<&'a Path>,
 }
 
 impl Server<'_> {
-    fn listwatch(&self, on_caller_runtime: bool) -> anyhow::Result<Client> {
+    pub(crate) fn listwatch(&self, on_caller_runtime: bool) -> anyhow::Result<Client> {
         let mut transport = HttpTransport::builder(self.url);
         if on_caller_runtime {
             transport = transport.on_caller_runtime();
@@ -303,6 +332,10 @@ impl Server<'_> {
     }
 
     async fn kube(&self) -> anyhow::Result<Api<KubePod>> {
+        Ok(Api::all(self.kube_client().await?))
+    }
+
+    pub(crate) async fn kube_client(&self) -> anyhow::Result<kube::Client> {
         let config = match self.directory {
             Some(directory) => {
                 let kubeconfig = Kubeconfig::read_from(directory.join("kubeconfig"))?;
@@ -310,13 +343,13 @@ impl Server<'_> {
             }
             None => kube::Config::new(self.url.parse()?),
         };
-        Ok(Api::all(kube::Client::try_from(config)?))
+        Ok(kube::Client::try_from(config)?)
     }
 }
 
 /// Records the latency of changes.
 #[derive(Clone)]
-struct Handler {
+pub(crate) struct Handler {
     /// The start of this process. Earlier changes do not count.
     began: u64,
     latency: Arc<Mutex<Histogram<u64>>>,
@@ -328,8 +361,14 @@ impl Handler {
         Ok(Self { began: now(), latency: Arc::new(Mutex::new(latency)) })
     }
 
-    /// Records the latency of a Pod's new state, which has this annotation.
-    fn record(&self, changed_at: Option<&String>) {
+    /// Records the latency of an object's new state, from its bytes.
+    pub(crate) fn record_bytes(&self, meta: &MetaView<'_>) -> anyhow::Result<()> {
+        self.record(meta.annotation(CHANGED_AT)?.map(String::from).as_ref());
+        Ok(())
+    }
+
+    /// Records the latency of an object's new state, which has this annotation.
+    pub(crate) fn record(&self, changed_at: Option<&String>) {
         let changed_at = changed_at.and_then(|changed_at| changed_at.parse().ok()).filter(|at| *at >= self.began);
         if let Some(changed_at) = changed_at {
             let latency = now().saturating_sub(changed_at) / 1000;

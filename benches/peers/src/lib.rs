@@ -1,6 +1,9 @@
 //! Messages and helpers that the runner, the server and the clients share.
 
 pub mod client;
+mod custom_client;
+mod custom_follower;
+mod custom_types;
 pub mod follower;
 pub mod server;
 

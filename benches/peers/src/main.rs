@@ -1,6 +1,8 @@
 //! Compares time and memory of this crate and of its alternatives on the same Pods, each way in its own process.
 //! README.md has the results.
 
+mod custom;
+mod custom_server;
 mod follow;
 mod plot;
 mod process;
@@ -68,6 +70,7 @@ struct Args {
 /// The other comparisons.
 #[derive(Subcommand)]
 enum Other {
+    Custom(custom::Args),
     Follow(follow::Args),
     Relist(relist::Args),
 }
@@ -113,6 +116,7 @@ struct Point {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     match &args.other {
+        Some(Other::Custom(args)) => return args.run(),
         Some(Other::Follow(args)) => return args.run(),
         Some(Other::Relist(args)) => return args.run(),
         None => {}
@@ -143,7 +147,8 @@ impl Output {
         fs::write(self.out.join(format!("{name}.md")), &tables)?;
         println!("{tables}");
         if self.publish {
-            report::publish(name, &tables, &Path::new(HERE).join("README.md"))?;
+            let file = if name == "custom" { "custom-resources.md" } else { "README.md" };
+            report::publish(name, &tables, &Path::new(HERE).join(file))?;
         }
         Ok(results)
     }

@@ -44,6 +44,11 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     let mut server = Process::start(server)?;
     let serving: Serving = server.message()?;
     client.arg(&serving.url);
+    measure_client(client, pods, serving.hash, REST)
+}
+
+/// Runs a client that must read this many objects with this sum of hashes, and comes to rest for some time.
+pub fn measure_client(client: Command, objects: u32, hash: u64, rest: Duration) -> anyhow::Result<Run> {
     let mut client = Process::start(client)?;
     let _: String = client.message()?;
 
@@ -65,11 +70,11 @@ pub fn measure(server: Command, mut client: Command, pods: u32) -> anyhow::Resul
     let status = proc.status()?;
     let peak = peak(&proc)?;
 
-    ensure!(done.items == u64::from(pods), "the client read {} Pods, expected {pods}", done.items);
-    ensure!(done.hash == serving.hash, "the client read other Pods than the server sent");
+    ensure!(done.items == u64::from(objects), "the client read {} objects, expected {objects}", done.items);
+    ensure!(done.hash == hash, "the client read other objects than the server sent");
     client.go()?;
     let _: String = client.message()?;
-    thread::sleep(REST);
+    thread::sleep(rest);
     let held = (proc.status()?.vmrss.context("/proc has no VmRSS")? * 1024).saturating_sub(before);
     client.go()?;
     let store = client.message()?;

@@ -266,6 +266,51 @@ pub const RELISTERS: &[Way] = &[
     way("go-list", "client-go, informer, no WatchList", Program::GoWithoutWatchList, "follow"),
 ];
 
+/// Lists and caches of custom resources. `src/custom_client.rs` and `clientgo/custom.go` implement them.
+pub const CUSTOM: &[Way] = &[
+    way("encoded", "listwatch, reflector, encoded", Program::Rust, "custom-encoded"),
+    way("compressed", "listwatch, reflector, compressed", Program::Rust, "custom-compressed"),
+    way("kube-typed", "kube, reflector with streaming lists, typed", Program::Rust, "custom-kube-typed"),
+    way("kube-typed-list", "kube, reflector, typed", Program::Rust, "custom-kube-typed-list"),
+    way(
+        "kube-slim",
+        "kube, reflector with streaming lists, few fields, no managedFields",
+        Program::Rust,
+        "custom-kube-slim",
+    ),
+    way("kube-dynamic", "kube, reflector with streaming lists, `DynamicObject`", Program::Rust, "custom-kube-dynamic"),
+    way("go-typed", "client-go, informer, typed", Program::Go, "custom-typed"),
+    way("go-typed-list", "client-go, informer, typed, no WatchList", Program::GoWithoutWatchList, "custom-typed"),
+    way("go-dynamic", "client-go, dynamic informer", Program::Go, "custom-dynamic"),
+    way("go-dynamic-list", "client-go, dynamic informer, no WatchList", Program::GoWithoutWatchList, "custom-dynamic"),
+    way("list", "listwatch, list, `Json<T>`, kept in a `Vec`", Program::Rust, "custom-list"),
+    way("list-slim", "listwatch, list, `Json<T>` of few fields, kept in a `Vec`", Program::Rust, "custom-list-slim"),
+    way("kube-list", "kube, `Api::list`, typed", Program::Rust, "custom-kube-list"),
+];
+
+/// Caches that follow custom resources.
+pub const CUSTOM_FOLLOWERS: &[Way] = &[
+    way("encoded", "listwatch, encoded, a handler that reads bytes", Program::Rust, "custom-encoded"),
+    way("compressed", "listwatch, compressed, a handler that reads bytes", Program::Rust, "custom-compressed"),
+    way("encoded-typed", "listwatch, encoded, a handler that decodes `Json<T>`", Program::Rust, "custom-encoded-typed"),
+    way(
+        "compressed-typed",
+        "listwatch, compressed, a handler that decodes `Json<T>`",
+        Program::Rust,
+        "custom-compressed-typed",
+    ),
+    way("kube-typed", "kube, reflector with streaming lists, typed", Program::Rust, "custom-kube-typed"),
+    way(
+        "kube-slim",
+        "kube, reflector with streaming lists, few fields, no managedFields",
+        Program::Rust,
+        "custom-kube-slim",
+    ),
+    way("kube-dynamic", "kube, reflector with streaming lists, `DynamicObject`", Program::Rust, "custom-kube-dynamic"),
+    way("go-typed", "client-go, informer, typed", Program::Go, "custom-follow-typed"),
+    way("go-dynamic", "client-go, dynamic informer", Program::Go, "custom-follow-dynamic"),
+];
+
 const fn way(id: &'static str, name: &'static str, program: Program, argument: &'static str) -> Way {
     Way { id, name, program, argument, drawn: None }
 }

@@ -12,8 +12,9 @@
 //! | with groups | compressed, with them |
 //!
 //! Compressed sizes are the parts `compressed` and `encoded` of the store's `Memory`, divided by the number of objects.
-//! They include the references of delta groups, but not the tables of the store and of zstd. The removed owner also makes an
-//! object shorter, for which the column "without groups" does not correct. `metadata.managedFields` stays unchanged.
+//! They include the references of delta groups, but not the tables of the store and of zstd. The removed owner also
+//! makes an object shorter, for which the column "without groups" does not correct. `metadata.managedFields` stays
+//! unchanged.
 
 mod objects;
 
@@ -73,7 +74,8 @@ struct Object {
     /// The namespace and the name, by which lists are ordered.
     key: String,
     bytes: Vec<u8>,
-    /// The bytes without what makes the object a member of a delta group: its controlling owner and `metadata.generateName`.
+    /// The bytes without what makes the object a member of a delta group: its controlling owner and
+    /// `metadata.generateName`.
     without_group: Vec<u8>,
 }
 
