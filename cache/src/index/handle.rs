@@ -86,8 +86,10 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
         })
     }
 
-    /// Returns an unregistered subscriber to the objects that have this value. Writes of other objects cost it nothing,
-    /// and the function of the index is called once for all subscribers.
+    /// Returns an unregistered subscriber to the objects that have this value. It delivers an object that loses the
+    /// value as [`Deleted`](crate::Change::Deleted).
+    ///
+    /// Writes of other objects cost it nothing, and the function of the index is called once for all subscribers.
     pub fn subscribe(&self, value: V) -> SubscriberBuilder<T> {
         let route = ValueRoute { data: Arc::clone(&self.data), value };
         SubscriberBuilder::new(Arc::clone(&self.host)).route(Box::new(route))

@@ -167,7 +167,8 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self
     }
 
-    /// Returns a handle for readers of the store.
+    /// Returns a handle for readers of the store. Call it after [`store`](Self::store): an earlier handle keeps the
+    /// store that it was created for.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
         Cache { store: self.store.clone(), status: self.status.subscribe(), collection: Arc::clone(&self.collection) }

@@ -36,7 +36,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// been unchanged for longest. This needs permission to `get`. A file without objects is not loaded.
     ///
     /// While the server cannot be reached or answers with 408, 429 or 5xx, the method retries with the backoff of
-    /// [`run`](Self::run) and without a limit, so that an outage drops no valid file.
+    /// [`run`](Self::run) and without a limit, so that an outage drops no valid file. The cache is empty meanwhile.
     /// [`last_error`](crate::reflector::ReflectorStatus::last_error) has the last error. Drop the future to start
     /// without the file.
     ///
