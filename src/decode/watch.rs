@@ -47,11 +47,12 @@ const KEPT_SCRATCH: usize = 64 << 10;
 /// the last byte [`finish`](Self::finish) checks that the body ended between two frames.
 ///
 /// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one
-/// reusable buffer, which grows with the bytes received to the size of the longest frame (in JSON, which declares no
-/// lengths, to at most twice that size), and is freed when frames are small again. A frame over [`Limits::item_size`]
-/// is refused when its length is declared. Apart from events with a Status, the decoder allocates only up to 8 KiB, for
-/// the ends of values in a frame of JSON, so that reading it and [projecting](crate::ItemRef::project) its object need
-/// not scan the values again.
+/// reusable buffer. The buffer grows with the bytes received to the size of the longest frame; in JSON, which declares
+/// no lengths, to at most twice that size. It is freed when frames are small again. A frame over [`Limits::item_size`]
+/// is refused when its length is declared.
+///
+/// Apart from events with a Status, the decoder allocates only up to 8 KiB, for the ends of values in a frame of JSON.
+/// Reading the frame and [projecting](crate::ItemRef::project) its object then need not scan the values again.
 ///
 /// The decoder reads the type meta and the resource version of each object. An added or modified object without a
 /// resource version is an error. In JSON the decoder reads the members of the event, of the object and of its metadata;

@@ -43,8 +43,8 @@
 //!
 //! # Values that you keep
 //!
-//! A view borrows from the object. To keep a part, decode its `bytes` with prost; whole Pods take about 17 µs, their
-//! `metadata` 2 µs:
+//! A view borrows from the object. To keep a part, decode its `bytes` with prost. That takes some tens of
+//! microseconds for a whole Pod, and 2 µs for its `metadata`:
 //!
 //! ```
 //! use k8s_pb::api::core::v1::PodSpec;

@@ -24,10 +24,16 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 ///
 /// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer
 /// version. So when a watch has delivered nothing for 2 minutes, not even a bookmark, the reflector requests the
-/// server's version by a list of one object. If it is older, the reflector relists, and treats no object as unchanged.
-/// It does not detect a restored server that has passed the version of the cache by then. If it is newer, and the watch
-/// is not open, or is silent for another 2 minutes, the reflector relists too: the server may have forgotten the
-/// version without reporting it. So a quiet collection is listed every 4 minutes if its server sends no bookmarks.
+/// server's version by a list of one object.
+///
+/// | the server's version | the reflector |
+/// |---|---|
+/// | is older than the cache's | relists, and treats no object as unchanged |
+/// | is newer, and the watch is not open, or is silent for another 2 minutes | relists: the server may have forgotten the version without reporting it |
+/// | is the same | continues |
+///
+/// So a quiet collection is listed every 4 minutes if its server sends no bookmarks. The reflector does not detect a
+/// restored server that has passed the version of the cache by then.
 ///
 /// ```no_run
 /// use k8s_pb::api::core::v1::Pod;

@@ -15,12 +15,15 @@ use crate::object::version::is_resumable;
 /// A list from etcd is read and decoded for this one request, which costs etcd and the server memory and time in
 /// proportion to the collection. A list from the watch cache costs the server the encoding alone.
 ///
-/// "Caught up" takes up to 3 s; after that, and with etcd before 3.4.31 or 3.5.13, etcd serves the list. `AtLeast("0")`
-/// is `Any`. A resource without a watch cache (`--watch-cache-sizes` of 0, as events have by default, or
-/// `--watch-cache=false`) always comes from etcd. While a cache is being filled, lists with a page size and no selector
-/// come from etcd, and others get 429 (1.31 and later). The table follows apiserver `cacher/delegator`
-/// (`ShouldDelegateList`) with default feature gates: `ConsistentListFromCache` from 1.31 and `ListFromCacheSnapshot`
-/// from 1.34.
+/// - "Caught up" takes up to 3 s. After that, etcd serves the list, and always before etcd 3.4.31 and 3.5.13.
+/// - `AtLeast("0")` is `Any`.
+/// - A resource without a watch cache always comes from etcd: events by default (`--watch-cache-sizes` of 0), and all
+///   resources with `--watch-cache=false`.
+/// - While a cache is being filled (1.31 and later), lists with a page size and no selector come from etcd, and others
+///   get 429.
+///
+/// Source: apiserver `cacher/delegator` (`ShouldDelegateList`) with default feature gates, `ConsistentListFromCache`
+/// from 1.31 and `ListFromCacheSnapshot` from 1.34.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ResourceVersion {

@@ -39,23 +39,26 @@ use crate::wire::Encoding;
 /// list this resource for an hour. If the initial state is interrupted, or its version expires, the stream starts over
 /// with [`WatchEvent::Reset`]. If the server's request timeout interrupted a list, the next list uses pages of 500.
 ///
-/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections. The watch resumes
-/// when the server ends it, when the connection breaks or [is dead](Self::idle_timeout), and on 408, 429 and 5xx. It
-/// resumes from the version of the last bookmark, or from the version before the last event, because further events may
-/// have the version of that event. It drops the events that the server then repeats. It remembers hashes of up to
-/// 65,536 events; if one version has more, events may be repeated. It also retries 401, 403, 404, unreadable
-/// credentials and a proxy's page, with a warning in the log, because a role or a resource may be created later;
-/// [`fail_fast`](Self::fail_fast) turns that off. Retries back off exponentially with jitter, from the
-/// [`delay`](crate::client::Retry::delay) of the client's [`Retry`](crate::client::Retry) to 30 s (doubled at most by
-/// jitter), and wait at least the server's `Retry-After`. A connection that lived for 10 s resets the backoff. A list
-/// in place of initial events is requested at once. The number of retries is not limited.
+/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections.
 ///
-/// The stream ends in an error that [is expired](Error::is_expired) when the server has forgotten the version, unless
-/// it [starts over](Self::start_over). Some servers do not report that: so a version also counts as expired after 3
-/// connections from it that ended within a second without an event, or after 8 that failed with 500 or 504 or broke
-/// within a second ([`ErrorKind::NoProgress`](crate::client::ErrorKind::NoProgress)). The stream also ends in errors
-/// that no retry fixes: parameters that the server refuses (400, 422), a malformed or oversized frame, an object that
-/// cannot be decoded. [`resource_version`](Self::resource_version) is then before the event that failed.
+/// | the server, or the connection | the watch |
+/// |---|---|
+/// | ends the watch, breaks, or [is dead](Self::idle_timeout) | resumes |
+/// | 408, 429, 5xx | resumes |
+/// | 401, 403, 404, unreadable credentials, a proxy's page | warns and retries, because a role or a resource may be created later; [`fail_fast`](Self::fail_fast) ends it |
+/// | the version has expired | ends in an error that [is expired](Error::is_expired), or [starts over](Self::start_over) |
+/// | 3 connections in a row end within 1 s without an event | the same: some servers do not report an expired version ([`ErrorKind::NoProgress`](crate::client::ErrorKind::NoProgress)) |
+/// | 8 connections in a row fail with 500 or 504, or break within 1 s | the same |
+/// | 400, 422, a malformed or oversized frame, an object that cannot be decoded | ends in an error; [`resource_version`](Self::resource_version) is before the event that failed |
+///
+/// It resumes from the version of the last bookmark, or from the version before the last event: further events may have
+/// the version of that event. It drops the events that the server then repeats. For that it remembers hashes of the
+/// events of one version, up to 65,536. If one version has more, events may be repeated.
+///
+/// The number of retries is not limited. Retries back off exponentially with jitter, from the
+/// [`delay`](crate::client::Retry::delay) of the client's [`Retry`](crate::client::Retry) to 30 s (doubled at most by
+/// jitter). They wait at least the server's `Retry-After`. A connection that lived for 10 s resets the backoff. A list
+/// in place of initial events is requested at once.
 ///
 /// An event may have an older version than earlier events, and a deletion may have none. It is delivered, and does not
 /// change the version to resume from. A bookmark without a version, or with version 0, is ignored.
