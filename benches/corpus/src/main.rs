@@ -1,5 +1,6 @@
-//! Writes the body of a list: `cargo run --release -p listwatch-corpus -- 10000 >pods.pb`, or `-- 10000 certificate
-//! >list.json`.
+//! Writes the body of a list: `cargo run --release -p listwatch-corpus -- 10000 >pods.pb`.
+//!
+//! With a kind it writes custom resources: `-- 10000 certificate >list.json`.
 
 use std::io::{self, Write as _};
 
