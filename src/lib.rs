@@ -69,7 +69,7 @@ pub mod view {
 #[doc(hidden)]
 pub mod internal {
     pub use crate::client::{Connections, MAX_RETRY_AFTER, PAGE, Pages, RetryAdvice, chain};
-    pub use crate::object::StoreType;
+    pub use crate::object::store_type::StoreType;
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};
 }

@@ -13,7 +13,7 @@ pub mod path;
 mod projection;
 mod selector;
 pub(crate) mod shard;
-mod store_type;
+pub(crate) mod store_type;
 pub(crate) mod version;
 pub mod view;
 
@@ -26,5 +26,4 @@ pub use self::path::FieldPath;
 pub use self::projection::Projection;
 pub use self::selector::{FieldSelector, LabelSelector};
 pub use self::shard::Shard;
-pub use self::store_type::StoreType;
 pub use self::version::compare_resource_versions;
