@@ -213,8 +213,19 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
             ("api/v1/pods?timeout=x".to_owned(), JSON.to_owned(), false),
         ] {
             let case = format!("{format:?} {path} {accept}");
-            let theirs = get(&http, &format!("{}/{path}", server.url), &accept).await?;
-            let ours = get(&http, &format!("{}/{path}", mirror.url), &accept).await?;
+            let mut theirs = get(&http, &format!("{}/{path}", server.url), &accept).await?;
+            let ours = loop {
+                let ours = get(&http, &format!("{}/{path}", mirror.url), &accept).await?;
+                if !accept.contains("as=Table") {
+                    break ours;
+                }
+                // A Table has ages, which change each second: the server must answer the same before and after.
+                let after = get(&http, &format!("{}/{path}", server.url), &accept).await?;
+                if without_version(&after.3) == without_version(&theirs.3) {
+                    break ours;
+                }
+                theirs = after;
+            };
             assert_eq!(ours.2, is_cached, "{case}: {}", String::from_utf8_lossy(&ours.3[..ours.3.len().min(300)]));
             assert_eq!((ours.0, &ours.1), (theirs.0, &theirs.1), "{case}");
             assert_same(&case, &ours.3, &theirs.3);
