@@ -109,8 +109,27 @@ async fn on_loopback(server: &Server, stale_reads: bool, format: StorageFormat) 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub const JSON: &str = "application/json";
 
+type Got = (u16, String, bool, Vec<u8>);
+
+/// Requests both URLs. A Table has ages, which change each second, so the second answer must be the same before and
+/// after the first.
+async fn get_both(http: &reqwest::Client, [ours, theirs]: [String; 2], accept: &str) -> Result<[Got; 2]> {
+    let mut before = get(http, &theirs, accept).await?;
+    loop {
+        let got = get(http, &ours, accept).await?;
+        if !accept.contains("as=Table") {
+            return Ok([got, before]);
+        }
+        let after = get(http, &theirs, accept).await?;
+        if without_version(&after.3) == without_version(&before.3) {
+            return Ok([got, after]);
+        }
+        before = after;
+    }
+}
+
 /// Returns the status, the content type, whether the mirror answered from its cache, and the body.
-async fn get(http: &reqwest::Client, url: &str, accept: &str) -> Result<(u16, String, bool, Vec<u8>)> {
+async fn get(http: &reqwest::Client, url: &str, accept: &str) -> Result<Got> {
     let response = http.get(url).header(ACCEPT, accept).bearer_auth("admin").send().await?;
     let content_type = response.headers().get(CONTENT_TYPE).map(|value| value.to_str().map(str::to_owned));
     let is_cached = response.headers().contains_key("listwatch-lag-seconds");
@@ -213,19 +232,8 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
             ("api/v1/pods?timeout=x".to_owned(), JSON.to_owned(), false),
         ] {
             let case = format!("{format:?} {path} {accept}");
-            let mut theirs = get(&http, &format!("{}/{path}", server.url), &accept).await?;
-            let ours = loop {
-                let ours = get(&http, &format!("{}/{path}", mirror.url), &accept).await?;
-                if !accept.contains("as=Table") {
-                    break ours;
-                }
-                // A Table has ages, which change each second: the server must answer the same before and after.
-                let after = get(&http, &format!("{}/{path}", server.url), &accept).await?;
-                if without_version(&after.3) == without_version(&theirs.3) {
-                    break ours;
-                }
-                theirs = after;
-            };
+            let urls = [&mirror.url, &server.url].map(|url| format!("{url}/{path}"));
+            let [ours, theirs] = get_both(&http, urls, &accept).await?;
             assert_eq!(ours.2, is_cached, "{case}: {}", String::from_utf8_lossy(&ours.3[..ours.3.len().min(300)]));
             assert_eq!((ours.0, &ours.1), (theirs.0, &theirs.1), "{case}");
             assert_same(&case, &ours.3, &theirs.3);
