@@ -117,7 +117,7 @@ impl CustomKind {
         head + &items.join(",") + &tail
     }
 
-    /// Returns what is before and after the items of a list of this version. The token is that of the next page.
+    /// Returns the text before and the text after the items of a list. The token continues the list on the next page.
     #[must_use]
     pub fn list_envelope(self, version: u64, token: Option<&str>) -> [String; 2] {
         let [.., kind] = self.resource();

@@ -216,7 +216,7 @@ fn on_cpu() -> anyhow::Result<f64> {
     Ok(float(stat.split(' ').next().context("schedstat is empty")?.parse()?) / 1e9)
 }
 
-/// A column: its title, its value of a run of so many objects with so many bytes of JSON, and the format of its values.
+/// A column: its title, a function of a run, its number of objects and its bytes of JSON, and the format of the value.
 type Column<R> = (&'static str, fn(&R, f64, f64) -> Option<f64>, fn(f64) -> String);
 
 const LISTS: [Column<Run>; 11] = [

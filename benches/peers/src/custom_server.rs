@@ -36,7 +36,7 @@ struct State {
     count: usize,
     /// Grows when the changes are discarded; watches then end.
     epoch: u64,
-    /// The n-th change has the version after that of the n-th list: the index of its object, and its time.
+    /// The changes in order: the index of the changed object, and the time. Each change raises the version by one.
     changes: Vec<(usize, u128)>,
     /// The last change of each object, plus one; 0 for none.
     last: Vec<usize>,

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A custom resource of which kube and listwatch know the type.
+/// A custom resource that kube and listwatch decode as this type.
 pub trait Custom:
     kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone

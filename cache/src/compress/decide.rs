@@ -69,7 +69,7 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    /// An object and a reference of 1000 bytes, of which a dictionary leaves 400.
+    /// An object and a reference have 1000 bytes. A dictionary compresses each to 400.
     const TRAINED: Comparison = Comparison {
         object_len: 1000,
         reference_len: 1000,

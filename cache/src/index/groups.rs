@@ -124,7 +124,7 @@ impl<V> ValueGroups<V> {
         }
     }
 
-    /// Returns the bytes on the heap, without those of the values.
+    /// Returns the bytes on the heap. It leaves out what the values allocate.
     pub(super) fn bytes(&self) -> usize {
         let of_slots = self.by_slot.capacity() * size_of::<Groups>() + self.by_slot.iter().map(spilled).sum::<usize>();
         let groups = self.groups.capacity() * size_of::<GroupMembers<V>>() + self.free.capacity() * size_of::<u32>();

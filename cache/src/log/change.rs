@@ -19,7 +19,7 @@ pub struct LoggedChange<T: StoreType + ?Sized> {
     pub(super) old: Option<Entry<T::Decoded>>,
     pub(super) object: Entry<T::Decoded>,
     pub(super) codec: Arc<Codec<T>>,
-    /// Distinguishes its frames from those of other changes.
+    /// Identifies this change among the keys of kept frames.
     pub(super) number: u64,
     pub(super) frames: Arc<Frames>,
 }

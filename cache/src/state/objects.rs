@@ -1,4 +1,4 @@
-//! The objects of a store behind the lock that its readers acquire.
+//! The objects of a store, and the lock that readers acquire.
 //!
 //! Readers hold the lock for a look-up, or while they copy the pointers of a snapshot. Writers hold it while they write
 //! one object into its slot. Work that grows with the collection is done before: [`Objects::reserve`] builds a larger

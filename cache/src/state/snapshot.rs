@@ -95,7 +95,7 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         }
     }
 
-    /// Returns the same objects, as those of another version.
+    /// Returns the snapshot with another resource version.
     pub(crate) fn at_version(self, version: String) -> Self {
         Self { version, ..self }
     }

@@ -1,4 +1,4 @@
-//! Subscribers: the pending changes of each, and who is notified of a write.
+//! Subscribers: their pending changes, and how writes notify them.
 
 pub(crate) mod builder;
 pub(crate) mod change;

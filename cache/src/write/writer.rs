@@ -44,7 +44,7 @@ impl<T: StoreType + ?Sized> Writer<T> {
         }
     }
 
-    /// Returns the memory of the store, of which the [rest](BudgetState::rest) was measured some writes ago.
+    /// Returns the memory of the store. Its [rest](BudgetState::rest) was measured some writes ago.
     pub(crate) fn used(&self) -> usize {
         self.counted() + self.budget.rest
     }

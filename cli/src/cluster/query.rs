@@ -66,7 +66,7 @@ pub struct SelectionArgs {
 
     /// Shard I of N equal shards, from 0 (KEP-5866).
     ///
-    /// Older servers send the objects of all shards. The command then filters out those of other shards.
+    /// Older servers send the objects of all shards. The command then drops the objects of other shards.
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 }

@@ -2,7 +2,7 @@
 //!
 //! # Advice
 //!
-//! The rules are those of client-go (`tools/clientcmd`, `rest/config.go`), so look a rule up there before a change.
+//! client-go defines the rules (`tools/clientcmd`, `rest/config.go`). Look a rule up there before a change.
 //! kube's own loader is not used, because it refuses files that kubectl reads: a missing file in `KUBECONFIG`, empty
 //! strings, wrapped base64. It also compares `NO_PROXY` with the proxy instead of the server.
 //!
@@ -88,7 +88,7 @@ pub struct Kubeconfig {
 impl Kubeconfig {
     /// Reads the files, and returns the configuration of the chosen context.
     ///
-    /// If the files name no server, the server is that of the cluster in which this process runs, with its service
+    /// If the files name no server, the process connects to the cluster in which it runs, with its service
     /// account. Outside of a cluster the result is `None`.
     ///
     /// Files that do not exist are skipped, except [`file`](Self::file). If several files have an entry of one name,

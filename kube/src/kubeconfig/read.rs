@@ -105,7 +105,7 @@ impl NamedEntries {
     }
 }
 
-/// Parses the documents of a file: YAML, of which JSON is a part. An empty document is left out.
+/// Parses the documents of a file in YAML or JSON. It leaves out empty documents.
 fn parse_documents(bytes: &[u8]) -> Result<Vec<Map<String, Value>>> {
     let Some(text) = decode_text(bytes) else { return invalid("not a kubeconfig: not UTF-8 text") };
     // JSON may be indented by tabs, YAML may not.

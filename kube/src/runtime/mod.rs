@@ -89,7 +89,7 @@ use crate::transport::KubeTransport;
 ///   size.
 /// - A `timeout` of 0 is an hour. A connection may be closed as dead before its timeout: see
 ///   [`Watch::idle_timeout`](listwatch::client::Watch::idle_timeout).
-/// - If the server returns 410 for a watch, the collection is relisted. kube requests the same version for ever.
+/// - If the server returns 410 for a watch, the collection is relisted. kube repeats the request for the same version without end.
 /// - An object of a watch that cannot be decoded causes a [`SerdeError`](kube::Error::SerdeError) with the reason. kube
 ///   reports an empty `Status`.
 /// - A selector or a path that the server would refuse is not sent. The error is

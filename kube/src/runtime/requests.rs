@@ -1,4 +1,4 @@
-//! The requests for the collection of an `Api`: those of kube's watcher.
+//! The requests for the collection of an `Api`, as kube's watcher sends them.
 
 use std::sync::Arc;
 use std::time::Duration;

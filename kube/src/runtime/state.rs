@@ -25,8 +25,8 @@
 //! - After a deletion the older of two versions is kept, because a deletion may carry the version of the last write.
 //!
 //! Different from kube's on purpose: the machine starts over when the server answers a watch request with 410. kube
-//! requests the same version for ever. It also starts over after a deletion among the initial events, because delivered
-//! objects cannot be withdrawn.
+//! repeats the request for the same version without end. The machine also starts over after a deletion among the
+//! initial events, because delivered objects cannot be withdrawn.
 //!
 //! Not done: a stream over listwatch's resumed watch. It retries by itself, and would hide the errors that kube
 //! reports.

@@ -127,7 +127,7 @@ impl KubeTransport {
     /// # Errors
     ///
     /// [`TransportErrorKind::Setup`] or [`TransportErrorKind::Credentials`] when the configuration cannot be used.
-    /// Errors of an exec plugin are those of [`authenticate`](Self::authenticate) and of requests.
+    /// An exec plugin runs later: [`authenticate`](Self::authenticate) and requests return its errors.
     ///
     /// [`Retry`]: listwatch::client::Retry
     /// [`read_idle_timeout`]: listwatch::client::Client::read_idle_timeout

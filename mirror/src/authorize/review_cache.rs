@@ -12,7 +12,7 @@
 //!   that comes takes `running`, so a result is stored once.
 //! - An entry that is not expendable stays after its lifetime. Its key is known then: the review of a known token waits
 //!   in the queue of known tokens. So a flood of random tokens does not delay readers whose results have expired.
-//! - Errors are not stored. After an error an entry is removed, except that of a known key.
+//! - Errors are not stored. After an error the entry is removed, unless its key was known before.
 //! - Unknown tokens and denied rights are expendable. A full map drops them first, so a flood evicts no known reader.
 //! - Keys are digests. The map then holds no token, and its size does not depend on the length of attributes.
 //! - No user code and no review runs under the lock: `review` only creates a future there.

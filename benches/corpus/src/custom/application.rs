@@ -81,7 +81,7 @@ impl ApplicationSet {
         })
     }
 
-    /// Returns the entry of the history for a commit, of which `spec.source` is the source.
+    /// Returns the history entry of a commit. `source` is the `spec.source` at that commit.
     fn history(&self, rng: &mut Rng, id: usize, source: &Value) -> Value {
         let (commit, at) = &self.commits[id];
         let began = at + rng.i64(60..900);
