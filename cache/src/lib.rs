@@ -41,7 +41,7 @@
 // | - | sync, key, error | |
 // | compress | frame, dictionary, training, encoder, decide, pool, decoder, group, deferred, loaded, compression | dictionaries, references, delta groups, the pool of decoders |
 // | state | storage_format, slot_set, key_order, head, entry, memory, object, table, snapshot, objects | the lock of readers |
-// | subscribe | change, queue, subscription, registry, host, resync, walk, subscriber, builder | the queues |
+// | subscribe | change, predicate, queue, subscription, registry, host, resync, walk, delay, subscriber, builder | the queues |
 // | index | groups, routes, registry, data, handle | the locks of an index |
 // | log | status, frames, change, place, contents, change_log, cursor | the lock of the log |
 // | write | origin, slot_allocator, skipped, budget, tombstones, relist, outcome, writer, core | the writer's lock |
@@ -100,5 +100,5 @@ pub use self::state::storage_format::StorageFormat;
 pub use self::store::handle::{Relist, Store};
 pub use self::store::reader::StoreReader;
 pub use self::subscribe::change::Change;
-pub use self::subscribe::{builder::SubscriberBuilder, subscriber::Subscriber};
+pub use self::subscribe::{builder::SubscriberBuilder, predicate::Predicate, subscriber::Subscriber};
 pub use self::write::outcome::ApplyOutcome;

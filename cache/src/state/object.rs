@@ -40,6 +40,11 @@ impl<T: StoreType + ?Sized> Object<T> {
         Self { decoded: Some(OnceLock::new()), ..Self::new(entry, codec) }
     }
 
+    /// Creates an object of the same store, [for functions](Self::for_functions).
+    pub(crate) fn other_state(&self, entry: &Entry<T::Decoded>) -> Self {
+        Self::for_functions(entry, &self.encoded.codec)
+    }
+
     /// Adds the encoded bytes, if the entry does not have them.
     pub(crate) fn with_bytes(self, bytes: &[u8]) -> Self {
         if self.entry().as_encoded().is_none() {

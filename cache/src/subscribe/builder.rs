@@ -10,6 +10,7 @@ use crate::StoreType;
 use crate::state::object::Object;
 use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::queue::ChangeQueue;
+use crate::subscribe::predicate::Predicate;
 use crate::subscribe::resync::Resync;
 use crate::subscribe::subscriber::Subscriber;
 use crate::subscribe::subscription::{Filter, Inspect, Route, Subscription};
@@ -24,6 +25,7 @@ pub struct SubscriberBuilder<T: StoreType + ?Sized> {
     namespace: Option<String>,
     filters: Vec<Filter<T>>,
     inspect: Option<Inspect<T>>,
+    predicate: Option<Predicate>,
     resync: Option<Resync>,
 }
 
@@ -37,6 +39,7 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
             filters: Vec::new(),
             inspect: None,
             resync: None,
+            predicate: None,
         }
     }
 
@@ -62,10 +65,27 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// Calls this function for each state that a write replaces or stores, and for the last states of a deleted object,
     /// also if the subscriber does not receive the state because changes are coalesced. A second call replaces the
     /// first.
+    /// Delivers a modification only if it passes the predicate. A second call replaces the first.
+    ///
+    /// The predicate compares the two states of each write, also of a relist. A change is delivered if a write that it
+    /// coalesces passes. These always pass: additions, deletions, the initial state, a [resync](Self::resync), an object
+    /// that begins or ceases to pass the filters, and a state that cannot be read.
+    ///
+    /// [`old`](crate::Change::Applied::old) is the state before the first write that passed. It may be newer than the
+    /// state that the subscriber received.
+    ///
+    /// Nothing is kept for an object. A write takes about a microsecond more for each subscriber with a predicate of
+    /// metadata. In a compressed store it also decompresses the replaced state, once for all subscribers.
+    pub fn predicate_filter(mut self, predicate: impl Into<Option<Predicate>>) -> Self {
+        self.predicate = predicate.into();
+        self
+    }
+
     ///
     /// Work queues need it: the state that an object had for a moment can name other objects to process, for example an
     /// owner. The function is called once the write is visible to readers, before the consumer is woken, and not for
-    /// the initial state. It does not depend on the filters, and has the same limits as a [`filter`](Self::filter).
+    /// the initial state. It does not depend on the filters, and has the same limits as a [`filter`](Self::filter). It
+    /// is not called for writes that the [predicate](Self::predicate_filter) drops.
     pub fn inspect(mut self, inspect: impl Fn(&Object<T>) + Send + Sync + 'static) -> Self {
         self.inspect = Some(Box::new(inspect));
         self
@@ -112,9 +132,9 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// time. Others may write meanwhile: such a write calls the filters with the state before it, too.
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
-        let Self { host, with_initial_state, route, namespace, filters, inspect, .. } = self;
+        let Self { host, with_initial_state, route, namespace, filters, predicate, inspect, .. } = self;
         let (codec, queue) = (Arc::clone(&host.objects().codec), Mutex::new(ChangeQueue::new()));
-        let subscription = Arc::new(Subscription { route, namespace, filters, inspect, codec, queue });
+        let subscription = Arc::new(Subscription { route, namespace, filters, predicate, inspect, codec, queue });
         subscription.register(&*host, with_initial_state);
         if !with_initial_state {
             while subscription.advance_walk(&*host) {}

@@ -134,15 +134,18 @@ impl<D> ChangeQueue<D> {
     }
 
     /// Records that the store replaced `old` with a state that passes the filters.
-    pub(crate) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>) {
-        let pending = self.pending.entry(slot).or_insert(PendingChange { deletion: None, update: None });
-        match &mut pending.update {
-            Some((_, update)) => update.new = new.clone(),
-            none => {
-                let old = old.filter(|_| self.announced.contains(slot as usize)).cloned();
-                *none = Some((self.tickets, PendingUpdate { old, new: new.clone() }));
-                self.push(slot);
-            }
+    ///
+    /// A change that `is_dropped` by the predicate adds no pending change of an announced object. It still replaces the
+    /// latest state of one.
+    pub(crate) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>, is_dropped: bool) {
+        let is_announced = self.announced.contains(slot as usize);
+        if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut()) {
+            update.new = new.clone();
+        } else if !(is_announced && is_dropped) {
+            let update = PendingUpdate { old: old.filter(|_| is_announced).cloned(), new: new.clone() };
+            let pending = self.pending.entry(slot).or_insert(PendingChange { deletion: None, update: None });
+            pending.update = Some((self.tickets, update));
+            self.push(slot);
         }
     }
 
@@ -216,7 +219,7 @@ impl<D> ChangeQueue<D> {
     /// Records an object of the walk that passes the filters.
     pub(crate) fn add_walked(&mut self, slot: u32, entry: &Entry<D>) {
         if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
-            self.put(slot, None, entry);
+            self.put(slot, None, entry, false);
         } else {
             self.announced.grow_and_insert(slot as usize);
         }
@@ -236,7 +239,7 @@ impl<D> ChangeQueue<D> {
     /// Queues an announced object again, unless it has a pending change.
     pub(crate) fn requeue(&mut self, slot: u32, entry: &Entry<D>) {
         if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
-            self.put(slot, Some(entry), entry);
+            self.put(slot, Some(entry), entry, false);
         }
     }
 

@@ -103,7 +103,11 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         object: &Object<T>,
         routed: &[Arc<Subscription<T>>],
     ) {
-        self.notify(object.namespace(), routed, |subscription| subscription.put(slot, old, object));
+        if !self.is_empty() {
+            // All subscribers decompress the replaced state once.
+            let old = old.map(|old| object.other_state(old));
+            self.notify(object.namespace(), routed, |subscription| subscription.put(slot, old.as_ref(), object));
+        }
     }
 
     pub(crate) fn notify_removal(

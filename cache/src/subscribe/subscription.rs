@@ -5,6 +5,7 @@
 //! panic in one of them closes only this subscription, and the subscriber's next call resumes it. The write is done,
 //! and other subscribers are notified.
 
+use std::cell::LazyCell;
 use std::iter::once;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::StoreType;
 use crate::error::Cause;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};
+use crate::subscribe::predicate::Predicate;
 use crate::subscribe::queue::ChangeQueue;
 use crate::sync::{Mutex, lock};
 
@@ -37,6 +39,7 @@ pub(crate) struct Subscription<T: StoreType + ?Sized> {
     pub(crate) route: Option<Box<dyn Route<T>>>,
     pub(crate) namespace: Option<String>,
     pub(crate) filters: Vec<Filter<T>>,
+    pub(crate) predicate: Option<Predicate>,
     pub(crate) inspect: Option<Inspect<T>>,
     pub(crate) codec: Arc<Codec<T>>,
     pub(crate) queue: Mutex<ChangeQueue<T::Decoded>>,
@@ -89,29 +92,38 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         })
     }
 
-    /// Calls the function that inspects all states. The write is visible to readers already.
-    fn inspect_states<'e>(&self, new: Option<&Object<T>>, others: impl IntoIterator<Item = &'e Entry<T::Decoded>>)
+    /// Returns true if the predicate drops a modification. The encoding of decoded states runs code of the caller.
+    fn drops_change(&self, old: Option<&Object<T>>, new: &Object<T>) -> bool {
+        let (Some(predicate), Some(old)) = (&self.predicate, old) else { return false };
+        self.call_functions(|| !predicate.passes(old, new))
+    }
+
+    /// Calls the function that inspects states. The write is visible to readers already.
+    fn inspect_states<'o>(&self, inspect: &Inspect<T>, states: impl IntoIterator<Item = &'o Object<T>>)
     where
-        T::Decoded: 'e,
+        T: 'o,
     {
-        let Some(inspect) = &self.inspect else { return };
         self.call_functions(|| {
-            for entry in others {
-                inspect(&Object::new(entry, &self.codec));
-            }
-            new.into_iter().for_each(inspect);
+            states.into_iter().for_each(inspect);
             true
         });
     }
 
-    pub(super) fn put(&self, slot: u32, old: Option<&Entry<T::Decoded>>, object: &Object<T>) -> Option<Waker> {
-        self.inspect_states(Some(object), old);
+    pub(super) fn put(&self, slot: u32, old: Option<&Object<T>>, object: &Object<T>) -> Option<Waker> {
+        let is_dropped = LazyCell::new(|| self.drops_change(old, object));
+        if let Some(inspect) = &self.inspect
+            && !*is_dropped
+        {
+            self.inspect_states(inspect, old.into_iter().chain(once(object)));
+        }
+        let old = old.map(Object::entry);
         self.mark_first_write(slot, old);
         let is_selected = self.selects_object(slot, object);
+        let is_dropped = is_selected && *is_dropped;
         let mut queue = lock(&self.queue);
         match old {
             _ if queue.is_closed => {}
-            _ if is_selected => queue.put(slot, old, object.entry()),
+            _ if is_selected => queue.put(slot, old, object.entry(), is_dropped),
             Some(old) => queue.remove_rejected(slot, old),
             None => {}
         }
@@ -125,8 +137,11 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         last: &Entry<T::Decoded>,
         final_state_unknown: bool,
     ) -> Option<Waker> {
-        let last_states = once(old).chain(Some(last).filter(|last| !old.is_same(last)));
-        self.inspect_states(None, last_states);
+        if let Some(inspect) = &self.inspect {
+            let last_states = once(old).chain(Some(last).filter(|last| !old.is_same(last)));
+            let last_states: Vec<_> = last_states.map(|entry| Object::new(entry, &self.codec)).collect();
+            self.inspect_states(inspect, &last_states);
+        }
         self.mark_first_write(slot, Some(old));
         let mut queue = lock(&self.queue);
         if !queue.is_closed {

@@ -3,6 +3,7 @@
 mod delta_groups;
 mod model;
 mod save;
+mod predicates;
 mod store;
 mod subscribe;
 #[path = "../../../tests/support/client.rs"]

@@ -1,0 +1,157 @@
+//! Predicates: which modifications of an object a subscriber gets.
+//!
+//! A predicate compares the two states of a write, when the store replaces one by the other. So nothing is kept for an
+//! object. kube compares with a hash that it keeps for each object, because its streams have only the new state.
+//!
+//! - Neighbouring states are enough, also for a slow subscriber: if a property differs between two states, it changed
+//!   in a write between them. `and` is the exception, and its doc says so.
+//! - What cannot be compared passes: an unreadable state, or a property that neither state has.
+//! - An object that was created again under its name passes, although the store replaces one state by the other if the
+//!   deletion was missed. A new object has generation 1 again, and often the same labels.
+//! - The states are compared by the views of the metadata and not by bytes, because they may differ in encoding. In a
+//!   compressed store this decompresses the replaced state, once for all subscribers.
+
+use listwatch::{ItemError, Projection};
+
+use crate::StoreType;
+use crate::state::object::Object;
+
+/// Selects modifications of objects by what they change: see
+/// [`SubscriberBuilder::predicate_filter`](crate::SubscriberBuilder::predicate_filter).
+///
+/// It has the words of kube's `predicates`, and `or` in place of `combine`. Additions and deletions always pass, and so
+/// does an object that was created again under its name.
+///
+/// | predicate | passes | drops |
+/// |---|---|---|
+/// | [`generation`](Self::generation) | changes of `spec`, and the request to delete an object that has finalizers or a grace period | changes of `status`, labels, annotations and finalizers |
+/// | [`labels`](Self::labels), [`annotations`](Self::annotations), [`finalizers`](Self::finalizers) | changes of these | the request to delete |
+/// | [`fields`](Self::fields) | changes of what a projection keeps | other changes |
+/// | [`resource_version`](Self::resource_version) | each change that the API server makes | |
+///
+/// A reconciler with a finalizer needs `generation`: the API server increments it when it sets the deletion timestamp
+/// (`BeforeDelete` in `registry/rest/delete.go` of k8s.io/apiserver), but only if it is over 0. Kinds without a
+/// generation, such as ConfigMaps and Secrets, need a [`fallback`](Self::fallback).
+///
+/// ```
+/// use listwatch::Projection;
+/// use listwatch::path::meta;
+/// use listwatch_cache::Predicate;
+///
+/// // The desired state, or the metadata that users set.
+/// let desired = Predicate::generation().or(Predicate::labels()).or(Predicate::annotations());
+/// // Any kind: each change of a kind without a generation.
+/// let any = Predicate::generation().fallback(Predicate::resource_version());
+/// # drop((desired, any));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Predicate(Condition);
+
+#[derive(Clone, Debug)]
+enum Condition {
+    Generation,
+    Labels,
+    Annotations,
+    Finalizers,
+    ResourceVersion,
+    Fields(Projection),
+    And(Box<(Condition, Condition)>),
+    Or(Box<(Condition, Condition)>),
+    Fallback(Box<(Condition, Condition)>),
+}
+
+impl Predicate {
+    /// Passes a change of `metadata.generation`. It has no value for kinds that do not count it.
+    pub fn generation() -> Self {
+        Self(Condition::Generation)
+    }
+
+    /// Passes a change of the labels.
+    pub fn labels() -> Self {
+        Self(Condition::Labels)
+    }
+
+    /// Passes a change of the annotations.
+    pub fn annotations() -> Self {
+        Self(Condition::Annotations)
+    }
+
+    /// Passes a change of the finalizers, or of their order.
+    pub fn finalizers() -> Self {
+        Self(Condition::Finalizers)
+    }
+
+    /// Passes a change of the resource version.
+    pub fn resource_version() -> Self {
+        Self(Condition::ResourceVersion)
+    }
+
+    /// Passes a change of the fields that the projection keeps. It copies them from both states.
+    ///
+    /// ```
+    /// use listwatch::{FieldPath, Projection};
+    /// use listwatch_cache::Predicate;
+    ///
+    /// const REPLICAS: FieldPath = FieldPath::new("spec.replicas", &[2, 1]);
+    /// let scaled = Predicate::fields(Projection::new().keep(&REPLICAS));
+    /// # drop(scaled);
+    /// ```
+    pub fn fields(projection: Projection) -> Self {
+        Self(Condition::Fields(projection))
+    }
+
+    /// Passes a change that one of the two passes. It has no value if neither has one.
+    pub fn or(self, other: Self) -> Self {
+        Self(Condition::Or(Box::new((self.0, other.0))))
+    }
+
+    /// Passes a change that both pass, or the only one that has a value.
+    ///
+    /// Both must change in one write: it drops a change of the labels that is followed by a change of the annotations.
+    pub fn and(self, other: Self) -> Self {
+        Self(Condition::And(Box::new((self.0, other.0))))
+    }
+
+    /// Uses another predicate for objects of which this one has no value before and after the change.
+    pub fn fallback(self, other: Self) -> Self {
+        Self(Condition::Fallback(Box::new((self.0, other.0))))
+    }
+
+    /// Returns true if a subscriber gets the change from `old` to `new`.
+    pub(super) fn passes<T: StoreType + ?Sized>(&self, old: &Object<T>, new: &Object<T>) -> bool {
+        old.uid() != new.uid() || self.0.is_changed(old, new).ok().flatten().unwrap_or(true)
+    }
+}
+
+impl Condition {
+    /// Returns `None` if neither state has a value.
+    fn is_changed<T: StoreType + ?Sized>(&self, old: &Object<T>, new: &Object<T>) -> Result<Option<bool>, ItemError> {
+        Ok(match self {
+            Self::Generation => {
+                let (old, new) = (old.meta()?.generation(), new.meta()?.generation());
+                (old != 0 || new != 0).then_some(old != new)
+            }
+            Self::Labels => Some(!old.meta()?.labels()?.eq(new.meta()?.labels()?)),
+            Self::Annotations => Some(!old.meta()?.annotations()?.eq(new.meta()?.annotations()?)),
+            Self::Finalizers => Some(!old.meta()?.finalizers()?.eq(new.meta()?.finalizers()?)),
+            Self::ResourceVersion => {
+                let (old, new) = (old.resource_version(), new.resource_version());
+                (!old.is_empty() || !new.is_empty()).then_some(old != new)
+            }
+            Self::Fields(fields) => Some(old.item()?.project(fields)? != new.item()?.project(fields)?),
+            Self::And(both) => match (both.0.is_changed(old, new)?, both.1.is_changed(old, new)?) {
+                (Some(one), Some(other)) => Some(one && other),
+                (one, other) => one.or(other),
+            },
+            Self::Or(both) => match (both.0.is_changed(old, new)?, both.1.is_changed(old, new)?) {
+                (Some(one), Some(other)) => Some(one || other),
+                (one, other) => one.or(other),
+            },
+            Self::Fallback(both) => match both.0.is_changed(old, new)? {
+                None => both.1.is_changed(old, new)?,
+                known => known,
+            },
+        })
+    }
+}
