@@ -2,9 +2,10 @@
 
 pub(crate) mod builder;
 pub(crate) mod change;
+pub(crate) mod delay;
 pub(crate) mod host;
-pub(crate) mod queue;
 pub(crate) mod predicate;
+pub(crate) mod queue;
 pub(crate) mod registry;
 pub(crate) mod resync;
 pub(crate) mod subscriber;

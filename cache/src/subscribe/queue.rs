@@ -95,11 +95,11 @@ struct PendingChange<D> {
     update: Option<(Ticket, PendingUpdate<D>)>,
 }
 
-struct PendingDeletion<D> {
+pub(crate) struct PendingDeletion<D> {
     /// The state that the subscriber has received.
-    old: Entry<D>,
-    last: Entry<D>,
-    final_state_unknown: bool,
+    pub(crate) old: Entry<D>,
+    pub(crate) last: Entry<D>,
+    pub(crate) final_state_unknown: bool,
 }
 
 struct PendingUpdate<D> {
@@ -111,7 +111,7 @@ struct PendingUpdate<D> {
 /// A change, with the entries of the objects.
 pub(crate) enum Delivery<D> {
     Applied { old: Option<Entry<D>>, new: Entry<D> },
-    Deleted { old: Entry<D>, last: Entry<D>, final_state_unknown: bool },
+    Deleted(PendingDeletion<D>),
     Synced,
 }
 
@@ -261,9 +261,7 @@ impl<D> ChangeQueue<D> {
             self.lag -= 1;
             let pending = found.get_mut();
             let delivery = match (pending.deletion.take(), &mut pending.update) {
-                (Some((_, PendingDeletion { old, last, final_state_unknown })), _) => {
-                    Delivery::Deleted { old, last, final_state_unknown }
-                }
+                (Some((_, deletion)), _) => Delivery::Deleted(deletion),
                 (None, update) => match update.take() {
                     Some((_, PendingUpdate { old, new })) => {
                         self.announced.grow_and_insert(slot as usize);

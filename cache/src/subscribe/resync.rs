@@ -13,7 +13,7 @@ use crate::subscribe::queue::WALK_STEP;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// An `Instant` cannot hold the end of much longer periods.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Walks through all slots once per period.
 pub(crate) struct Resync {

@@ -11,8 +11,9 @@ use futures_core::Stream;
 use crate::StoreType;
 use crate::state::object::{Codec, Object};
 use crate::subscribe::change::Change;
+use crate::subscribe::delay::DelayedDeletions;
 use crate::subscribe::host::SubscriberHost;
-use crate::subscribe::queue::{Delivery, WALK_STEP};
+use crate::subscribe::queue::{Delivery, PendingDeletion, WALK_STEP};
 use crate::subscribe::resync::Resync;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::lock;
@@ -26,6 +27,34 @@ use crate::sync::lock;
 /// It ends when the last handle of the store is dropped, or when the last reflector of the store ends. If that
 /// reflector ended with an error, [`Change::Ended`] is the last change. A subscriber that is registered afterwards gets
 /// the initial state, if it requested that, and ends.
+///
+/// A stream of the objects that were added, modified or deleted, as kube's `touched_objects`, is a `filter_map`:
+///
+/// ```
+/// use futures::{StreamExt as _, future::ready};
+/// use k8s_pb::api::core::v1::Pod;
+/// use listwatch_cache::{CacheWriter, Change};
+///
+/// # let writer = CacheWriter::<Pod>::of();
+/// # let bytes = b"\x0a\x03\x0a\x01n";
+/// # futures::executor::block_on(async {
+/// # let pods = writer.cache();
+/// let mut touched = pods.subscribe().with_initial_state().start().filter_map(|change| {
+///     ready(match change {
+///         Change::Applied { new, .. } => Some(new),
+///         Change::Deleted { last, .. } => Some(last),
+///         _ => None,
+///     })
+/// });
+/// # writer.apply(listwatch::Encoding::Protobuf, bytes)?;
+/// let object = touched.next().await.ok_or("the reflector ended")?;
+/// println!("{} has the status {:?}", object.key(), object.decode()?.status);
+/// # writer.delete(("", "n"))?;
+/// # assert_eq!(touched.next().await.ok_or("the reflector ended")?.name(), "n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// If one of its functions panics, its own next call resumes the panic; writers and other subscribers are not affected.
 ///
@@ -41,6 +70,7 @@ pub struct Subscriber<T: StoreType + ?Sized> {
     /// Changes delivered since the last step of the walk.
     delivered: u32,
     resync: Option<Resync>,
+    delayed: Option<DelayedDeletions<T::Decoded>>,
 }
 
 impl<T: StoreType + ?Sized> Subscriber<T> {
@@ -48,9 +78,10 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         subscription: Arc<Subscription<T>>,
         host: &Arc<dyn SubscriberHost<T>>,
         resync: Option<Resync>,
+        delayed: Option<DelayedDeletions<T::Decoded>>,
     ) -> Self {
         let codec = Arc::clone(&host.objects().codec);
-        Self { subscription, host: Arc::downgrade(host), codec, delivered: 0, resync }
+        Self { subscription, host: Arc::downgrade(host), codec, delivered: 0, resync, delayed }
     }
 
     /// Returns the next change, if there is one.
@@ -66,12 +97,12 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
     }
 
     /// Returns the number of pending changes, which shows how late the consumer is. At most 64 objects of the initial
-    /// state count.
+    /// state count. [Delayed](crate::SubscriberBuilder::delay_deletions) deletions count.
     ///
     /// Each pending change keeps up to two states of its object in memory, which [`Memory`](crate::Memory) leaves out.
     #[must_use]
     pub fn lag(&self) -> usize {
-        lock(&self.subscription.queue).lag
+        lock(&self.subscription.queue).lag + self.delayed.as_ref().map_or(0, DelayedDeletions::len)
     }
 
     /// Queues the next objects of the resync, if they are due.
@@ -89,6 +120,9 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         let mut own_waker = None;
         loop {
             self.requeue_if_due();
+            if let Some(deletion) = self.delayed.as_mut().and_then(DelayedDeletions::pop_due) {
+                return Poll::Ready(Some(self.change(deletion)));
+            }
             let mut queue = lock(&self.subscription.queue);
             if let Some(panic) = queue.panic.take() {
                 drop(queue);
@@ -98,8 +132,12 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
             if !(walks && self.delivered >= WALK_STEP)
                 && let Some(delivery) = queue.pop()
             {
+                drop(queue);
                 self.delivered += 1;
-                return Poll::Ready(Some(self.change(delivery)));
+                match self.hold_deletion(delivery) {
+                    Some(delivery) => return Poll::Ready(Some(self.change(delivery))),
+                    None => continue,
+                }
             }
             if walks {
                 self.delivered = 0;
@@ -111,6 +149,10 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
                     None => queue.walk = None,
                 }
             } else if queue.is_closed {
+                if let Some(deletion) = self.delayed.as_mut().and_then(DelayedDeletions::pop) {
+                    drop(queue);
+                    return Poll::Ready(Some(self.change(deletion)));
+                }
                 return Poll::Ready(queue.cause.take().map(Change::Ended));
             } else {
                 let is_known = |waker: &&Waker| queue.waker.as_ref().is_some_and(|known| known.will_wake(waker));
@@ -126,13 +168,26 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
                 queue.has_news = false;
                 drop(queue);
                 drop(replaced);
-                if let (Some(resync), Some(waker)) = (&mut self.resync, waker)
-                    && resync.poll(&mut Context::from_waker(waker)).is_ready()
-                {
-                    continue;
+                match waker {
+                    Some(waker) if self.poll_timers(&mut Context::from_waker(waker)).is_ready() => {}
+                    _ => return Poll::Pending,
                 }
-                return Poll::Pending;
             }
+        }
+    }
+
+    /// Waits for the next objects of the resync, or the next delayed deletion.
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let resync = self.resync.as_mut().is_some_and(|resync| resync.poll(cx).is_ready());
+        let deletion = self.delayed.as_mut().is_some_and(|delayed| delayed.poll(cx).is_ready());
+        if resync || deletion { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Holds a deletion that is to be delivered later, and returns any other change.
+    fn hold_deletion(&mut self, delivery: Delivery<T::Decoded>) -> Option<Delivery<T::Decoded>> {
+        match &mut self.delayed {
+            Some(delayed) => delayed.hold_deletion(delivery),
+            None => Some(delivery),
         }
     }
 
@@ -140,7 +195,7 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         let object = |entry| Object::new(&entry, &self.codec);
         match delivery {
             Delivery::Applied { old, new } => Change::Applied { old: old.map(object), new: object(new) },
-            Delivery::Deleted { old, last, final_state_unknown } => {
+            Delivery::Deleted(PendingDeletion { old, last, final_state_unknown }) => {
                 Change::Deleted { old: object(old), last: object(last), final_state_unknown }
             }
             Delivery::Synced => Change::Synced,

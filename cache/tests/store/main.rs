@@ -1,9 +1,10 @@
 //! Stores: objects, indexes, subscribers, files.
 
+mod delays;
 mod delta_groups;
 mod model;
-mod save;
 mod predicates;
+mod save;
 mod store;
 mod subscribe;
 #[path = "../../../tests/support/client.rs"]

@@ -1,0 +1,91 @@
+//! Deletions that a subscriber delivers later.
+//!
+//! The subscriber holds them, and not its queue. So a writer never looks at them, and no lock protects them. A deletion
+//! waits from the time at which the consumer would have received it.
+//!
+//! A late deletion must not hide a new object of the same key. So the addition takes the deletion that is held, and
+//! becomes an update: the consumer has not received the deletion, and for it the object was never gone.
+
+use std::collections::{BTreeSet, HashMap};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::key::ObjectKey;
+use crate::subscribe::queue::{Delivery, PendingDeletion};
+use crate::subscribe::resync::LONGEST;
+
+/// The deletions that a subscriber holds.
+pub(crate) struct DelayedDeletions<D> {
+    delay: Duration,
+    /// Each with the time at which it is due.
+    held: HashMap<Arc<ObjectKey>, (Instant, PendingDeletion<D>)>,
+    /// The keys of `held`, by time.
+    due: BTreeSet<(Instant, Arc<ObjectKey>)>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<D> DelayedDeletions<D> {
+    /// Returns `None` for a delay of zero.
+    pub(crate) fn new(delay: Duration) -> Option<Self> {
+        let delay = (!delay.is_zero()).then_some(delay.min(LONGEST))?;
+        Some(Self { delay, held: HashMap::new(), due: BTreeSet::new(), timer: None })
+    }
+
+    /// Returns the number of deletions that are held.
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Holds a deletion, and returns any other change.
+    pub(crate) fn hold_deletion(&mut self, delivery: Delivery<D>) -> Option<Delivery<D>> {
+        match delivery {
+            Delivery::Deleted(deletion) => {
+                let (key, at) = (Arc::new(deletion.last.identity().key()), Instant::now() + self.delay);
+                self.due.insert((at, Arc::clone(&key)));
+                self.held.insert(key, (at, deletion));
+                None
+            }
+            Delivery::Applied { old: None, new } if !self.held.is_empty() => {
+                let old = self.remove(&new.identity().key()).map(|deletion| deletion.old);
+                Some(Delivery::Applied { old, new })
+            }
+            other => Some(other),
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Option<PendingDeletion<D>> {
+        let (key, (at, deletion)) = self.held.remove_entry(key)?;
+        self.due.remove(&(at, key));
+        Some(deletion)
+    }
+
+    /// Returns the next deletion that is due.
+    pub(crate) fn pop_due(&mut self) -> Option<Delivery<D>> {
+        let (at, _) = self.due.first()?;
+        (*at <= Instant::now()).then(|| self.pop())?
+    }
+
+    /// Returns the next deletion, due or not.
+    pub(crate) fn pop(&mut self) -> Option<Delivery<D>> {
+        let (_, key) = self.due.pop_first()?;
+        let (_, deletion) = self.held.remove(&key)?;
+        if self.held.is_empty() {
+            self.held = HashMap::new();
+        }
+        Some(Delivery::Deleted(deletion))
+    }
+
+    /// Waits until the next deletion is due.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some((at, _)) = self.due.first() else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(*at)));
+        if timer.deadline() != *at {
+            timer.as_mut().reset(*at);
+        }
+        timer.as_mut().poll(cx)
+    }
+}
