@@ -180,7 +180,8 @@ impl<T: StoreType + ?Sized> Cache<T> {
     }
 }
 
-/// Reads the store. Only the reflector and [`Cache::apply`] write to it.
+/// Reads the store. Only the reflector, or in tests its [`CacheWriter`](crate::CacheWriter), and [`Cache::apply`] write
+/// to it.
 impl<T: StoreType + ?Sized> Deref for Cache<T> {
     type Target = StoreReader<T>;
 

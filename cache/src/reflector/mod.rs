@@ -2,6 +2,7 @@
 
 mod attached;
 mod cache;
+mod cache_writer;
 mod feed;
 mod handle;
 mod requests;
@@ -12,6 +13,7 @@ mod sync;
 mod warm;
 
 pub use self::cache::Cache;
+pub use self::cache_writer::CacheWriter;
 pub use self::handle::Reflector;
 pub use self::status::{ReflectorStatus, SyncError};
 pub use self::sync::Strategy;

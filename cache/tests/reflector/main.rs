@@ -1,5 +1,6 @@
 //! Reflectors: their requests, and the objects in their stores.
 
+mod cache_writer;
 mod change_log;
 mod errors;
 mod expiry;

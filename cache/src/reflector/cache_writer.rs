@@ -1,0 +1,160 @@
+//! The writer of a cache without a reflector, for unit tests.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use listwatch::client::{Kind, Resource, Selection};
+use listwatch::internal::is_older;
+use listwatch::{Encoding, ItemError, ItemRef, TypeMeta};
+use tokio::sync::watch;
+
+use crate::reflector::cache::{Cache, Collection};
+use crate::reflector::status::ReflectorStatus;
+use crate::{Object, StorageFormat, Store, StoreError, StoreType};
+
+/// The resource version of an empty cache.
+const EMPTY: &str = "1";
+
+/// Writes a [`Cache`] in place of a reflector and a server, for unit tests of code that takes caches.
+///
+/// The cache is synced from the start. Indexes and subscribers get each write as they get the events of a watch. It
+/// needs no async runtime.
+///
+/// ```
+/// use k8s_pb::api::core::v1::Pod;
+/// use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+/// use listwatch_cache::{Cache, CacheWriter};
+///
+/// /// The function under test.
+/// fn count_of_shop(pods: &Cache<Pod>) -> usize {
+///     pods.list_namespace("shop").len()
+/// }
+///
+/// let writer = CacheWriter::<Pod>::of();
+/// let pods = writer.cache();
+/// let metadata = ObjectMeta {
+///     namespace: Some("shop".to_owned()),
+///     name: Some("web".to_owned()),
+///     resource_version: Some("7".to_owned()),
+///     ..ObjectMeta::default()
+/// };
+/// writer.apply_decoded(&Pod { metadata: Some(metadata), ..Pod::default() })?;
+/// assert_eq!(count_of_shop(&pods), 1);
+/// assert!(pods.is_synced());
+/// writer.delete(("shop", "web"))?;
+/// assert_eq!(count_of_shop(&pods), 0);
+/// # Ok::<(), listwatch_cache::StoreError>(())
+/// ```
+///
+/// # Resource versions
+///
+/// A server sends each object with a uid and a version, and the rules of a [`Store`] apply: an older version changes
+/// nothing. Objects without a version replace each other in the order of the calls. The cache is at version 1, and then
+/// at the newest version of an object that was written. [`Cache::wait_for_resource_version`] returns at once up to that
+/// version, and for a newer one it waits for a write.
+///
+/// The cache remains as it is when the writer is dropped. Subscribers stay open, and a wait for a newer version then
+/// ends with [`SyncError::Ended`](crate::SyncError::Ended).
+pub struct CacheWriter<T: StoreType + ?Sized> {
+    cache: Cache<T>,
+    status: watch::Sender<ReflectorStatus>,
+}
+
+impl<T: StoreType + Kind + ?Sized> CacheWriter<T> {
+    /// Creates an empty cache of the resource of `T`.
+    #[must_use]
+    pub fn of() -> Self {
+        Self::new(&T::resource())
+    }
+}
+
+impl<T: StoreType + ?Sized> CacheWriter<T> {
+    /// Creates an empty cache of a resource.
+    #[must_use]
+    pub fn new(resource: &Resource) -> Self {
+        let store = Store::new(StorageFormat::Encoded);
+        let selection = Selection::default();
+        store.set_type_meta(selection.type_meta(resource));
+        store.advance(EMPTY);
+        let (status, progress) = watch::channel(ReflectorStatus {
+            resource_version: Some(EMPTY.to_owned()),
+            resumes_from: Some(EMPTY.to_owned()),
+            syncs: 1,
+            last_synced_at: Some(Instant::now()),
+            ..ReflectorStatus::default()
+        });
+        let collection = Arc::new(OnceLock::from(Collection {
+            description: resource.to_string(),
+            type_meta: TypeMeta::new(resource.api_version(), resource.kind()),
+            namespace: None,
+            selection,
+            projection: None,
+        }));
+        Self { cache: Cache { store, status: progress, collection }, status }
+    }
+
+    /// Returns a handle for readers.
+    #[must_use]
+    pub fn cache(&self) -> Cache<T> {
+        self.cache.clone()
+    }
+
+    /// Writes an object as a watch does that delivers it as added or modified.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the object cannot be stored; it contains [`ItemError::WrongEncoding`] when the objects of
+    /// the cache are decoded from the other encoding.
+    pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
+        if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
+            return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
+        }
+        self.write(encoding, bytes, false)
+    }
+
+    /// Encodes an object, and writes it as [`apply`](Self::apply) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply); the error contains an [`ItemError`] when the object cannot be encoded.
+    pub fn apply_decoded(&self, object: &T::Decoded) -> Result<(), StoreError> {
+        self.apply(T::ENCODING.unwrap_or(Encoding::Protobuf), &<T as StoreType>::encode(object)?)
+    }
+
+    /// Deletes the object with this key, an [`&ObjectKey`](crate::ObjectKey) or a pair of namespace and name, and
+    /// returns its last state; `None` if there is no such object.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when the object cannot be encoded.
+    pub fn delete<'k>(&self, key: impl Into<(&'k str, &'k str)>) -> Result<Option<Object<T>>, StoreError> {
+        let Some(object) = self.cache.get(key) else { return Ok(None) };
+        self.write(object.encoding(), object.encoded()?, true)?;
+        Ok(Some(object))
+    }
+
+    fn write(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
+        let store = &self.cache.store;
+        store.apply_watched(encoding, bytes, is_deleted)?;
+        let version = ItemRef::new(encoding, bytes).meta()?.resource_version().into_owned();
+        if is_older(&store.resource_version(), &version) {
+            store.advance(&version);
+        }
+        // A function under the writer's lock may read the status, so no write waits under the lock of the status.
+        let version = Some(store.resource_version());
+        self.status.send_modify(|status| {
+            status.events += 1;
+            status.last_synced_at = Some(Instant::now());
+            status.resumes_from.clone_from(&version);
+            status.resource_version = version;
+        });
+        Ok(())
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for CacheWriter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheWriter").field("cache", &self.cache).finish()
+    }
+}
