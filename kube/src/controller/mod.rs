@@ -100,21 +100,24 @@ use futures::future::{BoxFuture, select, try_join_all};
 use futures::stream::{BoxStream, SelectAll, poll_fn};
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use listwatch::client::{Kind, Resource};
-use listwatch_cache::{Cache, Object, ObjectKey, StoreType, SyncError};
+use listwatch_cache::{Cache, Object, ObjectKey, Predicate, StoreType, SyncError};
 use tokio::task::JoinSet;
 
 pub use self::action::{Action, Error};
 use self::queue::RequestQueue;
-use self::related::{StartSubscription, owner_keys, subscribe_keys, wait_synced};
+use self::related::{StartSubscription, all_keys, owner_keys, subscribe_keys, wait_synced};
 use self::run::{ControllerRun, RunPhase};
+
+/// The number of items of a trigger that lead to one round over all objects.
+const MAX_TRIGGERS: usize = 1024;
 
 /// Runs a reconciler for each object of a [`Cache`], and again for each change.
 ///
 /// It reconciles all objects once when all its caches are [synced](Cache::synced). Later it reconciles an object:
 ///
-/// - after a change of the object;
+/// - after a change of the object, unless a [predicate](Self::predicate_filter) drops it;
 /// - after a change of an object that it [owns](Self::owns), or that is mapped to it ([`watches`](Self::watches));
-/// - when a [stream](Self::reconcile_on) requests it;
+/// - when a [stream](Self::reconcile_on) requests it, or [all objects](Self::reconcile_all_on);
 /// - when the reconciler or the error policy requested it by an [`Action`].
 ///
 /// No object is reconciled twice at once, and requests are deduplicated. A request for an object that waits changes
@@ -127,6 +130,14 @@ use self::run::{ControllerRun, RunPhase};
 ///
 /// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`.
 ///
+/// # Several controllers
+///
+/// Controllers share caches: each gets clones of the same [`Cache`], so a process has one watch for each collection. A
+/// cache may be the own one of one controller, and owned or watched by others. The reflectors are not part of a
+/// controller: the caller [runs](listwatch_cache::Reflector::run) each once. A controller that ends leaves caches and
+/// other controllers as they are. A controller that starts later reconciles all objects, without a request to the
+/// server.
+///
 /// # Memory
 ///
 /// An object that waits takes about 220 bytes: one that was requested, and one whose [`Action`] has a time. When more
@@ -137,6 +148,7 @@ use self::run::{ControllerRun, RunPhase};
 pub struct Controller<T: StoreType + ?Sized> {
     cache: Cache<T>,
     resource: Resource,
+    predicate: Option<Predicate>,
     synced: Vec<BoxFuture<'static, Result<(), SyncError>>>,
     related: Vec<StartSubscription>,
     requested: SelectAll<BoxStream<'static, ObjectKey>>,
@@ -165,6 +177,7 @@ impl<T: StoreType + ?Sized> Controller<T> {
             synced: vec![wait_synced(cache.clone())],
             cache,
             resource,
+            predicate: None,
             related: Vec::new(),
             requested: SelectAll::new(),
             graceful: Vec::new(),
@@ -174,6 +187,29 @@ impl<T: StoreType + ?Sized> Controller<T> {
         }
     }
 
+    /// Reconciles an object after its own modification only if the modification passes the predicate: see
+    /// [`SubscriberBuilder::predicate_filter`](listwatch_cache::SubscriberBuilder::predicate_filter).
+    ///
+    /// The other requests, and the first reconcile of each object, do not depend on it. A reconciler with a
+    /// [finalizer] needs [`Predicate::generation`], which passes the request to delete, and
+    /// [`Predicate::finalizers`]: the reconcile after its finalizer was added applies the object.
+    ///
+    /// ```no_run
+    /// # use k8s_pb::api::apps::v1::Deployment;
+    /// use listwatch_cache::Predicate;
+    /// # use listwatch_kube::controller::Controller;
+    ///
+    /// # fn build(deployments: listwatch_cache::Cache<Deployment>) {
+    /// let controller = Controller::new(deployments)
+    ///     .predicate_filter(Predicate::generation().or(Predicate::finalizers()));
+    /// # drop(controller);
+    /// # }
+    /// ```
+    pub fn predicate_filter(mut self, predicate: Predicate) -> Self {
+        self.predicate = Some(predicate);
+        self
+    }
+
     /// Reconciles the owners of each object that changes in another cache.
     ///
     /// The owners are all owner references of the controller's group and kind, of the old and the new state, as in
@@ -181,8 +217,17 @@ impl<T: StoreType + ?Sized> Controller<T> {
     ///
     /// Each write of the other cache reads the metadata of both states, which decompresses them in a compressed cache.
     pub fn owns<O: StoreType + ?Sized>(self, cache: Cache<O>) -> Self {
+        self.add_owned(cache, None)
+    }
+
+    /// As [`owns`](Self::owns), for additions, deletions, and modifications that pass the predicate.
+    pub fn owns_filtered<O: StoreType + ?Sized>(self, cache: Cache<O>, predicate: Predicate) -> Self {
+        self.add_owned(cache, Some(predicate))
+    }
+
+    fn add_owned<O: StoreType + ?Sized>(self, cache: Cache<O>, predicate: Option<Predicate>) -> Self {
         let resource = self.resource.clone();
-        self.add_related(cache, move |object| owner_keys(object, &resource))
+        self.add_related(cache, predicate, move |object| owner_keys(object, &resource))
     }
 
     /// Reconciles the objects that `mapper` returns for each object that changes in another cache.
@@ -198,16 +243,27 @@ impl<T: StoreType + ?Sized> Controller<T> {
         cache: Cache<O>,
         mapper: impl Fn(&Object<O>) -> I + Send + Sync + 'static,
     ) -> Self {
-        self.add_related(cache, move |object| mapper(object).into_iter().collect())
+        self.add_related(cache, None, move |object| mapper(object).into_iter().collect())
+    }
+
+    /// As [`watches`](Self::watches), for additions, deletions, and modifications that pass the predicate.
+    pub fn watches_filtered<O: StoreType + ?Sized, I: IntoIterator<Item = ObjectKey>>(
+        self,
+        cache: Cache<O>,
+        predicate: Predicate,
+        mapper: impl Fn(&Object<O>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.add_related(cache, Some(predicate), move |object| mapper(object).into_iter().collect())
     }
 
     fn add_related<O: StoreType + ?Sized>(
         mut self,
         cache: Cache<O>,
+        predicate: Option<Predicate>,
         keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         self.synced.push(wait_synced(cache.clone()));
-        self.related.push(subscribe_keys(cache, keys));
+        self.related.push(subscribe_keys(cache, predicate, keys));
         self
     }
 
@@ -217,6 +273,18 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// polled.
     pub fn reconcile_on(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
         self.requested.push(keys.boxed());
+        self
+    }
+
+    /// Reconciles all objects of the cache when the stream yields an item, for example after a change of the
+    /// configuration.
+    ///
+    /// Items that become ready while objects of the last item wait for their turn lead to one more round. The rest is
+    /// as for [`reconcile_on`](Self::reconcile_on).
+    pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
+        let cache = self.cache.clone();
+        let rounds = trigger.ready_chunks(MAX_TRIGGERS);
+        self.requested.push(rounds.flat_map(move |_| all_keys(cache.clone())).boxed());
         self
     }
 
@@ -293,13 +361,14 @@ impl<T: StoreType + ?Sized> Controller<T> {
         Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
         E: Send + 'static,
     {
-        let Self { cache, synced, related, requested, graceful, forceful, debounce, concurrency, .. } = self;
+        let Self { cache, predicate, synced, related, requested, graceful, forceful, debounce, concurrency, .. } = self;
         let synced = try_join_all(synced).map(|synced| synced.map(drop)).boxed();
         let mut running = ControllerRun {
             cache,
             debounce,
             concurrency: concurrency.into(),
             phase: RunPhase::Syncing(synced, related),
+            predicate,
             changes: None,
             related: SelectAll::new(),
             requested,

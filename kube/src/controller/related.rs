@@ -6,11 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use futures::future::BoxFuture;
-use futures::stream::{BoxStream, poll_fn};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::future::ready;
+use futures::stream::{self, BoxStream, poll_fn};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use listwatch::ItemError;
 use listwatch::client::Resource;
-use listwatch_cache::{Cache, Change, Object, ObjectKey, StoreType, SyncError};
+use listwatch_cache::{Cache, Change, Object, ObjectKey, Predicate, StoreType, SyncError};
+
+/// The number of keys of a whole cache that are read at a time.
+const KEYS_STEP: usize = 256;
 
 /// The keys of the objects to reconcile, or the error of the cache.
 pub(super) type KeyStream = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;
@@ -20,10 +24,11 @@ pub(super) type StartSubscription = Box<dyn FnOnce() -> KeyStream + Send>;
 
 /// Returns a subscription to a cache, whose changes request the objects that `keys` returns for a state.
 ///
-/// It is called for every state: a subscriber coalesces changes, but a reconcile can have seen a state that no change
-/// delivers.
+/// It is called for every state that the predicate does not drop: a subscriber coalesces changes, but a reconcile can
+/// have seen a state that no change delivers.
 pub(super) fn subscribe_keys<O: StoreType + ?Sized>(
     cache: Cache<O>,
+    predicate: Option<Predicate>,
     keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
 ) -> StartSubscription {
     Box::new(move || {
@@ -34,7 +39,7 @@ pub(super) fn subscribe_keys<O: StoreType + ?Sized>(
             let keys = keys(object);
             requested.lock().unwrap_or_else(PoisonError::into_inner).extend(keys);
         };
-        let mut changes = cache.subscribe().inspect(inspect).start();
+        let mut changes = cache.subscribe().predicate_filter(predicate).inspect(inspect).start();
         let requests = poll_fn(move |cx| match changes.poll_next_unpin(cx) {
             Poll::Ready(None | Some(Change::Ended(_))) => Poll::Ready(Some(Err(ended_error(&cache)))),
             // The keys are taken after the change: the consumer is woken for it after they were added.
@@ -45,6 +50,21 @@ pub(super) fn subscribe_keys<O: StoreType + ?Sized>(
         });
         requests.boxed()
     })
+}
+
+/// Returns the keys of all objects of a cache, in key order.
+///
+/// Each step reads the cache as it is then, so a slow reader keeps no old states in memory. It misses no object of the
+/// start, and new objects are reconciled anyway.
+pub(super) fn all_keys<T: StoreType + ?Sized>(cache: Cache<T>) -> impl Stream<Item = ObjectKey> {
+    let steps = stream::unfold(None::<ObjectKey>, move |last| {
+        let snapshot = cache.snapshot();
+        let objects = snapshot.range(None, last.as_ref().map(Into::into));
+        let keys: Vec<_> = objects.take(KEYS_STEP).map(|object| object.key()).collect();
+        let last = keys.last().cloned();
+        ready(last.map(|last| (stream::iter(keys), Some(last))))
+    });
+    steps.flatten()
 }
 
 /// Waits until the cache is synced.

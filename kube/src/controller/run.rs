@@ -37,7 +37,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
-use listwatch_cache::{Cache, Change, Object, ObjectKey, StoreType, Subscriber, SyncError};
+use listwatch_cache::{Cache, Change, Object, ObjectKey, Predicate, StoreType, Subscriber, SyncError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::Instrument as _;
@@ -70,6 +70,8 @@ pub(super) struct ControllerRun<T: StoreType + ?Sized, E> {
     /// The number of reconciles at once; 0 for no limit.
     pub(super) concurrency: usize,
     pub(super) phase: RunPhase,
+    /// Selects the changes of the objects themselves.
+    pub(super) predicate: Option<Predicate>,
     /// The changes of the objects themselves.
     pub(super) changes: Option<Subscriber<T>>,
     pub(super) related: SelectAll<KeyStream>,
@@ -172,7 +174,8 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         ready!(synced.poll_unpin(cx))?;
         // The objects' own changes are last: their reconciles see all that the other subscribers leave out.
         self.related.extend(related.drain(..).map(|subscribe| subscribe()));
-        self.changes = Some(self.cache.subscribe().with_initial_state().start());
+        let changes = self.cache.subscribe().predicate_filter(self.predicate.take());
+        self.changes = Some(changes.with_initial_state().start());
         self.phase = RunPhase::Reconciling;
         Poll::Ready(Ok(()))
     }

@@ -2,5 +2,6 @@
 
 mod lifecycle;
 mod requests;
+mod selection;
 mod support;
 mod writes;

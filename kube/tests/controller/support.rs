@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::error::Error as StdError;
 use std::fmt::Display;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub struct Events {
     pub state: Arc<Mutex<(VecDeque<String>, u64)>>,
     pub arrived: Arc<Notify>,
     pub refuses: bool,
+    pub requests: Arc<AtomicUsize>,
+    pub watches: Arc<AtomicUsize>,
 }
 
 impl Events {
@@ -73,7 +76,9 @@ impl Transport for Events {
             if events.refuses {
                 return Err(TransportError::new(TransportErrorKind::Tls, "no such luck"));
             }
+            events.requests.fetch_add(1, Relaxed);
             let body = if request.path_and_query.contains("watch=") {
+                events.watches.fetch_add(1, Relaxed);
                 unfold(events, Events::next).boxed()
             } else {
                 let metadata = json!({"resourceVersion": events.state.lock().unwrap().1.to_string()});
