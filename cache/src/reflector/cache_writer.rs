@@ -155,6 +155,6 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
 
 impl<T: StoreType + ?Sized> fmt::Debug for CacheWriter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheWriter").field("cache", &self.cache).finish()
+        f.debug_struct("CacheWriter").field("cache", &self.cache).finish_non_exhaustive()
     }
 }

@@ -55,7 +55,7 @@ enum Condition {
     Annotations,
     Finalizers,
     ResourceVersion,
-    Fields(Projection),
+    Fields(Box<Projection>),
     And(Box<(Condition, Condition)>),
     Or(Box<(Condition, Condition)>),
     Fallback(Box<(Condition, Condition)>),
@@ -98,7 +98,7 @@ impl Predicate {
     /// # drop(scaled);
     /// ```
     pub fn fields(projection: Projection) -> Self {
-        Self(Condition::Fields(projection))
+        Self(Condition::Fields(Box::new(projection)))
     }
 
     /// Passes a change that one of the two passes. It has no value if neither has one.

@@ -108,8 +108,8 @@ async fn a_trigger_requests_all_objects() {
     let task = run(controller, &log, 0.1, await_change);
     let starts = || {
         let lines = log.take();
-        let mut starts: Vec<_> = lines.split(", ").filter(|line| line.contains('@')).map(str::to_owned).collect();
-        starts.iter_mut().for_each(|line| line.drain(..=line.find(' ').unwrap()).for_each(drop));
+        let lines = lines.split(", ").filter_map(|line| line.split_once(' '));
+        let mut starts: Vec<_> = lines.map(|(_, text)| text).filter(|text| text.contains('@')).collect();
         let all = starts.len();
         starts.sort_unstable();
         starts.dedup();
