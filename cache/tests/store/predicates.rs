@@ -71,18 +71,15 @@ fn state(text: &str, version: u64) -> State {
 impl State {
     fn to_bytes(&self, encoding: Encoding) -> Vec<u8> {
         let Self { meta, spec } = self;
-        match encoding {
-            Encoding::Protobuf => self.encode_to_vec(),
-            _ => {
-                let Meta { name, namespace, uid, resource_version, generation, labels, annotations, finalizers } = meta;
-                let metadata = serde_json::json!({
-                    "name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version,
-                    "generation": generation, "labels": labels, "annotations": annotations, "finalizers": finalizers,
-                });
-                serde_json::to_vec(&serde_json::json!({"metadata": metadata, "spec": {"replicas": spec.replicas}}))
-                    .unwrap()
-            }
+        if encoding == Encoding::Protobuf {
+            return self.encode_to_vec();
         }
+        let Meta { name, namespace, uid, resource_version, generation, labels, annotations, finalizers } = meta;
+        let metadata = serde_json::json!({
+            "name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version,
+            "generation": generation, "labels": labels, "annotations": annotations, "finalizers": finalizers,
+        });
+        serde_json::json!({"metadata": metadata, "spec": {"replicas": spec.replicas}}).to_string().into_bytes()
     }
 }
 
@@ -227,7 +224,9 @@ fn a_change_is_delivered_if_a_write_of_it_passes() {
                 ("!", None) => assert!(take(&mut subscriber, &mut received), "{steps}"),
                 ("=" | "~", listed) => {
                     let mut relist = store.begin_relist();
-                    listed.map(|bytes| drop(relist.apply(Encoding::Protobuf, &bytes).unwrap()));
+                    if let Some(bytes) = listed {
+                        drop(relist.apply(Encoding::Protobuf, &bytes).unwrap());
+                    }
                     drop(relist.commit("100").unwrap());
                 }
                 step => panic!("{step:?}"),
