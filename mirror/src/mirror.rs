@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use listwatch::client::Transport;
+use listwatch::client::{Client, Transport};
 
 use crate::accept::{CertificateFiles, HttpServer, ServingCertificate, serve_listener};
 use crate::pipeline::Pipeline;
@@ -21,6 +21,7 @@ use crate::settings::{Access, Limits, MirrorSettings, invalid_input};
 pub struct Mirror {
     transport: Arc<dyn Transport>,
     resources: Vec<Mirrored>,
+    client: Option<Client>,
     certificate: Option<CertificateFiles>,
     settings: MirrorSettings,
 }
@@ -28,12 +29,18 @@ pub struct Mirror {
 impl Mirror {
     /// Creates a mirror that forwards to the API server of this transport.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self { transport, resources: Vec::new(), certificate: None, settings: MirrorSettings::default() }
+        Self { transport, resources: Vec::new(), client: None, certificate: None, settings: MirrorSettings::default() }
     }
 
     /// Answers requests for this resource from its cache.
     pub fn resource(mut self, resource: Mirrored) -> Self {
         self.resources.push(resource);
+        self
+    }
+
+    /// Shows the counters of the client of the reflectors in `/metrics`.
+    pub fn client(mut self, client: &Client) -> Self {
+        self.client = Some(client.clone());
         self
     }
 
@@ -84,10 +91,10 @@ impl Mirror {
             }
             Access::Loopback | Access::Reviewed => {}
         }
-        let Self { transport, resources, certificate, settings } = self;
+        let Self { transport, resources, client, certificate, settings } = self;
         let certificate = certificate.map(ServingCertificate::open).transpose()?;
         let port = ListenerPort { port: address.port(), is_tls: certificate.is_some() };
-        let pipeline = Arc::new(Pipeline::new(&transport, resources.into(), &settings, port));
+        let pipeline = Arc::new(Pipeline::new(&transport, resources.into(), &settings, port).client(client));
         let (metrics, shutting_down) = (pipeline.metrics.clone(), pipeline.shutdown.clone());
         let server = HttpServer::new(settings.limits, metrics, shutting_down, pipeline);
         serve_listener(server, listener, certificate, shutdown).await

@@ -4,15 +4,18 @@ use std::fmt::Write as _;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use listwatch::client::Client;
+use tokio::task::spawn_blocking;
 
 use crate::metrics::{self, MirrorMetrics};
 use crate::request::OwnPage;
 use crate::resource::{MirroredSet, ResourceStatus};
 use crate::response::{Refusal, ResponseBody, status};
 
-pub(crate) fn answer_own_page(
+pub(crate) async fn answer_own_page(
     resources: &MirroredSet,
     metrics: &MirrorMetrics,
+    client: Option<&Client>,
     page: &OwnPage,
     headers: &HeaderMap,
 ) -> Result<Response<ResponseBody>, Refusal> {
@@ -27,9 +30,13 @@ pub(crate) fn answer_own_page(
             Ok(readiness_response(&statuses, *verbose))
         }
         OwnPage::Metrics => {
-            let text = metrics
-                .encode_text(resources.iter().map(|mirrored| mirrored.gauges()))
-                .map_err(status::internal_error)?;
+            let (resources, metrics) = (resources.clone(), metrics.clone());
+            let upstream = client.map(Client::metrics);
+            // The memory of a store is measured under the lock of its writer, and the process is read from files.
+            let text = spawn_blocking(move || {
+                metrics.encode_text(resources.iter().map(|mirrored| mirrored.metrics()), upstream)
+            });
+            let text = text.await.map_err(status::internal_error)?.map_err(status::internal_error)?;
             Ok(text_response(StatusCode::OK, metrics::content_type(headers), text))
         }
     }

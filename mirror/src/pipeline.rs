@@ -39,7 +39,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
-use listwatch::client::Transport;
+use listwatch::client::{Client, Transport};
 
 use crate::accept::{Reader, RequestHandler};
 use crate::answer::ReadHandler;
@@ -61,6 +61,8 @@ pub(crate) struct Pipeline {
     reads: ReadHandler,
     forwarder: Forwarder,
     pub(crate) resources: MirroredSet,
+    /// The client of the reflectors, if its counters are shown.
+    client: Option<Client>,
     pub(crate) metrics: MirrorMetrics,
     pub(crate) shutdown: Shutdown,
 }
@@ -80,9 +82,16 @@ impl Pipeline {
             reads: ReadHandler::new(Arc::clone(transport), settings, metrics.clone(), shutdown.clone()),
             forwarder: Forwarder::new(Arc::clone(transport), resources.clone(), metrics.clone(), shutdown.clone()),
             resources,
+            client: None,
             metrics,
             shutdown,
         }
+    }
+
+    /// Shows the counters of the client of the reflectors.
+    pub(crate) fn client(mut self, client: Option<Client>) -> Self {
+        self.client = client;
+        self
     }
 
     /// Answers a request. Errors are responses too. Responses are not compressed for readers on this host.
@@ -134,11 +143,11 @@ impl Pipeline {
         let headers = &head.headers;
         // Probes have no token. With one, they get the same answer.
         if let RequestRoute::Own(page @ (OwnPage::Live | OwnPage::Ready { .. })) = &info.route {
-            return answer_own_page(&self.resources, &self.metrics, page, headers);
+            return self.answer_own_page(page, headers).await;
         }
         let grant = self.authorizer.authorize_request(headers, reader.peer, &info.attributes).await?;
         match &info.route {
-            RequestRoute::Own(page) => return answer_own_page(&self.resources, &self.metrics, page, headers),
+            RequestRoute::Own(page) => return self.answer_own_page(page, headers).await,
             RequestRoute::Read(read) => {
                 if let Some(mirrored) = self.resources.find_resource(read) {
                     match self.answer_from_cache(mirrored, read, headers, grant.clone(), reader).await {
@@ -150,6 +159,10 @@ impl Pipeline {
             RequestRoute::Forward => {}
         }
         self.forwarder.forward_request(&info, headers, grant).await
+    }
+
+    async fn answer_own_page(&self, page: &OwnPage, headers: &HeaderMap) -> Result<Response<ResponseBody>, Refusal> {
+        answer_own_page(&self.resources, &self.metrics, self.client.as_ref(), page, headers).await
     }
 
     /// Answers a read from the cache of its resource.

@@ -104,6 +104,12 @@ impl Client {
         self.totals.metrics()
     }
 
+    /// Counts a retry in the [metrics](Self::metrics).
+    #[doc(hidden)]
+    pub fn count_retry(&self) {
+        self.totals.retry();
+    }
+
     /// Returns false if the server is known not to send the collection as initial events of a watch.
     #[doc(hidden)]
     pub fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {

@@ -1,6 +1,10 @@
 //! The counters of a client, for an exporter.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// The counters of a [`Client`](super::Client) and its clones since the client was created: see
 /// [`Client::metrics`](super::Client::metrics).
@@ -9,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Metrics {
     /// Requests sent, including retries.
     pub requests: u64,
-    /// Retries after an error: of lists, documents, and connections of watches.
+    /// Retries after an error: of lists, documents, connections of watches, and attempts of reflectors.
     pub retries: u64,
     /// Bytes of bodies on the network.
     pub wire_bytes: u64,
@@ -19,6 +23,8 @@ pub struct Metrics {
     pub events: u64,
     /// Lists and watches that started over, because a continue token or a version had expired.
     pub restarts: u64,
+    /// Connections of watches that the server has accepted, and that are open now.
+    pub open_watches: u64,
 }
 
 /// The counters that [`Metrics`] reports. They are independent, so relaxed ordering suffices.
@@ -30,6 +36,30 @@ pub(super) struct Totals {
     items: AtomicU64,
     events: AtomicU64,
     restarts: AtomicU64,
+    open_watches: AtomicU64,
+}
+
+/// Counts a connection of a watch as open until it is dropped.
+pub(super) struct OpenWatch {
+    totals: Arc<Totals>,
+    since: Instant,
+}
+
+impl OpenWatch {
+    pub(super) fn begin(totals: &Arc<Totals>) -> Self {
+        totals.open_watches.fetch_add(1, Ordering::Relaxed);
+        Self { totals: Arc::clone(totals), since: Instant::now() }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.totals.open_watches.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Totals {
@@ -42,6 +72,7 @@ impl Totals {
             items: read(&self.items),
             events: read(&self.events),
             restarts: read(&self.restarts),
+            open_watches: read(&self.open_watches),
         }
     }
 

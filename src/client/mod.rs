@@ -33,7 +33,7 @@
 //!
 //! # Observing a client
 //!
-//! [`Client::metrics`] returns counters; `ReflectorStatus` counts the syncs and errors of a reflector. The client emits
+//! [`Client::metrics`] returns counters; `ReflectorStatus` counts the syncs, changes and errors of a reflector. The client emits
 //! spans and events of the crate `tracing` with stable names and fields:
 //!
 //! | span | fields |
@@ -60,6 +60,7 @@ mod credentials;
 mod discovery;
 mod document;
 mod error;
+mod error_class;
 mod get;
 mod handle;
 mod io_thread;
@@ -83,6 +84,7 @@ mod watch;
 pub use self::authorities::Authorities;
 pub use self::credentials::Credentials;
 pub use self::error::{Error, ErrorKind};
+pub use self::error_class::ErrorClass;
 pub use self::handle::{Client, Compression};
 pub use self::io_thread::IoThread;
 pub use self::list::{List, ListSummary, Pages, Restart};

@@ -90,19 +90,28 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self.store.set_type_meta(self.selection.type_meta(&self.resource));
         let mut backoff = self.client.backoff(MAX_DELAY);
         let mut attempts = 0_u64;
+        let mut is_relisting = false;
         loop {
             let has_initial_events = self.client.has_initial_events(&self.resource)?;
             let attempt = self.sync.attempt(has_initial_events);
             attempts += 1;
-            self.status.send_modify(|status| status.strategy = (!attempt.resumes).then_some(attempt.strategy));
+            self.status.send_modify(|status| {
+                status.strategy = (!attempt.resumes).then_some(attempt.strategy);
+                let relists = !attempt.resumes && status.resource_version.is_some();
+                status.relists += u64::from(relists && !is_relisting);
+                is_relisting = relists;
+            });
             let span = self.attempt_span(&attempt, attempts);
             let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
             if let Some(error) = &error {
                 span.record("error", field::display(chain(error)));
                 record_error(&self.status, error.clone());
             }
-            if self.synced_at.take().is_some_and(|at| at.elapsed() >= HEALTHY) {
-                backoff = self.client.backoff(MAX_DELAY);
+            if let Some(at) = self.synced_at.take() {
+                is_relisting = false;
+                if at.elapsed() >= HEALTHY {
+                    backoff = self.client.backoff(MAX_DELAY);
+                }
             }
             let wait = match (next, &error) {
                 (NextStep::RetryNow, _) => Duration::ZERO,
@@ -112,6 +121,9 @@ impl<T: StoreType + ?Sized> Reflector<T> {
                     backoff.next().unwrap_or(MAX_DELAY).max(asked)
                 }
             };
+            if error.is_some() {
+                self.client.count_retry();
+            }
             let error = error.as_ref().map(|error| field::display(chain(error)));
             span.in_scope(|| {
                 tracing::warn!(
@@ -263,7 +275,8 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         None
     }
 
-    /// Updates the skipped objects in the status. Call it before the resource version in the status is updated.
+    /// Updates the changes and the skipped objects in the status. Call it before the resource version in the status is
+    /// updated, and before [`report_synced`](Self::report_synced).
     fn report_received(&self, mut received: Received) -> Received {
         if let Some(skipped) = &received.skipped {
             tracing::warn!(
@@ -284,7 +297,9 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             );
         }
         let skipped = self.store.skipped();
+        let changes = if self.synced_at.is_some() { received.written } else { 0 };
         self.status.send_if_modified(|status| {
+            status.changes += changes;
             let is_news = status.skipped != skipped || received.skipped.is_some() || index_errors > 0;
             status.skipped = skipped;
             status.last_skipped = received.skipped.take().or(status.last_skipped.take());

@@ -1,10 +1,11 @@
 //! The progress of a reflector, and the errors of waiting for it.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::time::Instant;
 
-use listwatch::client;
+use listwatch::client::{self, ErrorClass};
 use tokio::sync::watch;
 
 use crate::ObjectError;
@@ -24,14 +25,21 @@ pub struct ReflectorStatus {
     pub strategy: Option<Strategy>,
     /// The number of times that the server has sent the whole collection.
     pub syncs: u64,
+    /// The number of times that the reflector began to get the whole collection again, which the cache once had. A
+    /// relist that needs several attempts counts once.
+    pub relists: u64,
     /// The number of objects and deletions received, including items of lists.
     pub events: u64,
+    /// The objects and deletions among them that a watch delivered while the cache was synced.
+    pub changes: u64,
     /// The time at which the cache was last known to be synced: a list was complete, or later the watch delivered an
     /// event or a bookmark. The cache may be out of date by the time since then. API servers send a bookmark about once
     /// a minute. A relist does not change this time until it is complete.
     pub last_synced_at: Option<Instant>,
     /// Connections and lists that ended in an error.
     pub errors: u64,
+    /// Their number, by class.
+    pub errors_by_class: BTreeMap<ErrorClass, u64>,
     /// The last of these errors.
     pub last_error: Option<client::Error>,
     /// Objects that the store does not have in their latest state, because it could not hold them: see
@@ -52,6 +60,7 @@ pub struct ReflectorStatus {
 pub(super) fn record_error(status: &watch::Sender<ReflectorStatus>, error: client::Error) {
     status.send_modify(|status| {
         status.errors += 1;
+        *status.errors_by_class.entry(error.class()).or_default() += 1;
         status.last_error = Some(error);
     });
 }

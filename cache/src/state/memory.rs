@@ -32,8 +32,23 @@ impl Memory {
     /// Returns the sum of all parts.
     #[must_use]
     pub fn total(&self) -> usize {
-        let Self { encoded, compressed, decoded, table, indexes, log, relist, zstd } = self;
-        encoded + compressed + decoded + table + indexes + log + relist + zstd
+        self.parts().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Returns the name of each part, and its bytes.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, usize); 8] {
+        let Self { encoded, compressed, decoded, table, indexes, log, relist, zstd } = *self;
+        [
+            ("compressed", compressed),
+            ("encoded", encoded),
+            ("decoded", decoded),
+            ("table", table),
+            ("indexes", indexes),
+            ("log", log),
+            ("relist", relist),
+            ("zstd", zstd),
+        ]
     }
 }
 

@@ -198,6 +198,12 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.measure()
     }
 
+    /// Returns the [budget](crate::Store::set_budget) in bytes, if there is one.
+    #[must_use]
+    pub fn budget(&self) -> Option<usize> {
+        self.core.writer().budget.limit
+    }
+
     /// Returns the number of objects that the store does not have in their latest state, because it could not hold
     /// them: a write of each returned a [`StoreError`]. The store is incomplete unless this is 0.
     ///

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use listwatch_cache::SyncError;
+use listwatch::client::{Client, Metrics, Resource, Retry};
 use listwatch_cache::{Change, StorageFormat, Store};
+use listwatch_cache::{Reflector, Strategy, SyncError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
@@ -78,6 +79,54 @@ async fn subscribers_continue_with_another_reflector_of_the_store() {
     let run = tokio::spawn(second.run());
     assert!(matches!(subscriber.next().await, Some(Change::Applied { new: object, .. }) if object.name() == "b"));
     run.abort();
+}
+
+/// The first list fails twice. The watch delivers 3 changes, then its version expires, and the relist needs 2 attempts.
+#[tokio::test(start_paused = true)]
+async fn counts_relists_changes_retries_and_the_classes_of_errors() {
+    for (strategy, first) in [
+        (LIST, vec![list("10", "a@1 b@2"), watch([added("c@11"), modified("a@12"), deleted("b@13"), error(410)])]),
+        (
+            None,
+            vec![watch([
+                added("a@1"),
+                added("b@2"),
+                initial_end(10),
+                added("c@11"),
+                modified("a@12"),
+                deleted("b@13"),
+                error(410),
+            ])],
+        ),
+    ] {
+        let again = if strategy.is_some() {
+            vec![list("20", "c@11"), idle_watch()]
+        } else {
+            vec![watch([added("c@11"), initial_end(20)]).then_stalls()]
+        };
+        let failed = || [Answer::status(403), Answer::status(429)].into_iter();
+        let script = scripted(failed().chain(first).chain([Answer::status(503)]).chain(again));
+        let client = Client::new(script.clone()).retry(Retry::never());
+        let reflector =
+            Reflector::<[u8]>::new(&client, &Resource::CONFIG_MAPS).strategy(strategy.unwrap_or(Strategy::WatchList));
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        cache.wait_for_resource_version("20").await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        let status = cache.status();
+        assert_eq!(
+            (status.syncs, status.relists, status.changes, status.errors),
+            (2, 1, 3, 4),
+            "{strategy:?}: {status:?}"
+        );
+        let classes: Vec<_> = status.errors_by_class.iter().map(|(class, count)| (class.as_str(), *count)).collect();
+        assert_eq!(classes, [("expired", 1), ("throttled", 1), ("denied", 1), ("server", 1)], "{strategy:?}");
+        let Metrics { retries, open_watches, .. } = client.metrics();
+        assert_eq!((retries, open_watches), (4, 1), "{strategy:?}");
+        run.abort();
+        drop(run.await);
+        assert_eq!(client.metrics().open_watches, 0, "{strategy:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,21 +59,13 @@ fn explains_that_a_resource_cannot_be_watched() {
 #[test]
 fn prints_a_line_per_event_and_resumes() {
     let forbidden = || status(403, "Forbidden", "no");
-    let table = "EVENT   NAMESPACE   NAME   VERSION   AGE         SIZE   CHANGED\n";
     for (args, answers, expected, notices, requests) in [
         (
-            vec!["--diff"],
+            vec![],
             vec![now("7"), watch(&changes()), forbidden()],
-            "+ web/a 8\n~ web/a 9 data\n- web/a 10\n",
+            "+ web/a 8\n~ web/a 9\n- web/a 10\n",
             vec!["resuming in 0.", " s from version 9: the server ended the watch\n", "error: API error: 403"],
             vec!["limit=1", "resourceVersion=7", "resourceVersion=9"],
-        ),
-        (
-            vec!["--diff"],
-            vec![now("8"), watch(&changes()[1..2]), forbidden()],
-            "~ web/a 9 -\n",
-            vec![],
-            vec!["limit=1", "resourceVersion=8", "resourceVersion=8"],
         ),
         (
             vec!["--resource-version", "5"],
@@ -103,27 +95,6 @@ fn prints_a_line_per_event_and_resumes() {
             vec!["too old: watching from the most recent version; changes in between are lost"],
             vec!["limit=1", "resourceVersion=7", "limit=1", "resourceVersion=27"],
         ),
-        (
-            vec!["-o", "json", "--diff"],
-            vec![now("7"), watch(&changes()[..2]), forbidden()],
-            &format!(
-                "{{\"type\":\"ADDED\",\"object\":{}}}\n{{\"type\":\"MODIFIED\",\"changed\":[\"data\"],\"object\":{}}}\n",
-                config_map("a", 8, r#","data":{"k":"1"}"#),
-                config_map("a", 9, r#","data":{"k":"2"}"#)
-            ),
-            vec![],
-            vec!["limit=1", "resourceVersion=7", "resourceVersion=8"],
-        ),
-        (
-            vec!["-o", "table", "--diff"],
-            vec![now("7"), watch(&changes()[..2]), forbidden()],
-            &format!(
-                "{table}+       web         a      8         <unknown>    129   -\n~       web         a      9         <unknown>    129   \
-                 data\n"
-            ),
-            vec![],
-            vec!["limit=1", "resourceVersion=7", "resourceVersion=8"],
-        ),
     ] {
         let api = Api::new(answers);
         let output = api.run(&[&["watch", "cm", "-n", "web"], &args[..]].concat());
@@ -140,14 +111,135 @@ fn prints_a_line_per_event_and_resumes() {
     }
 }
 
+/// The objects with which a watch with `--diff` begins, and then these events.
+fn synced_watch(events: &[String]) -> Answer {
+    let initial = [event("ADDED", "a", 7, r#","data":{"k":"0"}"#), event("ADDED", "b", 6, ""), initial_end(7)];
+    watch(&[&initial[..], events].concat())
+}
+
+#[test]
+fn prints_the_values_that_changed() {
+    let forbidden = || status(403, "Forbidden", "no");
+    let table = "EVENT   NAMESPACE   NAME   VERSION   AGE         SIZE   CHANGED\n";
+    let [modified, again] = [(8, r#","data":{"k":"v","x.y":"z"}"#), (9, r#","data":{"k":"v","x.y":"z"}"#)]
+        .map(|(version, rest)| event("MODIFIED", "a", version, rest));
+    let created = event("ADDED", "c", 10, r#","data":{"k":"1"}"#);
+    let deleted =
+        [event("DELETED", "a", 11, ""), event("ADDED", "a", 12, ""), event("MODIFIED", "a", 13, r#","data":{}"#)];
+    let events = [&[modified.clone(), again.clone(), created][..], &deleted].concat();
+    let object = config_map("a", 8, r#","data":{"k":"v","x.y":"z"}"#);
+    for (args, answers, expected, notices, requests) in [
+        // Also the first change, without the initial objects.
+        (
+            vec![],
+            vec![synced_watch(&events), forbidden()],
+            "~ web/a 8\n    data.k: \"0\" → v\n    data[x.y]: (none) → z\n~ web/a 9 none\n+ web/c 10\n- web/a 11\n+ web/a 12\n\
+             ~ web/a 13\n    data: (none) → {}\n",
+            vec!["synced: 2 objects at version 7"],
+            vec!["sendInitialEvents=true", "resourceVersion=12"],
+        ),
+        (
+            vec!["--initial"],
+            vec![synced_watch(&[modified.clone()]), forbidden()],
+            "+ web/a 7\n+ web/b 6\n~ web/a 8\n    data.k: \"0\" → v\n    data[x.y]: (none) → z\n",
+            vec!["synced: 2 objects at version 7"],
+            vec!["sendInitialEvents=true", "resourceVersion=7"],
+        ),
+        // The initial objects are interrupted, and then the version expires.
+        (
+            vec![],
+            vec![
+                watch(&[event("ADDED", "a", 7, ""), event("ADDED", "gone", 5, "")]),
+                synced_watch(&[modified.clone(), expired()]),
+                synced_watch(&[]),
+                watch(&[again.clone(), event("ADDED", "gone", 10, "")]),
+                forbidden(),
+            ],
+            "~ web/a 8\n    data.k: \"0\" → v\n    data[x.y]: (none) → z\n~ web/a 9\n    data.k: \"0\" → v\n    data[x.y]: (none) → z\n\
+             + web/gone 10\n",
+            vec!["too old: watching from the most recent version; changes in between are lost"],
+            vec![
+                "sendInitialEvents=true",
+                "sendInitialEvents=true",
+                "sendInitialEvents=true",
+                "resourceVersion=7",
+                "resourceVersion=9",
+            ],
+        ),
+        (
+            vec!["--resource-version", "7"],
+            vec![watch(&[modified.clone(), again.clone()]), forbidden()],
+            "~ web/a 8 -\n~ web/a 9 none\n",
+            vec![],
+            vec!["resourceVersion=7", "resourceVersion=8"],
+        ),
+        (
+            vec!["-o", "json"],
+            vec![synced_watch(&[modified.clone()]), forbidden()],
+            &format!(
+                "{{\"type\":\"MODIFIED\",\"patch\":[{},{}],\"object\":{object}}}\n",
+                r#"{"oldValue":"0","op":"replace","path":"/data/k","value":"v"}"#,
+                r#"{"op":"add","path":"/data/x.y","value":"z"}"#
+            ),
+            vec![],
+            vec!["sendInitialEvents=true", "resourceVersion=7"],
+        ),
+        (
+            vec!["-o", "table"],
+            vec![synced_watch(&[modified]), forbidden()],
+            &format!(
+                "{table}~       web         a      8         <unknown>    139   data.k: \"0\" → v; data[x.y]: (none) → z\n"
+            ),
+            vec![],
+            vec!["sendInitialEvents=true", "resourceVersion=7"],
+        ),
+    ] {
+        let api = Api::new(answers);
+        let output = api.run(&[&["watch", "cm", "-n", "web", "--diff"], &args[..]].concat());
+        assert_eq!(stdout(&output), expected, "{args:?}: {}", stderr(&output));
+        for notice in notices {
+            assert!(stderr(&output).contains(notice), "{args:?}: expected {notice}: {}", stderr(&output));
+        }
+        assert!(!stderr(&output).contains("printed again"), "{args:?}: {}", stderr(&output));
+        let paths = api.paths();
+        assert_eq!(paths.len(), requests.len(), "{args:?}: {paths:?}");
+        for (path, query) in paths.iter().zip(requests) {
+            assert!(path.contains(query), "{path}: {query}");
+        }
+    }
+}
+
+#[test]
+fn prints_values_of_secrets_only_on_request() {
+    const SECRET: &str = r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","namespace":"web","uid":"a","resourceVersion":"VERSION"},"data":{"password":"DATA"}}"#;
+    let event = |kind: &str, version: &str, data: &str| {
+        let object = SECRET.replace("VERSION", version).replace("DATA", data);
+        format!(r#"{{"type":"{kind}","object":{object}}}"#) + "\n"
+    };
+    let end = initial_end(7).replace("ConfigMap", "Secret");
+    for (args, expected) in [
+        (&[][..], "*** (before) → *** (after)"),
+        (&["--show-secrets"], "b2xk → bmV3"),
+        (&["-o", "json"], r#""oldValue":"*** (before)","op":"replace","path":"/data/password","value":"*** (after)""#),
+    ] {
+        let events = watch(&[event("ADDED", "7", "b2xk"), end.clone(), event("MODIFIED", "8", "bmV3")]);
+        let api = Api::new([events, status(403, "Forbidden", "no")]);
+        let output = api.run(&[&["watch", "secrets", "-n", "web", "--diff"], args].concat());
+        assert!(stdout(&output).contains(expected), "{args:?}: {}{}", stdout(&output), stderr(&output));
+        assert_eq!(stdout(&output).contains("b2xk"), args == ["--show-secrets"], "{args:?}: {}", stdout(&output));
+    }
+}
+
 /// Without `-o json`, a watch requests protobuf, which may have unknown fields.
 #[test]
 fn warns_of_fields_that_are_not_compared() {
-    let frames = [frame("ADDED", &later_config_map("a", 8)), frame("MODIFIED", &later_config_map("a", 9))].concat();
-    let frames = Answer::ok(Body::replay(frames)).content_type("application/vnd.kubernetes.protobuf;stream=watch");
-    let api = Api::new([now("7"), frames, status(403, "Forbidden", "no")]);
-    let output = api.run(&["watch", "cm", "-n", "web", "--diff"]);
-    assert_eq!(stdout(&output), "+ web/a 8\n~ web/a 9 none\n");
+    let frames = [8, 9, 10]
+        .map(|version| frame(if version == 8 { "ADDED" } else { "MODIFIED" }, &later_config_map("a", version)));
+    let frames =
+        Answer::ok(Body::replay(frames.concat())).content_type("application/vnd.kubernetes.protobuf;stream=watch");
+    let api = Api::new([frames, status(403, "Forbidden", "no")]);
+    let output = api.run(&["watch", "cm", "-n", "web", "--diff", "--resource-version", "7"]);
+    assert_eq!(stdout(&output), "+ web/a 8\n~ web/a 9 none\n~ web/a 10 none\n");
     let expected = "warning: left out 2 fields that this version does not know; JSON from the server has them\nerror: ";
     assert!(stderr(&output).contains(expected), "{}", stderr(&output));
 }
@@ -196,6 +288,7 @@ fn rejects_wrong_usage() {
         (vec!["watch", "cm", "--limit", "7"], "unexpected argument"),
         (vec!["watch", "cm", "-o", "summary"], "-o summary is for lists"),
         (vec!["watch"], "<RESOURCE>"),
+        (vec!["watch", "cm", "--show-secrets"], "--diff"),
     ] {
         let output = listwatch(&args).output().unwrap();
         assert!(stderr(&output).contains(expected), "{}", stderr(&output));

@@ -265,7 +265,7 @@ mod tests {
         assert!(unconfirmed("").await);
         assert_eq!(start.elapsed(), BLOCK_TIMEOUT);
         assert!(!unconfirmed("&resourceVersion=0").await);
-        let metrics = mirror.metrics.encode_text([mirror.first_resource().gauges()]).unwrap();
+        let metrics = mirror.metrics.encode_text([mirror.first_resource().metrics()], None).unwrap();
         assert!(metrics.contains("listwatch_mirror_unconfirmed_total{resource=\"configmaps\"} 1\n"), "{metrics}");
     }
 }

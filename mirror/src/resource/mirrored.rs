@@ -12,7 +12,7 @@ use listwatch_cache::{Cache, Index, Object, Snapshot};
 
 use super::current_version::CurrentVersion;
 use super::paged_snapshots::PagedSnapshots;
-use crate::metrics::ResourceGauges;
+use crate::metrics::ResourceMetrics;
 use crate::negotiate::Representation;
 
 /// A resource that a mirror answers from a cache.
@@ -123,9 +123,11 @@ impl Mirrored {
     }
 
     /// Returns what the metrics show.
-    pub(crate) fn gauges(&self) -> ResourceGauges {
+    ///
+    /// It waits while a write holds the store, such as the commit of a list: see [`Cache::memory`].
+    pub(crate) fn metrics(&self) -> ResourceMetrics {
         let (ResourceStatus { name, ready, lag, .. }, log) = (self.status(), self.cache.change_log());
-        ResourceGauges {
+        ResourceMetrics {
             resource: name,
             objects: self.cache.len(),
             is_ready: ready,
@@ -133,6 +135,9 @@ impl Mirrored {
             lag,
             // Without a start, the log is closed.
             log_age: log.start.is_some().then_some(log.age),
+            memory: self.cache.memory(),
+            budget: self.cache.budget(),
+            status: self.cache.status(),
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Running, Upstream, cached, mirror};
 
-const PREFIX: &str = "listwatch_mirror_";
+const PREFIXES: [&str; 2] = ["listwatch_mirror_", "process_"];
 
 /// The labels that Prometheus adds to each sample.
 const TARGET: [&str; 3] = ["namespace", "job", "pod"];
@@ -25,7 +25,7 @@ fn read(path: &str) -> String {
 fn names(text: &str) -> Names<'_> {
     let mut names = Names::new();
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    for (at, _) in text.match_indices(PREFIX) {
+    for (at, _) in PREFIXES.into_iter().flat_map(|prefix| text.match_indices(prefix)) {
         let rest = &text[at..];
         let (name, rest) = rest.split_at(rest.bytes().position(|byte| !is_name(byte)).unwrap_or(rest.len()));
         let braces = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));

@@ -119,6 +119,11 @@ async fn a_strict_parser_reads_the_metrics_of_three_resources() {
             ("paged_snapshots", Some("0")),
             ("lag_seconds", None),
             ("log_age_seconds", None),
+            ("budget_bytes", Some("1073741824")),
+            ("syncs_total", Some("1")),
+            ("relists_total", Some("0")),
+            ("changes_total", Some("0")),
+            ("skipped_objects", Some("0")),
         ] {
             let value = samples.get(&format!("listwatch_mirror_{metric}{{resource=\"{name}\"}}"));
             assert!(
@@ -126,6 +131,18 @@ async fn a_strict_parser_reads_the_metrics_of_three_resources() {
                 "{name} {metric}: {body}"
             );
         }
+    }
+    for (sample, is_positive) in [
+        (r#"listwatch_mirror_memory_bytes{resource="nodes",part="encoded"}"#, true),
+        (r#"listwatch_mirror_memory_bytes{resource="nodes",part="compressed"}"#, false),
+        (r#"listwatch_mirror_upstream_errors_total{resource="nodes",class="connection"}"#, false),
+        ("listwatch_mirror_upstream_requests_total", false),
+        ("process_resident_memory_bytes", true),
+        ("process_open_fds", true),
+        ("process_start_time_seconds", true),
+    ] {
+        let value: f64 = samples.get(sample).unwrap_or_else(|| panic!("{sample}: {body}")).parse().unwrap();
+        assert_eq!(value > 0.0, is_positive, "{sample} {value}");
     }
     // A reader that does not name OpenMetrics gets the older format, whose parsers skip unknown lines.
     let response = mirror.get("/metrics", "Accept: text/plain\r\n").await;

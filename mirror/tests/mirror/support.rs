@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport, TransportError};
-use listwatch_cache::{ChangeLogLimits, Reflector, Strategy};
+use listwatch_cache::{ChangeLogLimits, Reflector, StorageFormat, Store, Strategy};
 use listwatch_mirror::{Access, Mirror, Mirrored};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -174,7 +174,9 @@ pub async fn cached(upstream: &Arc<Upstream>, resource: &Resource, items: Vec<Va
     upstream.lists.lock().unwrap().insert(path, list.to_string().into());
     let client = Client::new(To(Arc::clone(upstream)));
     let reflector = Reflector::<[u8]>::new(&client, resource).strategy(Strategy::ListThenWatch);
-    let reflector = reflector.change_log(ChangeLogLimits::default());
+    let store = Store::new(StorageFormat::Encoded);
+    store.set_budget(Some(1 << 30));
+    let reflector = reflector.store(store).change_log(ChangeLogLimits::default());
     let cache = reflector.cache();
     tokio::spawn(reflector.run());
     cache.synced().await.unwrap();
@@ -182,7 +184,8 @@ pub async fn cached(upstream: &Arc<Upstream>, resource: &Resource, items: Vec<Va
 }
 
 pub fn mirror(upstream: &Arc<Upstream>) -> Mirror {
-    Mirror::new(Arc::new(To(Arc::clone(upstream))))
+    let client = Client::new(To(Arc::clone(upstream)));
+    Mirror::new(Arc::new(To(Arc::clone(upstream)))).client(&client)
 }
 
 impl Running {

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::idle::Idle;
@@ -16,6 +15,7 @@ use super::plan::WatchPlan;
 use crate::client::body;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::handle::Client;
+use crate::client::metrics::OpenWatch;
 use crate::client::params::{Selection, WatchStart};
 use crate::client::progress::Counters;
 use crate::client::send::{Answer, accept_header};
@@ -61,7 +61,7 @@ impl WatchPlan {
             }
             let idle = Idle::new(idle_timeout, timeout, gap);
             let decoder = WatchDecoder::with_limits(limits).accept_json();
-            let opened = Instant::now();
+            let opened = OpenWatch::begin(&client.totals);
             Ok(Connection { client, answer, requested, opened, decoder, chunk: Bytes::new(), expected, shard, idle })
         };
         Ok(Box::pin(opening.instrument(self.span.clone())))
@@ -74,8 +74,8 @@ pub(super) struct Connection {
     pub(super) answer: Answer,
     /// The selection in the form of the request.
     pub(super) requested: Selection,
-    /// When the server sent the head of the response.
-    pub(super) opened: Instant,
+    /// Since when the server has sent the head of the response.
+    pub(super) opened: OpenWatch,
     decoder: WatchDecoder,
     /// The rest of the last chunk, which is not decoded yet.
     chunk: Bytes,

@@ -68,7 +68,7 @@ async fn run_mirror(args: MirrorArgs, readers: &Handle) -> Result<(), Failure> {
     let budget = args.budget.map(|mib| mib.saturating_mul(1 << 20));
     let collections = create_collections(&args, found, &reflecting, budget)?;
     let (mut collections, reflectors): (Vec<_>, Vec<_>) = collections.into_iter().unzip();
-    let mirror = create_mirror(&args, transport, &mut collections);
+    let mirror = create_mirror(&args, transport, &reflecting, &mut collections);
     let endpoint = MirrorEndpoint { address, certificate: args.tls_cert.clone(), namespace: args.namespace.clone() };
     if let Some(file) = &args.write_kubeconfig {
         endpoint.write_kubeconfig(file)?;
@@ -141,8 +141,13 @@ fn create_collections(
 }
 
 /// Returns the mirror of these collections.
-fn create_mirror(args: &MirrorArgs, transport: Arc<dyn Transport>, collections: &mut [MirroredCollection]) -> Mirror {
-    let mut mirror = Mirror::new(transport).stale_reads(args.stale_reads);
+fn create_mirror(
+    args: &MirrorArgs,
+    transport: Arc<dyn Transport>,
+    client: &Client,
+    collections: &mut [MirroredCollection],
+) -> Mirror {
+    let mut mirror = Mirror::new(transport).client(client).stale_reads(args.stale_reads);
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         mirror = mirror.tls(certificate, key).access(Access::Reviewed);
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
-use listwatch_cache::{Memory, ReflectorStatus};
+use listwatch_cache::ReflectorStatus;
 use tokio::time::Instant;
 
 use super::collection::MirroredCollection;
@@ -114,7 +114,7 @@ impl CollectionStatus<'_> {
         let of = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
         let lag = status.last_synced_at.map(|at| format!(", lag {:.1} s", at.elapsed().as_secs_f64()));
         let memory = cache.memory();
-        let held = memory_parts(&memory).into_iter().filter(|(_, bytes)| *bytes > 0);
+        let held = memory.parts().into_iter().filter(|(_, bytes)| *bytes > 0);
         let held = held.map(|(part, bytes)| format!("{} {part}", DecimalBytes(to_u64(bytes)))).collect::<Vec<_>>();
         let held = if held.is_empty() { String::new() } else { format!(" ({})", held.join(", ")) };
         format!(
@@ -137,27 +137,8 @@ fn version_text(status: &ReflectorStatus) -> String {
 }
 
 fn errors_text(status: &ReflectorStatus) -> String {
-    let [relists, errors] =
-        [count_relists(status), status.errors].map(|count| (HumanCount(count), plural_suffix(count)));
+    let [relists, errors] = [status.relists, status.errors].map(|count| (HumanCount(count), plural_suffix(count)));
     format!("{} relist{}, {} error{}", relists.0, relists.1, errors.0, errors.1)
-}
-
-/// Returns how often the whole collection was received again.
-fn count_relists(status: &ReflectorStatus) -> u64 {
-    status.syncs.saturating_sub(1)
-}
-
-/// Returns the parts of a cache's memory, in bytes.
-fn memory_parts(memory: &Memory) -> [(&'static str, usize); 7] {
-    [
-        ("compressed", memory.compressed),
-        ("encoded", memory.encoded),
-        ("table", memory.table),
-        ("indexes", memory.indexes),
-        ("log", memory.log),
-        ("relist", memory.relist),
-        ("zstd", memory.zstd),
-    ]
 }
 
 fn plural_suffix(count: u64) -> &'static str {

@@ -3,11 +3,12 @@
 mod diff;
 mod printer;
 
-use std::collections::HashMap;
+use std::io::IsTerminal as _;
 use std::pin::pin;
 
 use listwatch::client::WatchParams;
 
+use self::diff::PreviousObjects;
 use self::printer::{EventCounts, WatchPrinter};
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::list_failure;
@@ -17,10 +18,13 @@ use crate::notices;
 use crate::output::{Output, OutputArgs, OutputFormat};
 use crate::signals::interrupted;
 
+/// The characters of a changed value that a terminal shows.
+const MOST_CHARS: usize = 100;
+
 /// Watch a collection of an API server, and print each change.
 ///
 /// Each line is an object that was added (+), modified (~) or deleted (-). With -o json and yaml, each event has `type`
-/// and `object`, and with --diff also `changed`.
+/// and `object`, and with --diff also `patch`.
 ///
 /// The watch resumes after disconnects and restarts of the server, with a notice on stderr. If the server no longer has
 /// the resource version, the watch starts over. With --initial it then prints all objects again. Otherwise the changes
@@ -31,8 +35,8 @@ Examples:
   listwatch watch pods -A                         changes from now on
   listwatch watch pod shop-1 -n web               changes of one Pod
   listwatch watch pods -A --initial               first the existing Pods, then changes
-  listwatch watch deploy -A --diff --initial      with the fields that changed
-  listwatch watch deploy shop -n web --diff --initial -o json | jq -c 'select(.changed | index(\"status\")).object.status'
+  listwatch watch deploy -A --diff                with the values that changed: spec.replicas: 3 → 5
+  listwatch watch deploy shop -n web --diff -o json | jq -c '.patch[]? | select(.path | startswith(\"/status\"))'
   listwatch watch nodes -o json                   one JSON object a line
   listwatch watch cm -A --resource-version 71532  changes after a list of that version, if the server still has them
   listwatch watch secrets -A --metadata-only      without their data")]
@@ -52,13 +56,21 @@ pub struct WatchArgs {
     #[arg(long, value_name = "VERSION", conflicts_with = "initial")]
     resource_version: Option<String>,
 
-    /// Print the top-level fields that changed since the object's last event, or `none`.
+    /// Print the values that changed, or `none`: `spec.containers[name=app].image: shop:1 → shop:2`.
     ///
-    /// The first event of an object has `-`, because there is nothing to compare with. With --initial, the first change
-    /// is compared too. metadata.resourceVersion, metadata.generation and metadata.managedFields are ignored. The
-    /// command keeps a hash of each field in memory.
+    /// The command first gets all objects, and keeps them compressed in memory. With --resource-version it does not, and
+    /// the first change of an object has `-`.
+    ///
+    /// Items of lists are named by the key of the list (name, type, containerPort, ...), else by their index. With
+    /// -o json and yaml, `patch` is a JSON patch (RFC 6902) from the previous object, and each operation also has
+    /// `oldValue`. metadata.resourceVersion, metadata.generation and metadata.managedFields are ignored. On a terminal,
+    /// long values are shortened. Values of Secrets are masked as by `kubectl diff`, also in `patch`.
     #[arg(long)]
     diff: bool,
+
+    /// With --diff, print values of Secrets
+    #[arg(long, requires = "diff")]
+    show_secrets: bool,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -74,6 +86,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         initial,
         resource_version,
         diff,
+        show_secrets,
         output: output_args,
         connection,
     } = args;
@@ -94,7 +107,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
     let (client, namespace) = connection.client().await?;
     let (resource, namespace) = selection_args.find_resource(&client, namespace).await?;
     let output = Output::new(&output_args);
-    let fields = diff.then(HashMap::new);
+    let is_terminal = std::io::stdout().is_terminal();
     let printer = WatchPrinter {
         client,
         resource,
@@ -102,7 +115,9 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         selection,
         output_args,
         output,
-        fields,
+        previous: diff.then(|| PreviousObjects::new(show_secrets)),
+        hides_initial: !initial,
+        most_chars: is_terminal.then_some(MOST_CHARS),
         counts: EventCounts::default(),
     };
     print_until_signal(printer, initial, resource_version).await
@@ -116,10 +131,14 @@ async fn print_until_signal(
 ) -> Result<(), Failure> {
     let mut interrupted = pin!(interrupted());
     loop {
-        let from = match version.take() {
-            _ if initial => WatchParams::with_initial_state(),
-            Some(version) => WatchParams::from_version(version),
-            None => WatchParams::from_now(),
+        let from = match (version.take(), &mut printer.previous) {
+            (Some(version), _) => WatchParams::from_version(version),
+            (None, Some(previous)) => {
+                previous.begin_initial();
+                WatchParams::with_initial_state()
+            }
+            (None, None) if initial => WatchParams::with_initial_state(),
+            (None, None) => WatchParams::from_now(),
         };
         let ended = tokio::select! {
             () = &mut interrupted => None,
@@ -128,7 +147,7 @@ async fn print_until_signal(
         printer.output.flush()?;
         match ended {
             None => {
-                notices::print_line(printer.counts.text());
+                notices::print_line(printer.totals());
                 notices::warn_of_unknown_fields(printer.counts.unknown_fields);
                 return Ok(());
             }

@@ -1,20 +1,17 @@
 //! Prints the events of a watch.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io;
 use std::mem;
 use std::pin::pin;
 
 use console::{Color, style};
 use futures::StreamExt;
-use indicatif::HumanCount;
+use indicatif::{DecimalBytes, HumanCount};
 use listwatch::client::{Client, Disconnect, Error, Resource, Selection, WatchEvent, WatchParams};
 use listwatch::{ItemError, ItemRef};
-use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::diff::{FieldHashes, changed_fields, field_names, hash_fields};
+use super::diff::{EncodedObject, FieldChange, PreviousObjects, change_lines, to_patch};
 use crate::escape::escape_controls;
 use crate::failure::Failure;
 use crate::notices;
@@ -29,8 +26,12 @@ pub struct WatchPrinter {
     pub selection: Selection,
     pub output_args: OutputArgs,
     pub output: Output,
-    /// With --diff: a hash of each top-level field, by uid.
-    pub fields: Option<HashMap<String, FieldHashes>>,
+    /// With --diff: the objects with which changes are compared.
+    pub previous: Option<PreviousObjects>,
+    /// True if the initial objects are only compared with, and not printed.
+    pub hides_initial: bool,
+    /// The length over which a changed value is shortened.
+    pub most_chars: Option<usize>,
     pub counts: EventCounts,
 }
 
@@ -49,11 +50,10 @@ pub struct EventCounts {
 /// The parts of an object that are printed or compared.
 struct EventObject {
     row: Row,
-    uid: String,
     version: String,
-    /// A hash of each top-level field, with --diff.
-    fields: Option<FieldHashes>,
-    /// The number of unknown fields, which are neither in the row nor in `fields`.
+    /// The object itself, with --diff.
+    object: Option<EncodedObject>,
+    /// The number of unknown fields, which are not in the row.
     unknown_fields: u64,
 }
 
@@ -68,7 +68,7 @@ impl WatchPrinter {
         };
         let item_args = OutputArgs { format, ..output_args.clone() };
         let mut formatter = RowFormatter::new(&item_args)?;
-        let diff = self.fields.is_some();
+        let diff = self.previous.is_some();
         let params = from.selection(selection.clone());
         let mut watch = client.watch_with(resource, &params, |item| EventObject::new(&item, &mut formatter, diff));
         if let Some(namespace) = namespace {
@@ -95,7 +95,11 @@ impl WatchPrinter {
 
     fn print_event(&mut self, event: WatchEvent<EventObject>) -> Result<(), Failure> {
         let counts = &mut self.counts;
+        let is_initial = self.previous.as_ref().is_some_and(PreviousObjects::is_initial);
         match event {
+            WatchEvent::Added(EventObject { object: Some(object), .. }) if is_initial && self.hides_initial => {
+                self.compare(&object, false).map(drop)
+            }
             WatchEvent::Added(object) => {
                 counts.added += 1;
                 self.print_object(&EventMark { sign: "+", color: Color::Green, name: "ADDED" }, object)
@@ -109,15 +113,25 @@ impl WatchPrinter {
                 self.print_object(&EventMark { sign: "-", color: Color::Red, name: "DELETED" }, object)
             }
             WatchEvent::Synced { resource_version } => {
-                let added = HumanCount(counts.added);
+                let mut objects = counts.added;
                 self.output.flush()?;
-                notices::print_labelled("synced:", &format!("{added} objects at version {resource_version}"));
+                if let Some(previous) = &mut self.previous {
+                    previous.end_initial(&resource_version)?;
+                    objects = previous.size().0 as u64;
+                }
+                let objects = HumanCount(objects);
+                notices::print_labelled("synced:", &format!("{objects} objects at version {resource_version}"));
                 Ok(())
             }
             WatchEvent::Reset => {
-                (counts.added, counts.modified, counts.deleted) = (0, 0, 0);
                 self.output.flush()?;
-                notices::warn("the initial objects were interrupted, and are printed again from the first");
+                if let Some(previous) = &mut self.previous {
+                    previous.begin_initial();
+                }
+                if !self.hides_initial {
+                    (counts.added, counts.modified, counts.deleted) = (0, 0, 0);
+                    notices::warn("the initial objects were interrupted, and are printed again from the first");
+                }
                 Ok(())
             }
             _ => Ok(()),
@@ -125,25 +139,44 @@ impl WatchPrinter {
     }
 
     fn print_object(&mut self, mark: &EventMark, object: EventObject) -> Result<(), Failure> {
-        let EventObject { row, uid, version, fields, unknown_fields } = object;
+        let EventObject { row, version, object, unknown_fields } = object;
         self.counts.unknown_fields += unknown_fields;
-        let changed = match (&mut self.fields, fields) {
-            (Some(last), Some(fields)) => {
-                let before = if mark.name == "DELETED" { last.remove(&uid) } else { last.insert(uid, fields.clone()) };
-                before.filter(|_| mark.name == "MODIFIED").map(|before| changed_fields(&before, &fields))
-            }
-            _ => None,
+        let changes = match &object {
+            Some(object) => self.compare(object, mark.name == "DELETED")?.filter(|_| mark.name == "MODIFIED"),
+            None => None,
         };
-        Ok(self.print_row(mark, row, &version, changed)?)
+        Ok(self.print_row(mark, row, &version, changes.as_deref())?)
     }
 
-    fn print_row(&mut self, mark: &EventMark, row: Row, version: &str, changed: Option<Vec<String>>) -> io::Result<()> {
-        let is_diff = self.fields.is_some();
+    /// Returns the changes from the previous state of the object, if it is known, and keeps the present state.
+    fn compare(&mut self, object: &EncodedObject, is_deleted: bool) -> Result<Option<Vec<FieldChange>>, Failure> {
+        let Some(previous) = &mut self.previous else { return Ok(None) };
+        if is_deleted {
+            previous.remove(object)?;
+            return Ok(None);
+        }
+        let Some((changes, unknown_fields)) = previous.replace(object)? else { return Ok(None) };
+        // The row in JSON has counted them.
+        if !self.output.format().prints_fields() {
+            self.counts.unknown_fields += unknown_fields;
+        }
+        Ok(Some(changes))
+    }
+
+    fn print_row(
+        &mut self,
+        mark: &EventMark,
+        row: Row,
+        version: &str,
+        changes: Option<&[FieldChange]>,
+    ) -> io::Result<()> {
+        let is_diff = self.previous.is_some();
+        let lines = changes.map(|changes| change_lines(changes, self.most_chars));
         match row {
             Row::Line(line) if self.output.format().prints_fields() => {
                 let mut event = format!("{{\"type\":\"{}\",", mark.name).into_bytes();
-                if let Some(changed) = changed {
-                    event.extend_from_slice(format!("\"changed\":{},", Value::from(changed)).as_bytes());
+                if let Some(changes) = changes {
+                    event.extend_from_slice(format!("\"patch\":{},", to_patch(changes)).as_bytes());
                 }
                 event.extend_from_slice(b"\"object\":");
                 event.extend_from_slice(line.trim_ascii_end());
@@ -155,8 +188,12 @@ impl WatchPrinter {
             }
             Row::Line(line) => {
                 let name = String::from_utf8_lossy(line.trim_ascii_end());
-                let is_shown = is_diff && mark.name == "MODIFIED";
-                let changed = if is_shown { format!(" {}", field_names(changed)) } else { String::new() };
+                let changed = match &lines {
+                    None if is_diff && mark.name == "MODIFIED" => " -".to_owned(),
+                    None => String::new(),
+                    Some(lines) if lines.is_empty() => " none".to_owned(),
+                    Some(lines) => lines.iter().map(|line| format!("\n    {line}")).collect(),
+                };
                 let (sign, version) = (style(mark.sign).fg(mark.color), escape_controls(version));
                 self.output.print_row(Row::Line(format!("{sign} {name} {version}{changed}\n").into_bytes()))
             }
@@ -164,29 +201,36 @@ impl WatchPrinter {
                 // No colours: the columns count characters.
                 mark.sign.clone_into(&mut cells[0]);
                 if is_diff {
-                    *cells.last_mut().expect("a table has columns") = field_names(changed);
+                    *cells.last_mut().expect("a table has columns") = match &lines {
+                        None => "-".to_owned(),
+                        Some(lines) if lines.is_empty() => "none".to_owned(),
+                        Some(lines) => lines.join("; "),
+                    };
                 }
                 self.output.print_row(Row::Table(cells))
             }
             Row::Nothing => Ok(()),
         }
     }
+
+    /// Returns the numbers of events, and with --diff the memory of the objects.
+    pub fn totals(&self) -> String {
+        let mut text = self.counts.text();
+        if let Some((objects, bytes)) = self.previous.as_ref().map(PreviousObjects::size) {
+            let (objects, bytes) = (HumanCount(objects as u64), DecimalBytes(bytes as u64));
+            text.push_str(&format!("; {objects} objects kept for comparison, {bytes}"));
+        }
+        text
+    }
 }
 
 impl EventObject {
     fn new(item: &ItemRef<'_>, formatter: &mut RowFormatter<'_>, diff: bool) -> Result<Self, ItemError> {
-        let meta = item.meta()?;
         let row = formatter.format_row(item)?;
-        let mut unknown_fields = mem::take(&mut formatter.unknown_fields);
-        let fields = if diff {
-            let (fields, unknown) = hash_fields(item)?;
-            unknown_fields = unknown;
-            Some(fields)
-        } else {
-            None
-        };
-        let [uid, version] = [meta.uid(), meta.resource_version()].map(Cow::into_owned);
-        Ok(Self { row, uid, version, fields, unknown_fields })
+        let unknown_fields = mem::take(&mut formatter.unknown_fields);
+        let object = diff.then(|| EncodedObject::new(item)).transpose()?;
+        let version = item.meta()?.resource_version().into_owned();
+        Ok(Self { row, version, object, unknown_fields })
     }
 }
 
@@ -212,7 +256,7 @@ fn print_disconnect(disconnect: &Disconnect) {
 
 impl EventCounts {
     /// Returns the numbers of events, and the version up to which they were printed.
-    pub fn text(&self) -> String {
+    fn text(&self) -> String {
         let Self { added, modified, deleted, version, .. } = self;
         let [added, modified, deleted] = [*added, *modified, *deleted].map(HumanCount);
         let version = if version.is_empty() { String::new() } else { format!(", up to version {version}") };

@@ -1,37 +1,20 @@
-//! The metrics of a mirror, for Prometheus.
+//! The counters of requests, and the page `/metrics`.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
-use listwatch::client::Resource;
+use listwatch::client::{self, Resource};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-type Labels<const N: usize> = [(&'static str, String); N];
-
-/// A gauge of each resource.
-type Gauges = Family<Labels<1>, Gauge>;
-
-/// A gauge of seconds of each resource.
-type Seconds = Family<Labels<1>, Gauge<f64, AtomicU64>>;
-
-/// What the metrics show of a mirrored resource.
-pub(crate) struct ResourceGauges {
-    /// The label of the resource, as users type it.
-    pub(crate) resource: String,
-    pub(crate) objects: usize,
-    pub(crate) is_ready: bool,
-    pub(crate) paged_snapshots: usize,
-    pub(crate) lag: Option<Duration>,
-    pub(crate) log_age: Option<Duration>,
-}
+use super::labels::{LabelledGauge, Labels, counter_at};
+use super::process::ProcessMetrics;
+use super::resource::{ResourceMetrics, register_resources};
 
 /// Returns the content type of [`MirrorMetrics::encode_text`]: `OpenMetrics` if the reader accepts it, else the older
 /// text format of Prometheus, whose parsers read the same text.
@@ -55,7 +38,7 @@ struct Counters {
     forwarded: Counter,
     sent_bytes: Family<Labels<1>, Counter>,
     connections: Gauge,
-    watchers: Family<Labels<1>, Gauge>,
+    watchers: LabelledGauge<1>,
     expired: Family<Labels<1>, Counter>,
     unconfirmed: Family<Labels<1>, Counter>,
 }
@@ -119,14 +102,34 @@ impl MirrorMetrics {
         self.0.unconfirmed.get_or_create(&resource_label(resource)).inc();
     }
 
-    /// Returns the metrics in the text format `OpenMetrics`.
+    /// Returns the metrics in the text format `OpenMetrics`: of the mirror, its resources, the client of its reflectors
+    /// and the process.
     pub(crate) fn encode_text(
         &self,
-        resources: impl IntoIterator<Item = ResourceGauges>,
+        resources: impl IntoIterator<Item = ResourceMetrics>,
+        upstream: Option<client::Metrics>,
     ) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        if let Some(process) = ProcessMetrics::read() {
+            process.register(&mut registry);
+        }
+        let mirror = registry.sub_registry_with_prefix("listwatch_mirror");
+        let build = LabelledGauge::<1>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION").to_owned())]).set(1);
+        mirror.register("build_info", "1, with the version of the mirror", build);
+        self.register(mirror);
+        register_resources(mirror, resources);
+        if let Some(upstream) = &upstream {
+            register_upstream(mirror, upstream);
+        }
+        let mut text = String::new();
+        text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    fn register(&self, registry: &mut Registry) {
         let Counters { requests, denied, forwarded, sent_bytes, connections, watchers, expired, unconfirmed } =
             &*self.0;
-        let mut registry = Registry::with_prefix("listwatch_mirror");
         registry.register("requests", "Requests by kind and status code", requests.clone());
         registry.register("denied", "Requests that were denied, by reason", denied.clone());
         registry.register("forwarded", "Requests that were forwarded to the API server", forwarded.clone());
@@ -136,31 +139,19 @@ impl MirrorMetrics {
         registry.register("expired", "Watches that began or ended with a 410", expired.clone());
         let help = "Watches without a version that may have begun with an older state than the API server's";
         registry.register("unconfirmed", help, unconfirmed.clone());
-
-        // One family has the samples of all resources: a parser refuses a second HELP or TYPE of the same name.
-        let (objects, ready, paged) = (Gauges::default(), Gauges::default(), Gauges::default());
-        let (lags, log_ages) = (Seconds::default(), Seconds::default());
-        for ResourceGauges { resource, objects: count, is_ready, paged_snapshots, lag, log_age } in resources {
-            let labels = [("resource", resource)];
-            objects.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
-            ready.get_or_create(&labels).set(i64::from(is_ready));
-            paged.get_or_create(&labels).set(i64::try_from(paged_snapshots).unwrap_or(i64::MAX));
-            if let Some(lag) = lag {
-                lags.get_or_create(&labels).set(lag.as_secs_f64());
-            }
-            if let Some(age) = log_age {
-                log_ages.get_or_create(&labels).set(age.as_secs_f64());
-            }
-        }
-        registry.register("objects", "Objects in the cache", objects);
-        registry.register("ready", "1 if the cache has the whole collection", ready);
-        registry.register("paged_snapshots", "Snapshots that are kept for lists in pages", paged);
-        registry.register("lag_seconds", "Time since the cache was last known to be up to date", lags);
-        registry.register("log_age_seconds", "Age of the oldest change that a reader can resume from", log_ages);
-        let mut text = String::new();
-        text::encode(&mut text, &registry)?;
-        Ok(text)
     }
+}
+
+/// Registers the counters of the client of the reflectors.
+fn register_upstream(registry: &mut Registry, upstream: &client::Metrics) {
+    let client::Metrics { requests, retries, wire_bytes, open_watches, .. } = *upstream;
+    registry.register("upstream_requests", "Requests of the reflectors", counter_at(requests));
+    registry.register("upstream_retries", "Retries of the reflectors after an error", counter_at(retries));
+    let help = "Bytes of bodies that the reflectors received, before decompression";
+    registry.register("upstream_received_bytes", help, counter_at(wire_bytes));
+    let open = Gauge::<i64>::default();
+    open.set(i64::try_from(open_watches).unwrap_or(i64::MAX));
+    registry.register("upstream_watches", "Open watches of the reflectors", open);
 }
 
 fn resource_label(resource: &Resource) -> Labels<1> {

@@ -1,0 +1,9 @@
+//! The metrics of a mirror, for Prometheus.
+
+mod counters;
+mod labels;
+mod process;
+mod resource;
+
+pub(crate) use self::counters::{GaugeGuard, MirrorMetrics, content_type};
+pub(crate) use self::resource::ResourceMetrics;
