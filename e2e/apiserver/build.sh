@@ -1,7 +1,11 @@
 #!/bin/sh
-# Builds the API server, its loader and an informer of client-go into bin/.
+# Builds the API server, its loader and an informer of client-go into bin/: build.sh [1.36]
+# The module for an older release is go-RELEASE.mod.
 set -eu
 cd "$(dirname "$0")"
+mod=go${1:+-$1}.mod
+release=$(sed -n 's/^\tk8s.io\/kubernetes v//p' "$mod")
+minor=${release#1.}
 version=k8s.io/component-base/version
-flags="-s -w -X $version.gitVersion=v1.36.3 -X $version.gitMajor=1 -X $version.gitMinor=36"
-exec go build -ldflags "$flags" -o bin/ ./server ./load ./informer
+flags="-s -w -X $version.gitVersion=v$release -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*}"
+exec go build -modfile="$mod" -ldflags "$flags" -o bin/ ./server ./load ./informer

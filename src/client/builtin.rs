@@ -2,7 +2,7 @@
 //
 //   k8s.io/api, k8s.io/apiextensions-apiserver, k8s.io/apimachinery, k8s.io/kube-aggregator
 //
-// in the versions v0.36.3, v0.37.0.
+// in the versions v0.36.3, v0.37.2.
 
 use super::resource::Resource;
 

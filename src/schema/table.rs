@@ -2,7 +2,7 @@
 //
 //   k8s.io/api, k8s.io/apiextensions-apiserver, k8s.io/apimachinery, k8s.io/kube-aggregator, k8s.io/metrics
 //
-// in the versions v0.31.0, v0.32.0, v0.33.0, v0.34.0, v0.35.0, v0.36.3, v0.37.0.
+// in the versions v0.31.0, v0.32.0, v0.33.0, v0.34.0, v0.35.0, v0.36.3, v0.37.2.
 
 use super::Form::{self, Duration, IntOrString, Items, MicroTime, Object, Or, Quantity, Raw, Time};
 use super::Omit::{self, Absent, Empty, Never, Zero};

@@ -24,8 +24,8 @@ var releases = []string{
 	"v0.33.0",
 	"v0.34.0",
 	"v0.35.0",
-	"v0.36.3", // as in go.mod
-	"v0.37.0",
+	"v0.36.3",
+	"v0.37.2", // as in go.mod
 }
 
 func main() {
