@@ -32,7 +32,7 @@ async fn lists_and_watches(open: impl Fn(Config) -> ServiceTransport) {
     assert_eq!(list.into_vec().await.unwrap().0.len(), 120);
     let mut watch = client.watch::<[u8]>(&Resource::PODS, &WatchParams::from_version("5"));
     assert!(matches!(watch.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
-    drop(watch);
+    drop((watch, client));
     server.no_connections().await;
     let requests = server.requests();
     assert_eq!(requests.len(), 2);

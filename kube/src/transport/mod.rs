@@ -59,8 +59,8 @@ pub struct KubeTransport {
 }
 
 impl KubeTransport {
-    /// Creates a transport over this client, on the caller's runtime: a [`ServiceTransport`], with the kinds of kube's
-    /// errors.
+    /// Creates a transport over this client, on the caller's runtime. It is a [`ServiceTransport`], with the kinds of
+    /// kube's errors, and requests no compression either unless told.
     ///
     /// The client's connections may be shared, and outlive the transport. Build the client with `default_retry` off and
     /// without a `read_timeout`: otherwise kube retries in addition to [`Retry`], and interrupts lists. kube enables no
