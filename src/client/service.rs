@@ -22,17 +22,25 @@ use super::transport::{
 /// A [`Transport`] over a function from `http::Request` to `http::Response`: a `kube::Client` of any version since
 /// 0.89, a tower service, or another HTTP client.
 ///
-/// ```ignore
-/// // kube has the base URL, TLS and credentials.
-/// let transport = ServiceTransport::new(move |request| {
-///     let client = client.clone();
-///     async move { client.send(request).await }
+/// ```no_run
+/// use http::{Request, Response};
+/// use listwatch::client::{Client, ServiceTransport};
+///
+/// # fn connect(base: &'static str, http: reqwest::Client) -> Client {
+/// let transport = ServiceTransport::new(move |mut request: Request<reqwest::Body>| {
+///     *request.uri_mut() = format!("{base}{}", request.uri()).parse().expect("a URL");
+///     let http = http.clone();
+///     async move { http.execute(request.try_into()?).await.map(Response::<reqwest::Body>::from) }
 /// });
-/// // A tower service that is `Clone`; `oneshot` is of `tower::ServiceExt`.
-/// let transport = ServiceTransport::new(move |request| service.clone().oneshot(request));
+/// # Client::new(transport)
+/// # }
 /// ```
 ///
-/// | | who |
+/// For a tower service that is `Clone`, the function is `move |request| service.clone().oneshot(request)`; `oneshot` is
+/// a method of `tower::ServiceExt`. The guide of `listwatch-kube` has the lines for a `kube::Client`, which adds its
+/// base URL.
+///
+/// | what | from |
 /// |---|---|
 /// | base URL, `Host`, credentials, TLS, HTTP version | the function: the request has only path, query, `Accept` and `Accept-Encoding` |
 /// | connect timeout | the function; without one, [`Client::read_idle_timeout`] ends the request |
@@ -41,10 +49,11 @@ use super::transport::{
 /// | redirects | [`Client`] refuses them; the function must not follow them to another origin |
 /// | credentials after a 401 | the function; [`Client`] does not repeat the request at once |
 ///
-/// The body streams: the transport holds no part of it. Dropping the future or the body drops those of the function.
+/// The body streams. Dropping the future or the body drops those of the function.
 ///
 /// `Auto` of [`Compression`] requests no compression: tower-http, which kube uses, reads only the first of several gzip
-/// members, and Kubernetes 1.37 sends several. Without a layer that decompresses, [`Compression::Gzip`] is safe.
+/// members, and a watch of Kubernetes 1.37 has several. Without a layer that decompresses, [`Compression::Gzip`] is
+/// safe.
 ///
 /// # Errors
 ///

@@ -58,6 +58,12 @@ where
     })
 }
 
+/// Returns the URL of a port that refuses connections.
+fn closed_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
 #[track_caller]
 fn kind(error: &Error) -> TransportErrorKind {
     match error.kind() {
@@ -141,7 +147,7 @@ async fn a_body_that_breaks_is_incomplete() {
 
 #[tokio::test]
 async fn errors_keep_their_kind() {
-    let gone = serve(Answer::ok(Body::replay(""))).await.url();
+    let gone = closed_port();
     let credentials = TransportError::new(TransportErrorKind::Credentials, "the plugin failed");
     let opens: [(&dyn Fn() -> ServiceTransport, _, _); 5] = [
         (&|| over_reqwest(&gone, false), TransportErrorKind::Connect, true),

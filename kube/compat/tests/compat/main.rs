@@ -82,6 +82,12 @@ async fn serve(answer: Answer) -> Server {
     Server::start(answer.always()).await.unwrap()
 }
 
+/// Returns the URL of a port that refuses connections.
+fn closed_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
 fn pods(client: &Client) -> List<FromRef<[u8]>> {
     client.list::<[u8]>(&Resource::PODS, &ListParams::default())
 }
@@ -161,8 +167,7 @@ async fn errors_keep_their_kind() {
             ErrorKind::Transport(found) => assert_eq!(found.kind(), expected, "{}: {error}", version.name),
             _ => panic!("{}: {error}", version.name),
         };
-        let gone = serve(Answer::ok(Body::replay(""))).await.url();
-        expect(error_of(&version.client(&gone).await).await, TransportErrorKind::Connect);
+        expect(error_of(&version.client(&closed_port()).await).await, TransportErrorKind::Connect);
         // The kubeconfig has no certificate authority.
         let tls = Server::start_tls(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
         expect(error_of(&version.client(&tls.url()).await).await, TransportErrorKind::Tls);
