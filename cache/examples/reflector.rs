@@ -4,7 +4,6 @@
 use std::env::args;
 use std::error::Error;
 
-use futures::StreamExt as _;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::ItemError;
 use listwatch::client::{Client, HttpTransport, Resource};

@@ -11,27 +11,30 @@
 //!   controllers. It decodes objects while they arrive, without the fields that a projection drops, such as
 //!   `managedFields`.
 //!
-//! This crate follows kube's major versions: this version is for kube 5. `listwatch` does not depend on kube. The types
-//! of k8s-openapi need a feature that selects a version of Kubernetes:
+//! This crate follows kube's major versions: this version is for kube 5. `listwatch` does not depend on kube: its
+//! [`ServiceTransport`](listwatch::client::ServiceTransport) works with [other versions](guide#other-versions-of-kube).
+//! The types of k8s-openapi need a feature that selects a version of Kubernetes:
 //!
 //! ```toml
-//! listwatch = { version = "0.1", default-features = false, features = ["k8s-pb"] }
-//! listwatch-cache = "0.1" # stores and reflectors
-//! listwatch-kube = "0.1"  # features, off by default: "controller", "runtime"
-//! k8s-pb = "0.9"         # listwatch implements its traits for the types of this version
+//! listwatch-kube = "0.1" # features, off by default: "controller", "k8s-pb", "runtime"
 //! kube = "5"
 //! k8s-openapi = { version = "0.29", features = ["latest"] }
+//! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 //! ```
 //!
-//! With [`KubeTransport`], listwatch's default feature `reqwest` is not needed.
+//! It exports the crates [`listwatch`] and [`listwatch_cache`], and with the feature `k8s-pb` the types that are decoded
+//! from protobuf. After `use listwatch_kube::{listwatch, listwatch_cache};` the examples in their docs compile.
 //!
 //! ```no_run
-//! use listwatch::client::Client;
-//! use listwatch_kube::{KubeTransport, Kubeconfig};
+//! use k8s_openapi::api::core::v1::Pod;
+//! use listwatch_kube::listwatch::client::Client;
+//! use listwatch_kube::listwatch_cache::Reflector;
+//! use listwatch_kube::{Kube, KubeTransport, Kubeconfig};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = Kubeconfig::default().load()?.ok_or("no kubeconfig, and not in a cluster")?;
 //! let client = Client::new(KubeTransport::from_config(config)?);
+//! let reflector = Reflector::<Kube<Pod>>::of(&client);
 //! # Ok(())
 //! # }
 //! ```
@@ -62,7 +65,10 @@ pub mod runtime;
 mod selectors;
 mod transport;
 
+#[cfg(feature = "k8s-pb")]
+pub use k8s_pb;
 pub use kind::Kube;
 pub use kubeconfig::{Kubeconfig, KubeconfigError};
 pub use selectors::ToLabelSelector;
 pub use transport::KubeTransport;
+pub use {listwatch, listwatch_cache};

@@ -76,6 +76,7 @@ mod resolve;
 mod resource;
 mod retry;
 mod send;
+mod service;
 mod time;
 mod transport;
 mod warning;
@@ -96,6 +97,7 @@ pub use self::proxy::environment_proxy;
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::{Kind, Resource};
 pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
+pub use self::service::ServiceTransport;
 pub use self::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, redact_secret,
 };

@@ -31,8 +31,8 @@ pub trait Transport: Send + Sync + 'static {
         Box::pin(async { Err(TransportError::new(TransportErrorKind::Setup, "this transport sends only GETs")) })
     }
 
-    /// Returns true if the server is in the same cluster or on the same host, where compression costs more than it
-    /// saves.
+    /// Returns true if [`Compression::Auto`](super::Compression::Auto) should request no compression. The server is in
+    /// the same cluster or on the same host, where compression costs more than it saves; or the transport does not know.
     fn is_near(&self) -> bool {
         false
     }
@@ -142,10 +142,14 @@ impl TransportError {
     /// Converts the error of an HTTP library. The message consists of the messages of the error and its sources, each
     /// once.
     ///
-    /// The kind is [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`. The messages must not contain
-    /// secrets; control characters in them are escaped.
+    /// The kind is [`TransportErrorKind::Tls`] if rustls failed, [`TransportErrorKind::Connect`] if hyper's client or
+    /// the system could not connect, else `otherwise`. A `TransportError` among the sources is returned as it is. The
+    /// messages must not contain secrets; control characters in them are escaped.
     #[must_use]
     pub fn from_error(otherwise: TransportErrorKind, error: &(dyn StdError + 'static)) -> Self {
+        if let Some(error) = causes(error).find_map(|cause| cause.downcast_ref::<Self>()) {
+            return error.clone();
+        }
         let io = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).last().map(io::Error::kind);
         Self { io, ..Self::new(kind_of(error, otherwise), chain(error)) }
     }
@@ -280,16 +284,27 @@ pub fn redact_secret(text: String, secret: &str) -> String {
     String::from_utf8_lossy(&clean).into_owned()
 }
 
-/// Returns [`TransportErrorKind::Tls`] if rustls failed, else `otherwise`.
+/// Returns the kind that the error or one of its sources has, else `otherwise`.
 fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
     // h2 keeps only the text of a connection's error, for example when a server refuses a client certificate after the
     // handshake.
     let alert = |cause: &dyn StdError| cause.to_string().starts_with("received fatal alert");
     if causes(error).any(|cause| cause.is::<rustls::Error>() || alert(cause)) {
         TransportErrorKind::Tls
+    } else if causes(error).any(is_failed_connect) {
+        TransportErrorKind::Connect
     } else {
         otherwise
     }
+}
+
+/// Returns true for the error of hyper-util's client that could not connect, and for a refused connection.
+///
+/// The error of hyper-util (`client/legacy/client.rs`) is under the errors of kube and reqwest. Its text is compared
+/// instead of its type, because `listwatch` does not depend on an HTTP client.
+fn is_failed_connect(cause: &(dyn StdError + 'static)) -> bool {
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    cause.downcast_ref().is_some_and(refused) || cause.to_string() == "client error (Connect)"
 }
 
 /// Returns the message of an error and the messages of its sources, each once.
@@ -375,7 +390,30 @@ mod tests {
         let outer = io::Error::other(inner);
         assert_eq!(chain(&outer), "cannot decrypt peer's message");
         assert_eq!(kind_of(&outer, TransportErrorKind::Other), TransportErrorKind::Tls);
-        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert_eq!(kind_of(&refused, TransportErrorKind::Connect), TransportErrorKind::Connect);
+    }
+
+    /// Wraps an error, as HTTP libraries do.
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Layer(&'static str, #[source] Box<dyn StdError + Send + Sync>);
+
+    #[test]
+    fn finds_the_kind_among_the_sources() {
+        let plugin = TransportError::new(TransportErrorKind::Credentials, "the plugin failed");
+        for (error, expected) in [
+            ("boom".into(), TransportErrorKind::Other),
+            (Box::from(io::Error::from(io::ErrorKind::ConnectionReset)), TransportErrorKind::Other),
+            (Box::from(io::Error::from(io::ErrorKind::ConnectionRefused)), TransportErrorKind::Connect),
+            (Layer("client error (Connect)", "no such host".into()).into(), TransportErrorKind::Connect),
+            (Layer("client error (SendRequest)", "reset".into()).into(), TransportErrorKind::Other),
+            (Layer("client error (Connect)", rustls::Error::DecryptError.into()).into(), TransportErrorKind::Tls),
+            (plugin.clone().into(), TransportErrorKind::Credentials),
+        ] {
+            let found = TransportError::from_error(TransportErrorKind::Other, &Layer("service error", error));
+            assert_eq!(found.kind(), expected, "{found}");
+        }
+        let found =
+            TransportError::from_error(TransportErrorKind::Other, &Layer("service error", plugin.clone().into()));
+        assert_eq!(found, plugin);
     }
 }

@@ -12,6 +12,7 @@ mod not_acceptable;
 mod pages;
 mod resolve;
 mod secrets;
+mod service;
 #[path = "../support/client.rs"]
 mod support;
 mod time;

@@ -1,5 +1,6 @@
 //! Subscribers, which deliver changes to their consumers.
 
+use std::future::poll_fn;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -82,6 +83,15 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
     ) -> Self {
         let codec = Arc::clone(&host.objects().codec);
         Self { subscription, host: Arc::downgrade(host), codec, delivered: 0, resync, delayed }
+    }
+
+    /// Waits for the next change, as `next` of `StreamExt` does; `None` after the end.
+    ///
+    /// # Panics
+    ///
+    /// As [`try_next`](Self::try_next).
+    pub async fn next(&mut self) -> Option<Change<T>> {
+        poll_fn(|cx| self.advance(Some(cx.waker()))).await
     }
 
     /// Returns the next change, if there is one.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use listwatch_cache::{Change, StorageFormat, Store};
 use tokio::time::{Instant, sleep};
 

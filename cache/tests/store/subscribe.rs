@@ -349,7 +349,7 @@ fn a_panic_in_a_filter_affects_only_its_subscriber() {
 
 #[test]
 fn a_stream_wakes_and_ends_with_the_store() {
-    use futures::StreamExt as _;
+    use futures::StreamExt;
     use futures::executor::block_on;
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let mut subscriber = store.subscribe().start();
@@ -360,7 +360,7 @@ fn a_stream_wakes_and_ends_with_the_store() {
     });
     let mut last = 0;
     block_on(async {
-        while let Some(change) = subscriber.next().await {
+        while let Some(change) = StreamExt::next(&mut subscriber).await {
             let Change::Applied { new: object, .. } = change else { panic!("{change:?}") };
             let (_, version) = name_and_version(&object);
             assert!(version > last, "{version} after {last}");
@@ -450,7 +450,6 @@ fn filters_pass_the_selected_objects() {
 
 /// Returns the second, the name and the version of each change until `end`.
 async fn received_until(subscriber: &mut Subscriber<[u8]>, end: tokio::time::Instant) -> Vec<(u64, String, u64)> {
-    use futures::StreamExt as _;
     let began = tokio::time::Instant::now();
     let mut received = Vec::new();
     while let Ok(Some(change)) = tokio::time::timeout_at(end, subscriber.next()).await {
@@ -522,7 +521,6 @@ async fn a_resync_redelivers_each_object_once_spread_over_the_period() {
 async fn a_resync_period_may_be_zero_or_of_any_length() {
     use std::time::Duration;
 
-    use futures::StreamExt as _;
     use tokio::time::{Instant, timeout};
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let write = |version: &str| {

@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use futures::future::join_all;
 use k8s_pb::api::core::v1::Pod;
 use kube::ResourceExt as _;

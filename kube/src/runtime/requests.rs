@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use kube::runtime::watcher::{Config, ListSemantic};
 use listwatch::Projection;
-use listwatch::client::{
-    Client, Compression, List, ListParams, Resource, ResourceVersion, Selection, WatchEvents, WatchParams,
-};
+use listwatch::client::{Client, List, ListParams, Resource, ResourceVersion, Selection, WatchEvents, WatchParams};
 use serde::de::DeserializeOwned;
 
 use super::decode::{DecodeItem, item_decoder};
@@ -68,9 +66,7 @@ impl WatchedCollection {
             None => WatchParams::with_initial_state_at_least("0"),
         };
         let params = params.selection(self.selection(K::metadata_api())?).timeout(timeout);
-        // kube requests no compression either: its decompression stops after the first gzip member.
-        let client = self.client.clone().compression(Compression::Identity);
-        let watch = client.watch_with(&self.resource()?, &params, item_decoder(self.projection.clone())?);
+        let watch = self.client.watch_with(&self.resource()?, &params, item_decoder(self.projection.clone())?);
         let mut watch = watch.bookmarks(self.config.bookmarks);
         if let Some(namespace) = &self.namespace {
             watch = watch.namespace(namespace);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use listwatch::client::{Client, ListParams, Resource, Retry, Selection, WatchParams};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, recorded_pods};
 

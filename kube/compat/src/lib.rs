@@ -1,0 +1,1 @@
+//! `tests/compat.rs` runs `listwatch` over older versions of kube.

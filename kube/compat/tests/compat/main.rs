@@ -1,0 +1,227 @@
+//! `ServiceTransport` over the clients of older versions of kube: their configuration, credentials, bodies and errors.
+
+use std::error::Error as StdError;
+use std::fs;
+
+use futures::TryStreamExt as _;
+use futures::future::BoxFuture;
+use listwatch::FromRef;
+use listwatch::client::{
+    Client, Compression, Error, ErrorKind, List, ListParams, Resource, Retry, ServiceTransport, TransportErrorKind,
+    WatchEvent, WatchParams,
+};
+use listwatch_testserver::{Answer, Body, RecordedRequest, Server, TOKEN, recorded_pods};
+use serde_json::{Value, json};
+
+/// A version of kube.
+struct Version {
+    name: &'static str,
+    /// Opens a transport with the kubeconfig in a file, which kube reads.
+    open: fn(String) -> BoxFuture<'static, Result<ServiceTransport, Box<dyn StdError + Send + Sync>>>,
+    /// True if kube has its feature `gzip`.
+    decompresses: bool,
+}
+
+macro_rules! version {
+    ($module:ident, $kube:ident, $set:expr) => {
+        mod $module {
+            use ::$kube as kube;
+
+            // The lines of the guide, which are the same for each version.
+            include!("transport.rs");
+
+            pub async fn open(path: String) -> Result<ServiceTransport, Box<dyn std::error::Error + Send + Sync>> {
+                let kubeconfig = kube::config::Kubeconfig::read_from(path)?;
+                let set: fn(&mut kube::Config) = $set;
+                let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+                set(&mut config);
+                Ok(transport(kube::Client::try_from(config)?))
+            }
+        }
+    };
+}
+
+// The settings of the guide.
+version!(with_kube3, kube3, |config| config.read_timeout = None);
+version!(with_kube4, kube4, |config| config.default_retry = false);
+
+const VERSIONS: [Version; 2] = [
+    Version { name: "3.1", open: |path| Box::pin(with_kube3::open(path)), decompresses: true },
+    Version { name: "4", open: |path| Box::pin(with_kube4::open(path)), decompresses: false },
+];
+
+impl Version {
+    /// Writes a kubeconfig.
+    fn kubeconfig(&self, url: &str, user: Value) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "clusters": [{"name": "test", "cluster": {"server": url}}],
+            "users": [{"name": "test", "user": user}],
+        });
+        fs::write(file.path(), kubeconfig.to_string()).unwrap();
+        file
+    }
+
+    /// Returns a client of the server at this URL, with the user's fields in its kubeconfig. kube reads the file.
+    async fn client_of_user(&self, url: &str, user: Value) -> Client {
+        let file = self.kubeconfig(url, user);
+        let transport = (self.open)(file.path().to_str().unwrap().to_owned()).await.expect(self.name);
+        Client::new(transport).retry(Retry::never())
+    }
+
+    async fn client(&self, url: &str) -> Client {
+        self.client_of_user(url, json!({"token": TOKEN})).await
+    }
+}
+
+async fn serve(answer: Answer) -> Server {
+    Server::start(answer.always()).await.unwrap()
+}
+
+/// Returns the URL of a port that refuses connections.
+fn closed_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+fn pods(client: &Client) -> List<FromRef<[u8]>> {
+    client.list::<[u8]>(&Resource::PODS, &ListParams::default())
+}
+
+async fn error_of(client: &Client) -> Error {
+    pods(client).into_vec().await.unwrap_err()
+}
+
+#[test]
+fn the_guide_has_the_lines_that_are_tested_here() {
+    assert!(include_str!("../../../guide.md").contains(include_str!("transport.rs")));
+}
+
+#[tokio::test]
+async fn lists_and_watches() {
+    let added = json!({"type": "ADDED", "object": {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late", "resourceVersion": "7"},
+    }});
+    let server = Server::start(move |request: &RecordedRequest, _| match request.path.contains("watch=") {
+        true => Answer::ok(Body::replay(format!("{added}\n")).stall_at(u64::MAX)).content_type("application/json"),
+        false => Answer::ok(Body::replay(recorded_pods())),
+    });
+    let server = server.await.unwrap();
+    for version in VERSIONS {
+        let client = version.client(&format!("{}/base/", server.url())).await;
+        assert_eq!(pods(&client).into_vec().await.expect(version.name).0.len(), 120);
+        let mut watch = client.watch::<[u8]>(&Resource::PODS, &WatchParams::from_version("5"));
+        let event = watch.try_next().await.expect(version.name);
+        assert!(matches!(event, Some(WatchEvent::Added(_))), "{}", version.name);
+    }
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2 * VERSIONS.len());
+    // kube adds the base path and the credentials, of a kubeconfig that kube has read.
+    assert!(requests.iter().all(|request| request.path.starts_with("/base/api/v1/pods")));
+    assert!(requests.iter().all(|request| request.headers["authorization"] == format!("Bearer {TOKEN}")));
+    assert!(requests.iter().all(|request| request.headers["accept-encoding"] == "identity"));
+}
+
+#[tokio::test]
+async fn posts_a_review_once() {
+    use listwatch::client::{Request, Transport as _};
+
+    for version in VERSIONS {
+        let server = serve(Answer::ok(Body::replay("{}")).status(201)).await;
+        let kubeconfig = version.kubeconfig(&server.url(), json!({"token": TOKEN}));
+        let transport = (version.open)(kubeconfig.path().to_str().unwrap().to_owned()).await.unwrap();
+        let request = Request::new("/apis/authentication.k8s.io/v1/tokenreviews".to_owned(), http::HeaderMap::new());
+        assert_eq!(transport.post(request, "{}".into()).await.unwrap().status, 201);
+        let requests = server.requests();
+        assert_eq!((requests.len(), requests[0].method.as_str()), (1, "POST"), "{}", version.name);
+        assert_eq!(requests[0].headers["content-length"], "2");
+    }
+}
+
+#[tokio::test]
+async fn bodies_stream_and_a_dropped_list_closes_its_connection() {
+    for version in VERSIONS {
+        let server = serve(Answer::ok(Body::replay(recorded_pods()).stall_at(200_000))).await;
+        let mut items = pods(&version.client(&server.url()).await);
+        assert!(items.try_next().await.expect(version.name).is_some());
+        drop(items);
+        server.no_connections().await;
+        assert!(server.bytes_sent() < 300_000);
+
+        let server = serve(Answer::ok(Body::replay(recorded_pods()).reset_at(200_000))).await;
+        let error = error_of(&version.client(&server.url()).await).await;
+        let ErrorKind::Incomplete { cause: Some(cause), .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(cause.kind(), TransportErrorKind::Broken, "{}: {error}", version.name);
+        assert!(error.items() > 0);
+    }
+}
+
+#[tokio::test]
+async fn errors_keep_their_kind() {
+    for version in VERSIONS {
+        let expect = |error: Error, expected| match error.kind() {
+            ErrorKind::Transport(found) => assert_eq!(found.kind(), expected, "{}: {error}", version.name),
+            _ => panic!("{}: {error}", version.name),
+        };
+        expect(error_of(&version.client(&closed_port()).await).await, TransportErrorKind::Connect);
+        // The kubeconfig has no certificate authority.
+        let tls = Server::start_tls(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
+        expect(error_of(&version.client(&tls.url()).await).await, TransportErrorKind::Tls);
+        // The plugin's credentials have expired when the request begins, and the plugin has failed by then.
+        let folder = tempfile::tempdir().unwrap();
+        let exec = json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "interactiveMode": "Never",
+            "command": "sh",
+            "args": ["-c", r#"mkdir "$RAN" && echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+                "status": {"token": "t0ken", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'"#],
+            "env": [{"name": "RAN", "value": folder.path().join("ran")}],
+        }});
+        let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
+        let client = version.client_of_user(&server.url(), exec).await;
+        expect(error_of(&client).await, TransportErrorKind::Credentials);
+        assert!(server.requests().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn statuses_and_redirects_are_of_the_server() {
+    let elsewhere = serve(Answer::ok(Body::replay(recorded_pods()))).await;
+    for version in VERSIONS {
+        for code in [401, 403, 410, 429, 500] {
+            let text = format!("not with Bearer {TOKEN}");
+            let server = serve(Answer::ok(Body::replay(text)).status(code)).await;
+            let error = error_of(&version.client(&server.url()).await).await;
+            assert_eq!(error.code(), Some(code), "{}: {error}", version.name);
+            assert!(error.to_string().contains("[redacted]") && !error.to_string().contains(TOKEN), "{error}");
+            assert_eq!(server.requests().len(), 1);
+        }
+        let server = serve(Answer::ok(Body::replay("")).status(307).header("location", &elsewhere.url())).await;
+        let error = error_of(&version.client(&server.url()).await).await;
+        assert!(matches!(error.kind(), ErrorKind::Redirect { .. }), "{}: {error}", version.name);
+    }
+    assert!(elsewhere.requests().is_empty());
+}
+
+/// Of several members kube's feature `gzip` reads the first one.
+#[tokio::test]
+async fn a_body_is_decompressed_once() {
+    let members = Body::replay(recorded_pods()).chunk_size(10_000).gzip_members();
+    for version in VERSIONS {
+        let server = serve(Answer::ok(Body::replay(recorded_pods()).gzip())).await;
+        let client = version.client(&server.url()).await.compression(Compression::Gzip);
+        assert_eq!(pods(&client).into_vec().await.expect(version.name).0.len(), 120);
+        assert_eq!(server.requests()[0].headers["accept-encoding"], "gzip");
+
+        let server = serve(Answer::ok(members.clone())).await;
+        let client = version.client(&server.url()).await.compression(Compression::Gzip);
+        match pods(&client).into_vec().await {
+            Ok((items, _)) => assert!(items.len() == 120 && !version.decompresses, "{}", version.name),
+            Err(error) => assert!(error.is_incomplete() && version.decompresses, "{}: {error}", version.name),
+        }
+    }
+}
