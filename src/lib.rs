@@ -88,6 +88,6 @@ pub use limits::Limits;
 pub use meta::{EventType, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 pub use object::{
     FieldPath, FieldSelector, Item, ItemRef, Json, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference,
-    Projection, Shard, Time, compare_resource_versions,
+    Projection, Shard, Time, Tolerant, UndecodableObject, compare_resource_versions,
 };
 pub use wire::{BodyFormat, Encoding, Fault};

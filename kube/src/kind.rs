@@ -87,6 +87,7 @@ impl Scope for ClusterResourceScope {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod};
+    use listwatch::Tolerant;
 
     use super::*;
 
@@ -94,6 +95,7 @@ mod tests {
     fn kube_types_map_to_their_resources() {
         assert_eq!(Resource::of::<Kube<Pod>>(), Resource::PODS);
         assert_eq!(Resource::of::<Kube<Node>>(), Resource::NODES);
+        assert_eq!(Resource::of::<Tolerant<Kube<Pod>>>(), Resource::PODS);
         assert_eq!(Resource::of::<Kube<k8s_openapi::api::apps::v1::Deployment>>(), Resource::DEPLOYMENTS);
     }
 }

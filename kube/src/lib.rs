@@ -4,7 +4,8 @@
 //!   impersonation work as in kubectl. OIDC needs kube's feature `oidc`. [`Kubeconfig`] reads kubeconfigs as kubectl
 //!   does.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches, and
-//!   objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi.
+//!   objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi, [`ToResource`] and [`FromResource`]
+//!   kube's `ApiResource`, `ToObjectKey` and `ToObjectRef` kube's `ObjectRef`.
 //! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's
 //!   `Controller`.
 //! - `runtime::watcher` (feature `runtime`) replaces `kube::runtime::watcher`, for kube's reflectors, stores and
@@ -46,6 +47,8 @@
 // | module | holds |
 // |---|---|
 // | `kind` | `Kube<K>`: types of kube as items and objects |
+// | `dynamic` | `ApiResource` and `GroupVersionKind` of kube, as resources |
+// | `object_ref` | `ObjectRef` of kube, as keys |
 // | `selectors` | label selectors of k8s-openapi |
 // | `kubeconfig` | kubeconfigs as kubectl reads them, as kube's `Config` |
 // | `transport` | the transport over `kube::Client`: connections, TLS, credentials |
@@ -58,8 +61,11 @@ pub mod controller;
 #[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
+mod dynamic;
 mod kind;
 mod kubeconfig;
+#[cfg(any(feature = "controller", feature = "runtime"))]
+mod object_ref;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 mod selectors;
@@ -67,8 +73,11 @@ mod transport;
 
 #[cfg(feature = "k8s-pb")]
 pub use k8s_pb;
+pub use dynamic::{FromResource, ToResource};
 pub use kind::Kube;
 pub use kubeconfig::{Kubeconfig, KubeconfigError};
+#[cfg(any(feature = "controller", feature = "runtime"))]
+pub use object_ref::{ToObjectKey, ToObjectRef};
 pub use selectors::ToLabelSelector;
 pub use transport::KubeTransport;
 pub use {listwatch, listwatch_cache};

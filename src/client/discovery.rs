@@ -64,6 +64,9 @@ impl Client {
     /// and both precede kinds. A whole group precedes the beginning of a group (`deployments.ap`). Of several groups
     /// and versions the first in the server's order wins, and in each group the preferred version precedes the others.
     ///
+    /// Or `typed` is `apiVersion/kind` of a manifest, such as `cert-manager.io/v1/Certificate` and `v1/Pod`, for a kind
+    /// that is known only at run time. It names one group and version. kubectl has no such form.
+    ///
     /// It follows the rules of cli-runtime `Builder.mappingFor` and client-go's restmapper, with these differences:
     /// resources without `list` are ignored, a short name keeps the version that was typed with it (kubectl drops it),
     /// categories such as `all` are errors, and kubectl accepts short names only in lower case and kinds outside the

@@ -51,15 +51,15 @@ impl<'a> Wanted<'a> {
     pub fn has(&self, group: &str, version: &str) -> bool {
         ResourceName::readings(self.typed).any(|name| match name.group {
             None => true,
-            Some(beginning) if self.by_prefix => group.starts_with(beginning),
+            Some(beginning) if self.by_prefix && !name.is_exact => group.starts_with(beginning),
             Some(whole) => whole == group && name.version.is_none_or(|named| named == version),
         })
     }
 }
 
-/// Returns true if the name has a group.
+/// Returns true if the name has a group other than the core group.
 pub(super) fn has_group(typed: &str) -> bool {
-    ResourceName::readings(typed).all(|name| name.group.is_some())
+    ResourceName::readings(typed).all(|name| name.group.is_some_and(|group| !group.is_empty()))
 }
 
 /// Finds the resource for a typed name, by the rules of [`Client::resolve`](super::Client::resolve). The resources are
@@ -109,20 +109,29 @@ struct ResourceName<'a> {
     name: &'a str,
     /// The version, in the reading `name.version.group`.
     version: Option<&'a str>,
-    /// The group, or its beginning.
+    /// The group, or its beginning; `""` for core.
     group: Option<&'a str>,
+    /// True if the group cannot be abbreviated.
+    is_exact: bool,
 }
 
 impl<'a> ResourceName<'a> {
     /// Returns the one or two readings of a name, in the order in which kubectl tries them (apimachinery
     /// `schema.ParseResourceArg`): `a.b.c.d` is `a` in version `b` of group `c.d`, or else `a` of group `b.c.d`.
+    ///
+    /// A name with a slash has one reading: `apiVersion/kind`, by apimachinery's `schema.ParseGroupVersion`.
     fn readings(typed: &'a str) -> impl Iterator<Item = Self> {
-        let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
         let given = |text: &'a str| (!text.is_empty()).then_some(text);
-        let versioned =
-            rest.split_once('.').map(|(version, group)| Self { name, version: given(version), group: given(group) });
-        let unversioned = Self { name, version: None, group: given(rest) };
-        versioned.into_iter().chain([unversioned])
+        let (first, second) = if let Some((api_version, name)) = typed.rsplit_once('/') {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            (None, Self { name, version: Some(version), group: Some(group), is_exact: true })
+        } else {
+            let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
+            let unversioned = Self { name, version: None, group: given(rest), is_exact: false };
+            let versioned = rest.split_once('.').map(|(version, group)| (given(version), given(group)));
+            (versioned.map(|(version, group)| Self { version, group, ..unversioned }), unversioned)
+        };
+        first.into_iter().chain([second])
     }
 }
 
@@ -143,7 +152,7 @@ impl DiscoveredResource {
         let short_name = || self.short_names.iter().any(|short| is(short));
         let version = wanted.version.is_none_or(|v| v == self.version);
         let group = wanted.group.is_none_or(|g| g == self.group);
-        let group_prefix = wanted.group.is_some_and(|g| self.group.starts_with(g));
+        let group_prefix = !wanted.is_exact && wanted.group.is_some_and(|g| self.group.starts_with(g));
         match way {
             Way::Name => version && group && name(),
             Way::ShortName => version && group && short_name(),
@@ -211,7 +220,7 @@ fn some_of(names: &[String]) -> String {
 
 /// Returns at most three names whose distance is at most a third of the typed letters, whatever group was typed.
 fn near<'a>(typed: &str, resources: impl Iterator<Item = &'a DiscoveredResource>) -> String {
-    let name = typed.split('.').next().unwrap_or(typed).to_lowercase();
+    let name = ResourceName::readings(typed).last().map_or(typed, |reading| reading.name).to_lowercase();
     let allowed = (name.chars().count() / 3).max(1);
     let mut found: Vec<(usize, String)> = Vec::new();
     for resource in resources.filter(|r| !r.plural.contains('/')) {
@@ -364,6 +373,16 @@ mod tests {
             ("widget.example.com", "example.com/v2 widgets"),
             ("widg", "example.com/v2 widgets"),
             ("goose", "example.org/v1 geese"),
+            // `apiVersion/kind`, which names one group and version.
+            ("v1/Pod", "v1 pods"),
+            ("v1/pods", "v1 pods"),
+            ("apps/v1/Deployment", "apps/v1 deployments"),
+            ("autoscaling/v1/HorizontalPodAutoscaler", "autoscaling/v1 horizontalpodautoscalers"),
+            ("metrics.k8s.io/v1beta1/PodMetrics", "metrics.k8s.io/v1beta1 pods"),
+            ("example.com/v1/Widget", "example.com/v1 widgets"),
+            ("v1.example.com/v3/Widget", "v1.example.com/v3 widgets"),
+            ("events.k8s.io/v1/Event", "events.k8s.io/v1 events"),
+            ("example.org/v1/Goose", "example.org/v1 geese"),
         ] {
             let found = resolve(typed, &discovery()).unwrap_or_else(|e| panic!("{typed}: {e}"));
             assert_eq!(format!("{} {}", found.api_version(), found.plural()), expected, "{typed}");
@@ -393,6 +412,21 @@ mod tests {
             ),
             ("sts.v9.apps", r#"no resource "sts.v9.apps" on this server; did you mean statefulsets.apps?"#),
             ("pods/log", r#"no resource "pods/log" on this server"#),
+            // A group cannot be abbreviated or left out.
+            (
+                "v1/Deployment",
+                r#"no resource "v1/Deployment" on this server; did you mean deployments.apps.example or deployments.apps?"#,
+            ),
+            ("v1/hpa", r#"no resource "v1/hpa" on this server; did you mean horizontalpodautoscalers.autoscaling?"#),
+            ("ap/v1/deploy", r#"no resource "ap/v1/deploy" on this server; did you mean deployments.apps?"#),
+            (
+                "apps/v9/Deployment",
+                r#"no resource "apps/v9/Deployment" on this server; did you mean deployments.apps.example or deployments.apps?"#,
+            ),
+            ("a/apps/v1/Zebra", r#"no resource "a/apps/v1/Zebra" on this server"#),
+            ("/v1/Zebra", r#"no resource "/v1/Zebra" on this server"#),
+            ("apps//Zebra", r#"no resource "apps//Zebra" on this server"#),
+            ("apps/v1/", r#"no resource "apps/v1/" on this server"#),
             ("zebras", r#"no resource "zebras" on this server"#),
             ("", r#"no resource "" on this server"#),
             ("bindings", r#""bindings" is bindings, which the server does not list"#),
@@ -429,6 +463,11 @@ mod tests {
             ("deployments.v1.apps", "apps", "v2", false, true),
             ("deployments.v1.apps", "v1.apps", "v2", true, true),
             ("widgets.example.com", "com", "example", true, true),
+            ("apps/v1/Deployment", "apps", "v1", true, true),
+            ("apps/v1/Deployment", "apps", "v2", false, false),
+            ("apps/v1/Deployment", "apps.example", "v1", false, false),
+            ("v1/Pod", "", "v1", true, true),
+            ("v1/Pod", "apps", "v1", false, false),
         ] {
             let wants = [Wanted::exactly(typed), Wanted::by_prefix(typed)].map(|wanted| wanted.has(group, version));
             assert_eq!(wants, [exactly, by_prefix], "{typed} {group}/{version}");

@@ -6,7 +6,7 @@ use std::fmt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::error::InvalidInput;
-use crate::object::Json;
+use crate::object::{Json, Tolerant};
 
 /// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
 ///
@@ -222,6 +222,12 @@ pub trait Kind {
 }
 
 impl<T: Kind> Kind for Json<T> {
+    fn resource() -> Resource {
+        T::resource()
+    }
+}
+
+impl<T: Kind + ?Sized> Kind for Tolerant<T> {
     fn resource() -> Resource {
         T::resource()
     }

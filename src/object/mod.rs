@@ -14,6 +14,7 @@ mod projection;
 mod selector;
 pub(crate) mod shard;
 pub(crate) mod store_type;
+mod tolerant;
 pub(crate) mod version;
 pub mod view;
 
@@ -26,4 +27,5 @@ pub use self::path::FieldPath;
 pub use self::projection::Projection;
 pub use self::selector::{FieldSelector, LabelSelector};
 pub use self::shard::Shard;
+pub use self::tolerant::{Tolerant, UndecodableObject};
 pub use self::version::compare_resource_versions;

@@ -118,6 +118,27 @@ async fn one_odd_document_hides_no_other_group() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_of_a_manifest_needs_the_documents_of_its_version() {
+    let pods = || Resource::new("", "v1", "pods", "Pod");
+    for (typed, expected, paths) in [
+        ("example.com/v1/Widget", widgets(), vec!["/apis", "/apis/example.com/v1"]),
+        ("v1/Pod", pods(), vec!["/api", "/api/v1", "/apis"]),
+    ] {
+        let server = Cluster::new().serve();
+        assert_eq!(server.client().resolve(typed).await.unwrap(), expected, "{typed}");
+        let mut asked = server.paths();
+        asked.sort();
+        assert_eq!(asked, paths, "{typed}");
+    }
+    for (name, answer) in odd_answers() {
+        // The error of the group, not `no resource`.
+        let server = Cluster { between: answer, ..Cluster::new() }.serve();
+        let error = server.client().resolve("down.example/v1/Widget").await.unwrap_err();
+        assert!(!matches!(error.kind(), ErrorKind::Unresolved(_)), "{name}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_core_group_may_be_missing_or_unreadable() {
     for (name, answer) in odd_answers() {
         let core = Cluster { core: answer.clone(), ..Cluster::new() }.serve();

@@ -12,6 +12,7 @@ mod requests;
 mod resume;
 #[path = "../support/client.rs"]
 mod support;
+mod tolerant;
 mod waits;
 
 use std::time::Duration;

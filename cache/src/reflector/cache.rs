@@ -58,7 +58,9 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// Returns the progress of the reflector.
     #[must_use]
     pub fn status(&self) -> ReflectorStatus {
-        self.status.borrow().clone()
+        let mut status = self.status.borrow().clone();
+        (status.decode_errors, status.last_decode_error) = self.store.decode_errors();
+        status
     }
 
     /// Returns true once the store has had the whole collection.

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Instant;
 
+use listwatch::UndecodableObject;
 use listwatch::client::{self, ErrorClass};
 use tokio::sync::watch;
 
@@ -52,6 +53,11 @@ pub struct ReflectorStatus {
     pub index_errors: u64,
     /// The last error of such a function.
     pub last_index_error: Option<ObjectError>,
+    /// The number of states of objects that a reader could not decode: see
+    /// [`decode_errors`](crate::StoreReader::decode_errors).
+    pub decode_errors: u64,
+    /// The last of them.
+    pub last_decode_error: Option<UndecodableObject>,
     /// The error that [`run`](super::Reflector::run) returned.
     pub ended_by: Option<client::Error>,
 }

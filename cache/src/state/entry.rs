@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use listwatch::{Encoding, ItemRef};
 use triomphe::ThinArc;
@@ -40,19 +40,26 @@ impl<'a> Identity<'a> {
 /// A counted reference to one state of an object: one allocation of a count, the properties, and the bytes with their
 /// length. The bytes are a [head](Head) and the body, or only the body if the form is `Encoded`.
 ///
-/// A state is never changed, except that it remembers a check and that a decoded value is shared.
+/// A state is never changed, except that it remembers a check, that a decoded value is shared, and that it cannot be
+/// decoded.
 pub(crate) struct Entry<D>(ThinArc<Properties<D>, u8>);
 
 struct Properties<D> {
     form: EntryForm<D>,
     encoding: Encoding,
-    /// True once the codec has had a decoded value of this state.
-    is_shared: AtomicBool,
+    /// [`SHARED`] and [`UNDECODABLE`].
+    flags: AtomicU8,
     /// The number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
     checked: AtomicU16,
     /// Length of the object's bytes as they arrived.
     wire_len: u32,
 }
+
+/// The codec has had a decoded value of this state.
+const SHARED: u8 = 1;
+
+/// A reader could not decode this state.
+const UNDECODABLE: u8 = 2;
 
 impl<D> Clone for Entry<D> {
     fn clone(&self) -> Self {
@@ -121,8 +128,8 @@ impl Spans {
 
 impl<D> Entry<D> {
     fn new(encoding: Encoding, wire_len: u32, bytes: &[u8], form: EntryForm<D>) -> Self {
-        let (is_shared, checked) = (AtomicBool::new(false), AtomicU16::new(0));
-        let properties = Properties { form, encoding, is_shared, checked, wire_len };
+        let (flags, checked) = (AtomicU8::new(0), AtomicU16::new(0));
+        let properties = Properties { form, encoding, flags, checked, wire_len };
         Self(ThinArc::from_header_and_slice(properties, bytes))
     }
 
@@ -294,11 +301,20 @@ impl<D> Entry<D> {
 
     /// Records that the codec has a decoded value of this state.
     pub(crate) fn set_shared(&self) {
-        self.properties().is_shared.store(true, Ordering::Relaxed);
+        self.properties().flags.fetch_or(SHARED, Ordering::Relaxed);
     }
 
     pub(crate) fn is_shared(&self) -> bool {
-        self.properties().is_shared.load(Ordering::Relaxed)
+        self.properties().flags.load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    /// Records that this state cannot be decoded. Returns true for the first call.
+    pub(crate) fn set_undecodable(&self) -> bool {
+        self.properties().flags.fetch_or(UNDECODABLE, Ordering::Relaxed) & UNDECODABLE == 0
+    }
+
+    pub(crate) fn is_undecodable(&self) -> bool {
+        self.properties().flags.load(Ordering::Relaxed) & UNDECODABLE != 0
     }
 
     /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each

@@ -1,5 +1,6 @@
 //! The objects of a store: their states, their keys and order, and the table that readers access.
 
+pub(crate) mod decode_errors;
 pub(crate) mod entry;
 pub(crate) mod head;
 pub(crate) mod key_order;

@@ -12,6 +12,7 @@ use listwatch::{Encoding, ItemError, ItemRef, LabelSelector, MetaView, TypeMeta}
 
 use crate::compress::Decoder;
 use crate::key::{Identity, ObjectKey};
+use crate::state::decode_errors::DecodeErrors;
 use crate::state::entry::{Entry, EntryForm};
 use crate::sync::{Mutex, lock};
 
@@ -153,7 +154,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     ///
     /// As [`encoded`](Self::encoded); [`ItemError::Metadata`] when the metadata cannot be read.
     pub fn meta(&self) -> Result<MetaView<'_>, ItemError> {
-        self.item()?.meta()
+        self.item()?.meta().inspect_err(|error| self.encoded.count_error(error))
     }
 
     /// Returns the object as an item, for a [`FieldPath`](listwatch::FieldPath) or a
@@ -169,14 +170,16 @@ impl<T: StoreType + ?Sized> Object<T> {
 
     /// Returns true if the selector matches the labels, and false if they cannot be read.
     pub(crate) fn matches(&self, selector: &LabelSelector) -> bool {
-        self.meta().and_then(|meta| selector.matches(&meta)).unwrap_or(false)
+        let matches = |meta| selector.matches(&meta).inspect_err(|error| self.encoded.count_error(error));
+        self.meta().and_then(matches).unwrap_or(false)
     }
 
     /// Returns the decoded object. All readers share one decoded value for as long as any of them keeps it.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the bytes cannot be decoded.
+    /// [`ItemError`] when the bytes cannot be decoded. [`StoreReader::decode_errors`](crate::StoreReader::decode_errors)
+    /// counts it.
     pub fn decode(&self) -> Result<Arc<T::Decoded>, ItemError> {
         if let Some(decoded) = self.decoded.as_ref().and_then(OnceLock::get) {
             return Ok(Arc::clone(decoded));
@@ -186,10 +189,11 @@ impl<T: StoreType + ?Sized> Object<T> {
             return Ok(decoded);
         }
         // No lock is held: this may run the caller's code.
-        let decoded = Arc::new(match self.encoded.known() {
-            Some(bytes) => T::decode(self.encoding(), bytes)?,
-            None => T::decode(self.encoding(), &codec.encode(entry)?)?,
-        });
+        let decoded = match self.encoded.known() {
+            Some(bytes) => T::decode(self.encoding(), bytes),
+            None => codec.encode(entry).and_then(|bytes| T::decode(self.encoding(), &bytes)),
+        };
+        let decoded = Arc::new(decoded.inspect_err(|error| self.encoded.count_error(error))?);
         Ok(match &self.decoded {
             Some(kept) => Arc::clone(kept.get_or_init(|| decoded)),
             None => codec.share(entry, decoded),
@@ -236,6 +240,12 @@ impl<T: StoreType + ?Sized> Encoded<T> {
         self.codec.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta))
     }
 
+    /// Counts an error of a reader that decodes the object.
+    #[cold]
+    fn count_error(&self, error: &ItemError) {
+        self.codec.errors.count(&self.entry, error);
+    }
+
     /// Returns a typed view: see [`Object::view`].
     ///
     /// # Errors
@@ -253,7 +263,7 @@ impl<T: StoreType + ?Sized> Encoded<T> {
         let checked = match self.checked.get() {
             Some(checked) if checked.number == number => checked,
             _ => {
-                let checked = view::check(V::kind(), &self.item())?;
+                let checked = view::check(V::kind(), &self.item()).inspect_err(|error| self.count_error(error))?;
                 if checked.rewritten.is_none() && self.entry.remember_checked(number) {
                     return Ok(view::trusted(self));
                 }
@@ -297,6 +307,7 @@ pub(crate) struct Codec<T: StoreType + ?Sized> {
     pub(crate) type_meta: OnceLock<TypeMeta>,
     /// Decoded objects by the address of their entry, in parts with separate locks.
     decoded: [Mutex<DecodedValues<T::Decoded>>; PARTS],
+    pub(crate) errors: DecodeErrors,
 }
 
 const PARTS: usize = 16;
@@ -348,7 +359,12 @@ impl<D> DecodedValues<D> {
 
 impl<T: StoreType + ?Sized> Codec<T> {
     pub(crate) fn new() -> Self {
-        Self { decoder: Decoder::default(), type_meta: OnceLock::new(), decoded: Default::default() }
+        Self {
+            decoder: Decoder::default(),
+            type_meta: OnceLock::new(),
+            decoded: Default::default(),
+            errors: DecodeErrors::default(),
+        }
     }
 
     /// Decompresses or encodes an object.
@@ -382,6 +398,9 @@ impl<T: StoreType + ?Sized> Codec<T> {
     /// state.
     pub(crate) fn copy_decoded(&self, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
         new.remember_checked(old.checked());
+        if old.is_undecodable() {
+            new.set_undecodable();
+        }
         let known = match old.form() {
             EntryForm::Decoded(decoded) => Some(Arc::downgrade(&decoded.1)),
             _ => lock(self.part(old)).get(old).cloned(),

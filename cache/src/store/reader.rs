@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use listwatch::LabelSelector;
+use listwatch::{LabelSelector, UndecodableObject};
 
 use crate::StoreType;
 use crate::error::StoreError;
@@ -83,7 +83,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     }
 
     /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels
-    /// cannot be read are left out.
+    /// cannot be read are left out, and [counted](Self::decode_errors).
     ///
     /// It reads the labels of each object. An [`index`](Self::index) by label is faster.
     #[must_use]
@@ -212,6 +212,19 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.core.writer().skipped.len()
+    }
+
+    /// Returns the number of states of objects that a reader could not decode, and the last one.
+    ///
+    /// A store that keeps objects [encoded](crate::StorageFormat::Encoded) or compressed has them nevertheless, for
+    /// readers of their bytes. It does not decode what it stores, so it counts a state when the first reader meets it:
+    /// in [`Object::decode`], [`Object::view`] and [`Object::meta`], by a label selector, and in the functions of
+    /// indexes, filters and controllers. Further readers of the same state are not counted.
+    ///
+    /// An object that a filter leaves out because it cannot be decoded is therefore counted.
+    #[must_use]
+    pub fn decode_errors(&self) -> (u64, Option<UndecodableObject>) {
+        self.core.objects.codec.errors.get()
     }
 }
 

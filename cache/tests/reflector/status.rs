@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use listwatch::client::{Client, Metrics, Resource, Retry};
-use listwatch_cache::{Change, StorageFormat, Store};
-use listwatch_cache::{Reflector, Strategy, SyncError};
+use listwatch_cache::{Change, Reflector, StorageFormat, Store, Strategy, SyncError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
@@ -143,6 +142,33 @@ async fn counts_the_errors_of_indexes() {
     assert_eq!(status.index_errors, 2);
     assert_eq!(chain(&status.last_index_error.unwrap()), "index name failed for default/b: b has none");
     run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_the_objects_that_readers_cannot_decode() {
+    let server = scripted([list("10", "a@1 b@2"), watch([modified("b@11")]).then_stalls()]);
+    let client = Client::new(server).retry(Retry::never());
+    let reflector = Reflector::<Undecodable>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    cache.wait_for_resource_version("11").await.unwrap();
+    assert_eq!((cache.len(), cache.status().decode_errors), (2, 0));
+    for object in cache.snapshot().iter() {
+        assert!(object.decode().is_err());
+    }
+    let status = cache.status();
+    assert_eq!((status.decode_errors, status.skipped, status.errors), (2, 0, 0));
+    let last = status.last_decode_error.unwrap().to_string();
+    assert_eq!(last, "cannot decode default/b at version 11");
+    assert_eq!(cache.synced().await.unwrap(), "11", "the cache is complete");
+    run.abort();
+}
+
+/// A message that has a string where a ConfigMap has its metadata.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Undecodable {
+    #[prost(uint64, optional, tag = "1")]
+    metadata: Option<u64>,
 }
 
 #[tokio::test(start_paused = true)]

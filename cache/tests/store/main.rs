@@ -1,5 +1,6 @@
 //! Stores: objects, indexes, subscribers, files.
 
+mod decode_errors;
 mod delays;
 mod delta_groups;
 mod model;

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::pin::pin;
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta};
+use kube::core::DeserializeGuard;
 use kube::runtime::watcher as theirs;
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -151,6 +152,36 @@ async fn connections_of_a_shared_client_outlive_the_watcher() {
     assert!(events.iter().all(Result::is_ok));
     let body = Api::<ConfigMap>::all(client).list(&ListParams::default()).await.unwrap();
     assert_eq!((body.items.len(), server.accepted()), (1, 1));
+}
+
+/// Returns the events up to the last object, each with whether its object was decoded.
+async fn guarded<S>(answers: &[Answer], watcher: impl FnOnce(Client) -> S) -> Vec<String>
+where
+    S: Stream<Item = theirs::Result<theirs::Event<DeserializeGuard<ConfigMap>>>>,
+{
+    let server = Server::start(Answer::in_turn(answers.iter().cloned())).await.unwrap();
+    let short = |object: DeserializeGuard<ConfigMap>| format!("{} {}", object.name_any(), object.0.is_ok());
+    let events = watcher(client(&server)).take(7).map(|event| match event.unwrap() {
+        theirs::Event::InitApply(object) => format!("initial {}", short(object)),
+        theirs::Event::Apply(object) => format!("applied {}", short(object)),
+        theirs::Event::Delete(object) => format!("deleted {}", short(object)),
+        theirs::Event::Init => "init".to_owned(),
+        theirs::Event::InitDone => "done".to_owned(),
+    });
+    events.collect().await
+}
+
+#[tokio::test]
+async fn kubes_guard_keeps_objects_that_cannot_be_decoded() {
+    let answers = [
+        list("2", "", &[config_map("a", 1), undecodable("b", 2)]),
+        watch(&[event("MODIFIED", undecodable("c", 3)), event("DELETED", undecodable("b", 4))]),
+        last(),
+    ];
+    let of_this = guarded(&answers, |client| ours(Api::all(client), Config::default())).await;
+    let expected = "init, initial a true, initial b false, done, applied c false, deleted b false, applied last true";
+    assert_eq!(of_this.join(", "), expected);
+    assert_eq!(guarded(&answers, |client| theirs(Api::all(client), Config::default())).await, of_this);
 }
 
 #[tokio::test]

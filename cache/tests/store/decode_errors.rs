@@ -1,0 +1,121 @@
+//! Objects that readers cannot decode stay in the store, and are counted.
+
+use listwatch::Encoding::Json as JsonEncoding;
+use listwatch::{FieldPath, ItemError, Json};
+use listwatch_cache::{Change, Object, StorageFormat, Store, StoreError};
+
+use crate::support::chain;
+
+#[derive(serde::Deserialize, serde::Serialize)]
+struct Widget {
+    spec: Spec,
+}
+
+#[derive(serde::Deserialize, serde::Serialize)]
+struct Spec {
+    size: u32,
+}
+
+type Widgets = Store<Json<Widget>>;
+
+/// Writes a widget whose labels and size are JSON.
+fn apply(store: &Widgets, name: &str, version: u32, labels: &str, size: &str) -> Result<(), StoreError> {
+    let json = format!(
+        r#"{{"metadata":{{"namespace":"shop","name":"{name}","resourceVersion":"{version}","labels":{labels}}},"spec":{{"size":{size}}}}}"#
+    );
+    store.apply(JsonEncoding, json.as_bytes()).map(drop)
+}
+
+fn store(format: StorageFormat) -> Widgets {
+    let store = Widgets::new(format);
+    apply(&store, "a", 1, r#"{"app":"web"}"#, "3").unwrap();
+    apply(&store, "b", 2, r#"{"app":"web"}"#, r#""large""#).unwrap();
+    store
+}
+
+fn is_large(object: &Object<Json<Widget>>) -> bool {
+    object.decode().is_ok_and(|widget| widget.spec.size > 1)
+}
+
+#[test]
+fn an_undecodable_object_is_kept_and_each_state_is_counted_once() {
+    for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
+        let store = store(format);
+        assert_eq!(store.len(), 2);
+        assert_eq!(store.decode_errors().0, 0, "nobody has decoded an object");
+        assert!(store.get(("shop", "a")).unwrap().decode().is_ok());
+        assert_eq!(store.decode_errors().0, 0);
+        for _ in 0..2 {
+            let object = store.get(("shop", "b")).unwrap();
+            for object in [&object, &object.clone()] {
+                assert!(matches!(object.decode(), Err(ItemError::Json(_))));
+            }
+            // The bytes can be read, and the metadata.
+            let size = FieldPath::new("spec.size", &[]);
+            assert_eq!(size.str(object.item().unwrap()).unwrap().as_deref(), Some("large"));
+            assert_eq!(object.meta().unwrap().label("app").unwrap().as_deref(), Some("web"));
+            // Compressing the object does not make it another state.
+            _ = store.memory();
+        }
+        let (count, last) = store.decode_errors();
+        assert_eq!(count, 1, "{format:?}");
+        let expected = "cannot decode shop/b at version 2: cannot decode the JSON: invalid type: string \"large\", \
+                        expected u32 at line 1 column ";
+        assert!(chain(&last.unwrap()).starts_with(expected));
+
+        apply(&store, "b", 3, "{}", "[]").unwrap();
+        assert!(store.get(("shop", "b")).unwrap().decode().is_err());
+        let (count, last) = store.decode_errors();
+        assert_eq!((count, &*last.unwrap().resource_version), (2, "3"));
+        apply(&store, "b", 4, "{}", "5").unwrap();
+        assert!(store.get(("shop", "b")).unwrap().decode().is_ok());
+        assert_eq!(store.decode_errors().0, 2);
+    }
+}
+
+#[test]
+fn functions_that_cannot_decode_an_object_are_visible() {
+    for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
+        // A filter leaves the object out.
+        let filtered = store(format);
+        let mut changes = filtered.subscribe().with_initial_state().filter(is_large).start();
+        assert!(matches!(changes.try_next(), Some(Change::Applied { new, .. }) if new.name() == "a"));
+        assert!(changes.try_next().is_none());
+        assert_eq!(filtered.decode_errors().0, 1, "{format:?}");
+        apply(&filtered, "c", 3, "{}", "true").unwrap();
+        assert!(changes.try_next().is_none());
+        let (count, last) = filtered.decode_errors();
+        assert_eq!((count, &*last.unwrap().name), (2, "c"));
+
+        // An index does not have it.
+        let indexed = store(format);
+        let by_size = indexed.index("size", |object| Ok::<_, ItemError>([object.decode()?.spec.size]));
+        assert_eq!(by_size.values(), [3]);
+        assert_eq!(by_size.errors().len(), 1);
+        assert_eq!(indexed.decode_errors().0, 1, "{format:?}");
+    }
+}
+
+#[test]
+fn objects_whose_labels_cannot_be_read_are_counted() {
+    for labels in ["7", r#"{"app":7}"#, r#"{"app":["web"]}"#] {
+        let selected = Widgets::new(StorageFormat::Encoded);
+        apply(&selected, "a", 1, labels, "3").unwrap();
+        assert!(selected.list_labels(None, &"app=web".parse().unwrap()).is_empty());
+        assert_eq!(selected.decode_errors().0, 1, "{labels}");
+
+        let subscribed = Widgets::new(StorageFormat::Encoded);
+        let mut changes = subscribed.subscribe().labels("app=web".parse().unwrap()).start();
+        apply(&subscribed, "a", 1, labels, "3").unwrap();
+        assert!(changes.try_next().is_none());
+        assert_eq!(subscribed.decode_errors().0, 1, "{labels}");
+    }
+}
+
+#[test]
+fn a_store_of_decoded_objects_refuses_an_undecodable_object() {
+    let store = Widgets::new(StorageFormat::Decoded);
+    let error = apply(&store, "b", 2, "{}", "[]").unwrap_err();
+    assert!(matches!(error, StoreError::Object(ItemError::Json(_))));
+    assert_eq!((store.len(), store.skipped(), store.decode_errors().0), (0, 1, 0));
+}
