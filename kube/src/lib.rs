@@ -71,9 +71,9 @@ pub mod runtime;
 mod selectors;
 mod transport;
 
+pub use dynamic::{FromResource, ToResource};
 #[cfg(feature = "k8s-pb")]
 pub use k8s_pb;
-pub use dynamic::{FromResource, ToResource};
 pub use kind::Kube;
 pub use kubeconfig::{Kubeconfig, KubeconfigError};
 #[cfg(any(feature = "controller", feature = "runtime"))]

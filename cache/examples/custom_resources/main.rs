@@ -11,7 +11,6 @@ use std::env::args;
 use std::error::Error;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use listwatch::client::{Client, HttpTransport, Resource};
 use listwatch::{FieldPath, Json};
 use listwatch_cache::{Cache, Change, Object, Reflector, StorageFormat, Store};
