@@ -33,10 +33,9 @@ pub(crate) fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), Fie
 /// Reads JSON that is an object or `null`, as [`members`] does, and checks that it ends there.
 pub(crate) fn whole<'a>(
     field: &'static str,
-    json: &'a [u8],
+    mut json: Reader<'a>,
     on_member: impl FnMut(&str, &mut Reader<'a>) -> Result<(), FieldFault>,
 ) -> Result<(), FieldFault> {
-    let mut json = Reader::new(json, 0);
     members(field, &mut json, on_member)?;
     json.end().map_err(at(field))
 }
@@ -72,7 +71,7 @@ fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(),
 /// Returns the `apiVersion` and `kind` of an object; empty if it has none.
 pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, FieldFault> {
     let mut type_meta = TypeMeta::default();
-    whole("the object", object, |name, json| match name {
+    whole("the object", Reader::new(object, 0), |name, json| match name {
         "apiVersion" => set_string(&mut type_meta.api_version, "apiVersion", json),
         "kind" => set_string(&mut type_meta.kind, "kind", json),
         _ => skip("the object", json),
@@ -83,7 +82,7 @@ pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, FieldFault> {
 /// Reads a Status; `None` if the JSON is not a Status.
 pub(crate) fn status(json: &[u8]) -> Option<Status> {
     let mut status = Status::default();
-    whole("the body", json, |name, json| match name {
+    whole("the body", Reader::new(json, 0), |name, json| match name {
         "metadata" => read_list_meta(status.metadata.get_or_insert_default(), json),
         "status" => set_string(&mut status.status, "status", json),
         "message" => set_string(&mut status.message, "message", json),

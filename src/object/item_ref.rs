@@ -85,7 +85,7 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::Metadata`] when the object or its metadata is malformed, or when a single field of the metadata has
     /// the wrong type.
     pub fn meta(&self) -> Result<MetaView<'a>, ItemError> {
-        MetaView::new(self.encoding, self.bytes)
+        MetaView::new(self.encoding, self.bytes, self.ends)
     }
 
     /// Decodes it with prost.

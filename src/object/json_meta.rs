@@ -18,6 +18,7 @@ use crate::error::{Fault, ItemError};
 use crate::meta::json::{members, set, set_text, skip, whole};
 use crate::wire::FieldFault;
 use crate::wire::json::{JsonText, Reader};
+use crate::wire::scan::End;
 
 /// The times, maps and lists of the metadata: their JSON, or nothing. Each is parsed when it is read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,13 +60,14 @@ struct JsonManager<'a> {
 }
 
 /// Reads the metadata of an object. Of other members it only finds the end. Texts without escapes are borrowed from the
-/// JSON.
-pub(super) fn read(object: &[u8]) -> Result<(SingleFields<'_>, Unparsed<'_>), ItemError> {
-    if Reader::new(object, 0).peek() == Some(b'n') {
+/// JSON. `ends` are known ends of values in the object, or none.
+pub(super) fn read<'a>(object: &'a [u8], ends: &'a [End]) -> Result<(SingleFields<'a>, Unparsed<'a>), ItemError> {
+    let mut json = Reader::with_ends(object, ends);
+    if json.peek() == Some(b'n') {
         return Err(ItemError::Metadata { field: "the object", fault: Fault::Type });
     }
     let (mut single, mut unparsed) = (SingleFields::default(), Unparsed::default());
-    whole("the object", object, |name, json| match name {
+    whole("the object", json, |name, json| match name {
         // A repeated `metadata` is merged into the first, as in Go.
         "metadata" => merge(&mut single, &mut unparsed, json),
         _ => skip("the object", json),
@@ -258,7 +260,7 @@ mod tests {
             "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"o","uid":"u","controller":true,"more":1}],
             "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:a":{}}}]},
             "metadata":{"namespace":"later"},"status":[[]]}"#;
-        let (meta, unparsed) = read(object).unwrap();
+        let (meta, unparsed) = read(object, &[]).unwrap();
         assert_eq!((&*meta.name, &*meta.generate_name, &*meta.namespace, &*meta.uid), ("a-b", "g", "later", ""));
         assert_eq!((&*meta.resource_version, meta.generation), ("7", 3));
         assert_eq!(unparsed.creation_timestamp(), Ok(Some(Time { seconds: 1_795_256_557, nanos: 0 })));
@@ -291,7 +293,7 @@ mod tests {
             (b" null", "a value of the wrong type in the object"),
             (b"{\"metadata\":{\"name\":\"\xff\"}}", "invalid UTF-8 in metadata.name"),
         ] {
-            let error = read(object).unwrap_err();
+            let error = read(object, &[]).unwrap_err();
             assert_eq!(error.to_string(), expected, "{}", String::from_utf8_lossy(object));
         }
     }
@@ -318,7 +320,7 @@ mod tests {
         ] {
             let object =
                 format!(r#"{{"metadata":{{"name":"n","creationTimestamp":{json},"deletionTimestamp":{json}}}}}"#);
-            let (meta, unparsed) = read(object.as_bytes()).unwrap();
+            let (meta, unparsed) = read(object.as_bytes(), &[]).unwrap();
             assert_eq!(meta.name, "n");
             assert_eq!((unparsed.creation_timestamp(), unparsed.deletion_timestamp()), (expected, expected), "{json}");
         }
@@ -341,7 +343,7 @@ mod tests {
             (br#"{"managedFields":[{"time":"today"}]}"#, Fault::Type),
         ] {
             let object = [b"{\"metadata\":", metadata, b"}"].concat();
-            let (_, unparsed) = read(&object).unwrap();
+            let (_, unparsed) = read(&object, &[]).unwrap();
             let faults = [
                 unparsed.labels().err(),
                 unparsed.label("x").err(),

@@ -9,6 +9,7 @@ use super::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
 use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value};
+use crate::wire::scan::End;
 
 /// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see
 /// [`ItemRef::meta`](super::ItemRef::meta).
@@ -47,12 +48,12 @@ pub struct MetaView<'a> {
 }
 
 impl<'a> MetaView<'a> {
-    /// Reads the metadata of an object in this encoding.
-    pub(crate) fn new(encoding: Encoding, object: &'a [u8]) -> Result<Self, ItemError> {
+    /// Reads the metadata of an object in this encoding. `ends` are those of the [`ItemRef`](super::ItemRef).
+    pub(crate) fn new(encoding: Encoding, object: &'a [u8], ends: &'a [End]) -> Result<Self, ItemError> {
         match encoding {
             Encoding::Protobuf => Self::from_protobuf(object),
             Encoding::Json => {
-                let (single, json) = json_meta::read(object)?;
+                let (single, json) = json_meta::read(object, ends)?;
                 Ok(Self { single, protobuf: &[], json })
             }
         }
@@ -359,7 +360,7 @@ mod tests {
             (b"\x08\x05", None),
             (b"\x0a\x02\x08\x01", None),
         ] {
-            let view = MetaView::new(Encoding::Protobuf, object).ok();
+            let view = MetaView::new(Encoding::Protobuf, object, &[]).ok();
             let four = view.as_ref().map(|view| [view.name(), view.namespace(), view.uid(), view.resource_version()]);
             assert_eq!(four, expected.map(|four| four.map(Cow::Borrowed)), "{object:x?}");
         }
@@ -380,7 +381,7 @@ mod tests {
             (&[b"\x5a\x06\x0a\x01b\x12\x012", b"\x0a\x01n", b"\x5a\x06\x0a\x01b\x12\x011"], &[("b", "1")]),
         ] {
             let object = metadata.iter().flat_map(|piece| len_field(METADATA, piece)).collect::<Vec<_>>();
-            let view = MetaView::new(Encoding::Protobuf, &object).unwrap();
+            let view = MetaView::new(Encoding::Protobuf, &object, &[]).unwrap();
             let expected =
                 expected.iter().map(|(key, value)| (Cow::Borrowed(*key), Cow::Borrowed(*value))).collect::<Vec<_>>();
             assert_eq!(view.labels().unwrap().collect::<Vec<_>>(), expected, "{metadata:x?}");
@@ -424,7 +425,7 @@ mod tests {
     }
 
     fn read_all(object: &[u8]) -> Result<(), ItemError> {
-        let view = MetaView::new(Encoding::Protobuf, object)?;
+        let view = MetaView::new(Encoding::Protobuf, object, &[])?;
         drop(view.labels()?);
         drop(view.annotations()?);
         drop(view.owner_references()?);

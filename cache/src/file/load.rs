@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+use listwatch::ItemRef;
 use listwatch::internal::is_older;
 
 use crate::StoreType;
@@ -131,7 +132,7 @@ fn expand_one<T: StoreType + ?Sized>(
     }
     let object = core.object(entry);
     let (encoding, bytes) = (object.encoding(), object.encoded().map_err(StoreError::from)?);
-    let identity = Identity::of(encoding, bytes)?;
+    let identity = Identity::of(ItemRef::new(encoding, bytes))?;
     // Only in a forged file the namespace is unknown.
     let namespace = || namespaces.get(&identity.namespace).unwrap_or_else(|| (*identity.namespace).into());
     *entry = if format == StorageFormat::Decoded {
@@ -199,7 +200,7 @@ impl<T: StoreType + ?Sized> SavedStore<T> {
             if record.body.len() != record.wire_len as usize {
                 return Ok(None);
             }
-            let identity = Identity::of(record.encoding, record.body)?;
+            let identity = Identity::of(ItemRef::new(record.encoding, record.body))?;
             return Ok(Some(Entry::encoded(record.encoding, record.body, &identity, || namespace)));
         }
         let ObjectRecord { encoding, form, wire_len, ref identity, body } = *record;

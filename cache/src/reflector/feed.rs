@@ -1,13 +1,12 @@
 //! Writes the objects of a list and a watch into a store.
 
-use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use listwatch::client::{Error, WatchEvent};
 use listwatch::internal::{Connections, Pages, is_older};
-use listwatch::{Encoding, EventType, ItemError, ItemRef, Projection};
+use listwatch::{EventType, ItemError, ItemRef, Projection};
 
 use crate::reflector::sync::Attempt;
 use crate::{ObjectError, ObjectKey, Relist, Store, StoreError, StoreType};
@@ -177,15 +176,14 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         let mut relist = self.relist.as_mut().filter(|_| self.list.is_none());
         let (store, projection, received) = (self.store, self.projection, &mut self.received);
         let event = watch.advance(cx, &mut |change, item| {
-            let encoding = item.encoding();
-            let bytes = project(&item, projection);
-            let written = match (change, &mut relist, bytes) {
-                (EventType::Added, Some(relist), bytes) => write_listed(relist, encoding, item.bytes(), bytes),
+            let mut copy = Vec::new();
+            let written = match (change, &mut relist, project(item, projection, &mut copy)) {
+                (EventType::Added, Some(relist), stored) => write_listed(relist, item, stored),
                 (_, _, Err(error)) => {
-                    store.skip_unwritten(encoding, item.bytes());
+                    store.skip_unwritten(item);
                     Err(error)
                 }
-                (change, _, Ok(bytes)) => store.apply_watched(encoding, &bytes, change == EventType::Deleted),
+                (change, _, Ok(stored)) => store.apply_watched(stored, change == EventType::Deleted),
             };
             if let Err(error) = written {
                 received.add_skipped(&item, error);
@@ -211,7 +209,8 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         let (Some(list), Some(relist)) = (&mut self.list, &mut self.relist) else { return Poll::Pending };
         let (projection, received) = (self.projection, &mut self.received);
         let item = list.advance(cx, &mut |item| {
-            if let Err(error) = write_listed(relist, item.encoding(), item.bytes(), project(&item, projection)) {
+            let mut copy = Vec::new();
+            if let Err(error) = write_listed(relist, item, project(item, projection, &mut copy)) {
                 received.add_skipped(&item, error);
             }
             Ok::<_, ItemError>(())
@@ -246,25 +245,27 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     }
 }
 
-/// Returns the part of an object that is stored.
-fn project<'i>(item: &ItemRef<'i>, projection: Option<&Projection>) -> Result<Cow<'i, [u8]>, StoreError> {
-    Ok(match projection {
-        Some(projection) => item.project(projection)?.into_vec().into(),
-        None => item.bytes().into(),
-    })
+/// Returns the part of an object that is stored, which is copied only for a projection.
+fn project<'i>(
+    item: ItemRef<'i>,
+    projection: Option<&Projection>,
+    copy: &'i mut Vec<u8>,
+) -> Result<ItemRef<'i>, StoreError> {
+    let Some(projection) = projection else { return Ok(item) };
+    item.project_into(projection, copy)?;
+    Ok(item.with_bytes(copy))
 }
 
-/// Writes an object of a list, or counts it as skipped. `bytes` is the part to be stored.
+/// Writes an object of a list, or counts it as skipped. `stored` is the part to be stored.
 fn write_listed<T: StoreType + ?Sized>(
     relist: &mut Relist<T>,
-    encoding: Encoding,
-    whole: &[u8],
-    bytes: Result<Cow<'_, [u8]>, StoreError>,
+    whole: ItemRef<'_>,
+    stored: Result<ItemRef<'_>, StoreError>,
 ) -> Result<(), StoreError> {
-    match bytes {
-        Ok(bytes) => relist.apply(encoding, &bytes).map(drop),
+    match stored {
+        Ok(stored) => relist.write(stored).map(drop),
         Err(error) => {
-            relist.skip_unwritten(encoding, whole);
+            relist.skip_unwritten(whole);
             Err(error)
         }
     }

@@ -18,8 +18,8 @@ pub(crate) const MAX_TEXT: usize = u16::MAX as usize;
 
 impl<'a> Identity<'a> {
     /// Reads the identity off the bytes of an object.
-    pub(crate) fn of(encoding: Encoding, bytes: &'a [u8]) -> Result<Self, StoreError> {
-        let [namespace, name, uid, resource_version] = ItemRef::new(encoding, bytes).meta()?.into_identity();
+    pub(crate) fn of(object: ItemRef<'a>) -> Result<Self, StoreError> {
+        let [namespace, name, uid, resource_version] = object.meta()?.into_identity();
         if name.is_empty() {
             return Err(StoreError::NoName);
         }
@@ -30,7 +30,7 @@ impl<'a> Identity<'a> {
                 return Err(StoreError::TooLong(what));
             }
         }
-        if u32::try_from(bytes.len()).is_err() {
+        if u32::try_from(object.bytes().len()).is_err() {
             return Err(StoreError::TooLong("the whole"));
         }
         Ok(Self { namespace, name, uid, resource_version })

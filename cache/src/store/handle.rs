@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use listwatch::internal::is_comparable;
-use listwatch::{Encoding, TypeMeta};
+use listwatch::{Encoding, ItemRef, TypeMeta};
 
 use crate::StoreType;
 use crate::error::{Cause, ObjectError, StoreError};
@@ -94,7 +94,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     }
 
     fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
-        let written = self.core.write_or_skip(writer, encoding, bytes, Origin::Caller)?;
+        let written = self.core.write_or_skip(writer, ItemRef::new(encoding, bytes), Origin::Caller)?;
         match &written {
             _ if !self.core.log.is_enabled() => {}
             ApplyOutcome::Added(new) => self.core.note_own_write(&new.entry().identity(), None),
@@ -108,7 +108,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// at a version that the store has passed, was deleted since: it stays deleted. Whether an answer of a version that
     /// does not compare is late is unknown, so it changes nothing.
     pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
-        let identity = Identity::of(encoding, bytes)?;
+        let identity = Identity::of(ItemRef::new(encoding, bytes))?;
         let mut writer = self.core.writer();
         let version = &*identity.resource_version;
         if !is_comparable(version) {
@@ -130,7 +130,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// as [skipped](StoreReader::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
         let mut writer = self.core.writer();
-        let Some(DeletedStates { old, last }) = self.core.delete(&mut writer, encoding, bytes)? else {
+        let Some(DeletedStates { old, last }) = self.core.delete(&mut writer, ItemRef::new(encoding, bytes))? else {
             return Ok(None);
         };
         if self.core.log.is_enabled() {
@@ -195,8 +195,8 @@ impl<T: StoreType + ?Sized> Store<T> {
     }
 
     /// Writes or deletes an object that a watch delivered.
-    pub(crate) fn apply_watched(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
-        self.core.apply_watched(encoding, bytes, is_deleted)
+    pub(crate) fn apply_watched(&self, object: ItemRef<'_>, is_deleted: bool) -> Result<(), StoreError> {
+        self.core.apply_watched(object, is_deleted)
     }
 
     /// Registers a reflector that writes to the store.
@@ -214,11 +214,11 @@ impl<T: StoreType + ?Sized> Store<T> {
     }
 
     /// Counts an object that could not be projected as skipped.
-    pub(crate) fn skip_unwritten(&self, encoding: Encoding, bytes: &[u8]) {
-        let identity = Identity::of(encoding, bytes).ok();
+    pub(crate) fn skip_unwritten(&self, object: ItemRef<'_>) {
+        let identity = Identity::of(object).ok();
         let mut writer = self.core.writer();
         self.core.log.close();
-        self.core.add_skipped(&mut writer, identity.as_ref(), bytes, false);
+        self.core.add_skipped(&mut writer, identity.as_ref(), object.bytes(), false);
     }
 
     /// Returns the number of failures of index functions since the last call, and the last error.
@@ -285,17 +285,22 @@ impl<T: StoreType + ?Sized> Relist<T> {
     /// relist may continue. The commit keeps the stored state of the object, unless that state is newer than the
     /// list's.
     pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
+        self.write(ItemRef::new(encoding, bytes))
+    }
+
+    /// As [`apply`](Self::apply), with the ends of values that the decoder has found.
+    pub(crate) fn write(&mut self, object: ItemRef<'_>) -> Result<ApplyOutcome<T>, StoreError> {
         let mut writer = self.core.writer();
         let listed = writer.relists.open_mut(self.id).is_some();
         let origin = if listed { Origin::List } else { Origin::Caller };
-        self.core.write_or_skip(&mut writer, encoding, bytes, origin)
+        self.core.write_or_skip(&mut writer, object, origin)
     }
 
     /// Counts an object of the list that could not be projected as skipped.
-    pub(crate) fn skip_unwritten(&mut self, encoding: Encoding, bytes: &[u8]) {
+    pub(crate) fn skip_unwritten(&mut self, object: ItemRef<'_>) {
         let mut writer = self.core.writer();
         let listed = writer.relists.open_mut(self.id).is_some();
-        self.core.add_skipped(&mut writer, Identity::of(encoding, bytes).ok().as_ref(), bytes, listed);
+        self.core.add_skipped(&mut writer, Identity::of(object).ok().as_ref(), object.bytes(), listed);
     }
 
     /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older

@@ -24,8 +24,8 @@
 //! To change a rule, change the model in `tests/store/model.rs` first: it compares the store with these rules on random
 //! writes.
 
-use listwatch::Encoding;
 use listwatch::internal::{is_comparable, is_older};
+use listwatch::{Encoding, ItemRef};
 
 use crate::StoreType;
 use crate::error::StoreError;
@@ -50,12 +50,11 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     pub(crate) fn write_or_skip(
         &self,
         writer: &mut Writer<T>,
-        encoding: Encoding,
-        bytes: &[u8],
+        object: ItemRef<'_>,
         origin: Origin,
     ) -> Result<ApplyOutcome<T>, StoreError> {
-        let listed = origin == Origin::List;
-        let identity = Identity::of(encoding, bytes).inspect_err(|_| self.add_skipped(writer, None, bytes, listed))?;
+        let (listed, encoding, bytes) = (origin == Origin::List, object.encoding(), object.bytes());
+        let identity = Identity::of(object).inspect_err(|_| self.add_skipped(writer, None, bytes, listed))?;
         let written = self.write(writer, encoding, bytes, &identity, origin);
         match &written {
             Ok(ApplyOutcome::Added(_) | ApplyOutcome::Modified { .. }) => {
@@ -151,15 +150,15 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         Ok(())
     }
 
-    /// Deletes the object whose last state is `bytes`. Returns the state that the store had, and the last state; `None`
+    /// Deletes the object of which this is the last state. Returns the state that the store had, and the last state; `None`
     /// if the store has no state or a newer state.
     pub(crate) fn delete(
         &self,
         writer: &mut Writer<T>,
-        encoding: Encoding,
-        bytes: &[u8],
+        object: ItemRef<'_>,
     ) -> Result<Option<DeletedStates<T::Decoded>>, StoreError> {
-        let identity = Identity::of(encoding, bytes).inspect_err(|_| self.add_skipped(writer, None, bytes, false))?;
+        let (encoding, bytes) = (object.encoding(), object.bytes());
+        let identity = Identity::of(object).inspect_err(|_| self.add_skipped(writer, None, bytes, false))?;
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, &identity);
         if writer.relists.open.is_some() || is_older(&self.state().version, &identity.resource_version) {

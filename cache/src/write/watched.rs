@@ -1,6 +1,6 @@
 //! Writes what a watch delivers, and appends it to the change log.
 
-use listwatch::Encoding;
+use listwatch::ItemRef;
 
 use crate::StoreType;
 use crate::error::StoreError;
@@ -25,14 +25,14 @@ impl<T: StoreType + ?Sized> Drop for CloseUnlessWritten<'_, T> {
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Writes or deletes an object that a watch delivered.
-    pub(crate) fn apply_watched(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
+    pub(crate) fn apply_watched(&self, object: ItemRef<'_>, is_deleted: bool) -> Result<(), StoreError> {
         let mut writer = self.writer();
         let has_log = self.log.is_enabled();
         let mut guard = CloseUnlessWritten(has_log.then_some(self));
         let effect = if is_deleted {
-            self.delete(&mut writer, encoding, bytes)?.map(|DeletedStates { old, last }| (Some(old), last))
+            self.delete(&mut writer, object)?.map(|DeletedStates { old, last }| (Some(old), last))
         } else {
-            match self.write_or_skip(&mut writer, encoding, bytes, Origin::Watch)? {
+            match self.write_or_skip(&mut writer, object, Origin::Watch)? {
                 ApplyOutcome::Added(new) => Some((None, new.entry().clone())),
                 ApplyOutcome::Modified { old, new } => Some((Some(old.entry().clone()), new.entry().clone())),
                 ApplyOutcome::Unchanged | ApplyOutcome::Stale => None,
@@ -41,7 +41,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         if has_log {
             let observed = match effect {
                 Some((old, object)) => ObservedChange { old, object, is_deleted, has_effect: true, known: None },
-                None => self.without_effect(encoding, bytes, is_deleted)?,
+                None => self.without_effect(object, is_deleted)?,
             };
             self.log.lock().append(observed, &self.codec);
         }
@@ -51,16 +51,11 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
 
     /// Returns a change without an effect: others than the reflector have written this state or a newer one, or the
     /// watch has delivered it again.
-    fn without_effect(
-        &self,
-        encoding: Encoding,
-        bytes: &[u8],
-        is_deleted: bool,
-    ) -> Result<ObservedChange<T::Decoded>, StoreError> {
-        let identity = Identity::of(encoding, bytes)?;
+    fn without_effect(&self, object: ItemRef<'_>, is_deleted: bool) -> Result<ObservedChange<T::Decoded>, StoreError> {
+        let identity = Identity::of(object)?;
         let known = self.find(self.hash(&identity.namespace, &identity.name), &identity);
         let known = known.map(|(_, known)| known.resource_version().to_owned());
-        let object = Entry::encoded(encoding, bytes, &identity, || (*identity.namespace).into());
+        let object = Entry::encoded(object.encoding(), object.bytes(), &identity, || (*identity.namespace).into());
         Ok(ObservedChange { old: None, object, is_deleted, has_effect: false, known })
     }
 }
@@ -71,8 +66,8 @@ mod tests {
     use std::collections::btree_map::{BTreeMap, Entry};
 
     use fastrand::Rng;
-    use listwatch::EventType;
     use listwatch::internal::is_older;
+    use listwatch::{Encoding, EventType};
 
     use super::*;
     use crate::Snapshot;
@@ -103,7 +98,8 @@ mod tests {
             let (kind, rest) = event.split_at(1);
             let (name, version) = rest.split_once('@').unwrap_or(("", rest));
             if kind != "=" {
-                store.apply_watched(Encoding::Json, &json(name, version), kind == "-").unwrap();
+                let object = json(name, version);
+                store.apply_watched(ItemRef::new(Encoding::Json, &object), kind == "-").unwrap();
             }
             if is_older(&store.resource_version(), version) {
                 store.advance(version);

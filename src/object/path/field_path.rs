@@ -9,6 +9,7 @@ use crate::meta::TypeMeta;
 use crate::object::item_ref::ItemRef;
 use crate::schema::{Field, Message};
 use crate::wire::Encoding;
+use crate::wire::json::Reader;
 
 /// A path to a field of an object, to read the field without decoding the rest of the object.
 ///
@@ -222,7 +223,7 @@ impl FieldPath {
         let mut walk = match encoding {
             _ if refused.is_some() => None,
             Encoding::Protobuf => Some(Walk::protobuf(&self.numbers, self.key.as_deref(), object)),
-            Encoding::Json => Some(Walk::json(&self.names().collect::<Vec<_>>(), object)),
+            Encoding::Json => Some(Walk::json(&self.names().collect::<Vec<_>>(), Reader::with_ends(object, item.ends))),
         };
         std::iter::from_fn(move || {
             if let Some(refused) = refused.take() {

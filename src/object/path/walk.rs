@@ -55,9 +55,8 @@ impl<'a, 'p> Walk<'a, 'p> {
         Self::Protobuf { numbers, key, messages: vec![Fields::new(object)] }
     }
 
-    pub(super) fn json(names: &[&str], object: &'a [u8]) -> Self {
+    pub(super) fn json(names: &[&str], mut json: Reader<'a>) -> Self {
         let mut found = Vec::new();
-        let mut json = Reader::new(object, 0);
         if !names.is_empty()
             && let Err(fault) = find(&mut json, names, &mut found).and_then(|()| json.end())
         {

@@ -154,7 +154,7 @@ mod tests {
         let labels =
             b"\x5a\x0a\x0a\x03app\x12\x03web\x5a\x09\x0a\x05empty\x12\x00\x5a\x06\x0a\x01n\x12\x015\x5a\x0a\x0a\x04plus\x12\x02+7";
         let object = [&[0x0a, u8::try_from(labels.len()).unwrap()], &labels[..]].concat();
-        let meta = MetaView::new(Encoding::Protobuf, &object).unwrap();
+        let meta = MetaView::new(Encoding::Protobuf, &object, &[]).unwrap();
         for (selector, expected) in [
             ("", true),
             ("app=web", true),
