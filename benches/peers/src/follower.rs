@@ -140,9 +140,9 @@ pub(crate) async fn handle<T: StoreType + ?Sized>(
 ) -> anyhow::Result<Cache<T>> {
     let cache = reflector.cache();
     let mut changes = cache.subscribe().start();
-    let running = tokio::spawn(reflector.run());
     let (synced, is_synced) = oneshot::channel();
-    tokio::spawn(async move {
+    // As kube's handler, in the task of the watch.
+    let running = tokio::spawn(reflector.run_with(async move {
         let mut synced = Some(synced);
         while let Some(change) = changes.next().await {
             match change {
@@ -152,9 +152,9 @@ pub(crate) async fn handle<T: StoreType + ?Sized>(
             }
         }
         anyhow::Ok(())
-    });
+    }));
     if cache.synced().await.is_err() {
-        running.await??;
+        running.await???;
     }
     is_synced.await?;
     Ok(cache)

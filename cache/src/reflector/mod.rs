@@ -5,6 +5,7 @@ mod cache;
 mod cache_writer;
 mod feed;
 mod handle;
+mod one_task;
 mod requests;
 mod run;
 mod silence;

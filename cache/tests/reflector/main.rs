@@ -6,6 +6,7 @@ mod errors;
 mod expiry;
 mod load;
 mod model;
+mod one_task;
 mod own_writes;
 mod script;
 mod shards;
