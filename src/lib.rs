@@ -90,4 +90,6 @@ pub use object::{
     FieldPath, FieldSelector, Item, ItemRef, Json, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference,
     Projection, Shard, Time, Tolerant, UndecodableObject, compare_resource_versions,
 };
+#[doc(hidden)]
+pub use wire::scan::Ends;
 pub use wire::{BodyFormat, Encoding, Fault};

@@ -137,6 +137,11 @@ mod tests {
         let frame = read(event, ends)?;
         let object = frame.object.map(<[u8]>::to_vec);
         let item = ItemRef { ends: frame.ends, ..ItemRef::new(Encoding::Json, frame.object.unwrap_or_default()) };
+        let texts = [frame.api_version, frame.kind, frame.resource_version].map(Cow::into_owned);
+        Ok(((frame.event, object, texts, frame.ends_initial_events), read_object(item, projection)))
+    }
+
+    fn read_object(item: ItemRef<'_>, projection: &Projection) -> Object {
         let metadata = item.meta().and_then(|meta| Ok(format!("{meta:?} {:?}", meta.labels()?.collect::<Vec<_>>())));
         let values = FieldPath::new("metadata.labels.a", &[]).all_bytes(item).collect::<Result<Vec<_>, _>>();
         let read = [
@@ -144,9 +149,7 @@ mod tests {
             metadata.map(String::into_bytes),
             values.map(|values| values.join(&b' ')),
         ];
-        let texts = [frame.api_version, frame.kind, frame.resource_version].map(Cow::into_owned);
-        let event = (frame.event, object, texts, frame.ends_initial_events);
-        Ok((event, read.map(|read| read.map_err(|error| error.to_string()))))
+        read.map(|read| read.map_err(|error| error.to_string()))
     }
 
     fn value() -> impl Strategy<Value = String> {
@@ -211,10 +214,13 @@ mod tests {
             };
             let projection = drop(drop(Projection::new(), "metadata.managedFields"), "spec.a");
             if bytes.starts_with(b"{") && let Some((event, ends)) = scan(&bytes, chunk) {
-                prop_assert_eq!(
-                    read_all(event, ends.found(), &projection),
-                    read_all(event, &[], &projection),
-                );
+                let expected = read_all(event, &[], &projection);
+                prop_assert_eq!(&read_all(event, ends.found(), &projection), &expected);
+                if let Ok(((_, Some(object), ..), expected)) = expected {
+                    let ends = Ends::of(&object);
+                    let item = ItemRef::new(Encoding::Json, &object).with_ends(&ends);
+                    prop_assert_eq!(read_object(item, &projection), expected);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use super::meta_view::MetaView;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
-use crate::wire::scan::End;
+use crate::wire::scan::{End, Ends};
 
 /// One item of a list, or the object of a watch event, borrowed: its bytes, their encoding and its place in the body.
 ///
@@ -179,6 +179,13 @@ impl<'a> ItemRef<'a> {
         'a: 'b,
     {
         ItemRef { bytes, ends: &[], ..*self }
+    }
+
+    /// Returns the same item with the ends of the values in its JSON, so that reads need not scan it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_ends(self, ends: &'a Ends) -> Self {
+        Self { ends: ends.found(), ..self }
     }
 
     /// Copies the bytes into a box of exactly their size, in one allocation.

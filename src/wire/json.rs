@@ -167,9 +167,8 @@ impl<'a> Reader<'a> {
         }
         let mut end = 1;
         loop {
-            // Nearly all strings are short, so a byte loop is faster than a scan in blocks.
-            let mut rest = self.rest.get(end..).unwrap_or_default().iter();
-            end += rest.position(|byte| matches!(byte, b'"' | b'\\')).ok_or(Fault::Syntax)? + 1;
+            let rest = self.rest.get(end..).unwrap_or_default();
+            end += memchr::memchr2(b'"', b'\\', rest).ok_or(Fault::Syntax)? + 1;
             if self.rest.get(end - 1) == Some(&b'"') {
                 return Ok(self.take(end));
             }
@@ -248,14 +247,30 @@ pub(crate) fn begins_value(byte: u8) -> bool {
 /// Returns the text of a string with its quotes.
 pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match string {
-        [b'"', text @ .., b'"'] if text.iter().all(|byte| !matches!(byte, ..b' ' | b'\\' | b'"')) => {
-            str::from_utf8(text).map(Cow::Borrowed).map_err(|_| Fault::Utf8)
-        }
+        [b'"', text @ .., b'"'] if is_plain(text) => str::from_utf8(text).map(Cow::Borrowed).map_err(|_| Fault::Utf8),
         _ => {
             let string = str::from_utf8(string).map_err(|_| Fault::Utf8)?;
             serde_json::from_str(string).map(|JsonText(text)| text).map_err(|_| Fault::Syntax)
         }
     }
+}
+
+/// Returns true if the contents of a string have no quotes, escapes and control characters.
+///
+/// It checks eight bytes at a time, as "Bit Twiddling Hacks" (Anderson) finds a byte below a bound. A test compares it
+/// with the check of each byte.
+fn is_plain(text: &[u8]) -> bool {
+    const LOW: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    let has_below = |word: u64, bound: u8| word.wrapping_sub(LOW * u64::from(bound)) & !word & HIGH != 0;
+    let has = |word: u64, byte: u8| has_below(word ^ (LOW * u64::from(byte)), 1);
+    let (words, rest) = text.as_chunks::<8>();
+    let is_plain = |word| !(has_below(word, b' ') || has(word, b'"') || has(word, b'\\'));
+    words.iter().all(|word| is_plain(u64::from_ne_bytes(*word))) && rest.iter().all(is_plain_byte)
+}
+
+fn is_plain_byte(byte: &u8) -> bool {
+    !matches!(byte, ..b' ' | b'\\' | b'"')
 }
 
 /// Returns the text of a string, a number or a literal; [`Fault::Type`] for an object or an array.
@@ -264,5 +279,34 @@ pub(crate) fn scalar(value: &[u8]) -> Result<Cow<'_, str>, Fault> {
         Some(b'"') => text(value),
         Some(b'{' | b'[') => Err(Fault::Type),
         _ => Ok(String::from_utf8_lossy(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn words_are_plain_if_all_their_bytes_are(
+            mut text in prop::collection::vec(prop_oneof![any::<u8>(), b' '..b'~', Just(0x80), Just(0xff)], 0..40),
+            keeps in prop::bool::weighted(0.1),
+        ) {
+            if !keeps {
+                text.retain(is_plain_byte);
+            }
+            prop_assert_eq!(is_plain(&text), text.iter().all(is_plain_byte));
+            for at in 0..text.len() {
+                for byte in [0, 0x1f, b' ', b'"', b'#', b'\\', 0x7f, 0x80, 0x9f, 0xa2, 0xdc] {
+                    let before = std::mem::replace(&mut text[at], byte);
+                    prop_assert_eq!(is_plain(&text), text.iter().all(is_plain_byte));
+                    text[at] = before;
+                }
+            }
+        }
     }
 }

@@ -71,7 +71,7 @@ const MAX_ENDS: usize = 1024;
 /// The ends that a scan for the end of a value finds, so that a [`Reader`](super::json::Reader) need not scan the
 /// values in it again.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub struct Ends {
     /// In order.
     found: Vec<End>,
     /// The number of bytes scanned.
@@ -81,6 +81,15 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// Scans an object; returns no ends for anything else.
+    #[must_use]
+    pub fn of(object: &[u8]) -> Self {
+        let mut ends = Self::default();
+        let end = if object.first() == Some(&b'{') { Scan::new(b'{', 0).end_with(object, &mut ends) } else { Ok(None) };
+        ends.lacks |= end != Ok(Some(object.len()));
+        ends
+    }
+
     pub(crate) fn clear(&mut self) {
         self.found.clear();
         self.scanned = 0;

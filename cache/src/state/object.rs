@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use listwatch::internal::{self as view, Checked, StoreType};
 use listwatch::view::View;
-use listwatch::{Encoding, ItemError, ItemRef, LabelSelector, MetaView, TypeMeta};
+use listwatch::{Encoding, Ends, ItemError, ItemRef, LabelSelector, MetaView, TypeMeta};
 
 use crate::compress::Decoder;
 use crate::key::{Identity, ObjectKey};
@@ -31,7 +31,7 @@ pub struct Object<T: StoreType + ?Sized> {
 impl<T: StoreType + ?Sized> Object<T> {
     pub(crate) fn new(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
         let (entry, codec) = (entry.clone(), Arc::clone(codec));
-        let encoded = Encoded { entry, codec, bytes: OnceLock::new(), checked: OnceLock::new() };
+        let encoded = Encoded { entry, codec, bytes: OnceLock::new(), ends: OnceLock::new(), checked: OnceLock::new() };
         Self { encoded, uid: OnceLock::new(), decoded: None }
     }
 
@@ -226,6 +226,8 @@ pub struct Encoded<T: StoreType + ?Sized> {
     codec: Arc<Codec<T>>,
     /// The bytes of the object, once they are needed, if the entry does not have them.
     bytes: OnceLock<Box<[u8]>>,
+    /// The ends of the values in JSON, once the object is read: further reads need not scan it.
+    ends: OnceLock<Box<Ends>>,
     /// The result of a check that the entry cannot remember.
     checked: OnceLock<Checked>,
 }
@@ -237,6 +239,10 @@ impl<T: StoreType + ?Sized> Encoded<T> {
 
     fn item(&self) -> ItemRef<'_> {
         let item = ItemRef::new(self.entry.encoding(), self);
+        let item = match self.entry.encoding() {
+            Encoding::Json => item.with_ends(self.ends.get_or_init(|| Ends::of(self).into())),
+            _ => item,
+        };
         self.codec.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta))
     }
 
