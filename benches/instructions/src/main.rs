@@ -1,4 +1,4 @@
-//! Counts the instructions of the hot paths (`benches/hot_paths.rs`) under valgrind and compares them with
+//! Counts the instructions of the hot paths (`benches/hot_paths`) under valgrind and compares them with
 //! `baseline.json`.
 //!
 //! `cargo run -p listwatch-instructions` fails if a path takes over 10 % more instructions than the baseline; `--write`
