@@ -266,10 +266,10 @@ fn is_plain(text: &[u8]) -> bool {
     let has = |word: u64, byte: u8| has_below(word ^ (LOW * u64::from(byte)), 1);
     let (words, rest) = text.as_chunks::<8>();
     let is_plain = |word| !(has_below(word, b' ') || has(word, b'"') || has(word, b'\\'));
-    words.iter().all(|word| is_plain(u64::from_ne_bytes(*word))) && rest.iter().all(is_plain_byte)
+    words.iter().all(|word| is_plain(u64::from_ne_bytes(*word))) && rest.iter().copied().all(is_plain_byte)
 }
 
-fn is_plain_byte(byte: &u8) -> bool {
+fn is_plain_byte(byte: u8) -> bool {
     !matches!(byte, ..b' ' | b'\\' | b'"')
 }
 
@@ -297,13 +297,13 @@ mod tests {
             keeps in prop::bool::weighted(0.1),
         ) {
             if !keeps {
-                text.retain(is_plain_byte);
+                text.retain(|byte| is_plain_byte(*byte));
             }
-            prop_assert_eq!(is_plain(&text), text.iter().all(is_plain_byte));
+            prop_assert_eq!(is_plain(&text), text.iter().copied().all(is_plain_byte));
             for at in 0..text.len() {
                 for byte in [0, 0x1f, b' ', b'"', b'#', b'\\', 0x7f, 0x80, 0x9f, 0xa2, 0xdc] {
                     let before = std::mem::replace(&mut text[at], byte);
-                    prop_assert_eq!(is_plain(&text), text.iter().all(is_plain_byte));
+                    prop_assert_eq!(is_plain(&text), text.iter().copied().all(is_plain_byte));
                     text[at] = before;
                 }
             }
