@@ -110,7 +110,7 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
         if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
             return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
         }
-        self.write(encoding, bytes, false)
+        self.write(ItemRef::new(encoding, bytes), false)
     }
 
     /// Encodes an object, and writes it as [`apply`](Self::apply) does.
@@ -130,14 +130,14 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
     /// [`StoreError`] when the object cannot be encoded.
     pub fn delete<'k>(&self, key: impl Into<(&'k str, &'k str)>) -> Result<Option<Object<T>>, StoreError> {
         let Some(object) = self.cache.get(key) else { return Ok(None) };
-        self.write(object.encoding(), object.encoded()?, true)?;
+        self.write(object.item()?, true)?;
         Ok(Some(object))
     }
 
-    fn write(&self, encoding: Encoding, bytes: &[u8], is_deleted: bool) -> Result<(), StoreError> {
+    fn write(&self, written: ItemRef<'_>, is_deleted: bool) -> Result<(), StoreError> {
         let store = &self.cache.store;
-        store.apply_watched(encoding, bytes, is_deleted)?;
-        let version = ItemRef::new(encoding, bytes).meta()?.resource_version().into_owned();
+        store.apply_watched(written, is_deleted)?;
+        let version = written.meta()?.resource_version().into_owned();
         if is_older(&store.resource_version(), &version) {
             store.advance(&version);
         }

@@ -108,7 +108,6 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// for the consumer. While the consumer computes, the watch is not read.
     ///
     /// ```no_run
-    /// use futures::StreamExt as _;
     /// use k8s_pb::api::core::v1::Pod;
     /// use listwatch::client::{Client, Error, Resource};
     /// use listwatch_cache::{Change, Reflector};

@@ -1,6 +1,5 @@
 //! A reflector and a consumer of its changes in one task.
 
-use futures::StreamExt as _;
 use listwatch::client::Resource;
 use listwatch_cache::{Change, Reflector, StorageFormat, Store};
 
