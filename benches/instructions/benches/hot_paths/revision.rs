@@ -23,7 +23,6 @@ macro_rules! structs {
     ($($name:ident { $($(#[$meta:meta])* $field:ident: $type:ty),* $(,)? })*) => { $(
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
-        #[expect(dead_code, reason = "the fields are only decoded")]
         pub struct $name { $($(#[$meta])* $field: $type,)* }
     )* };
 }
