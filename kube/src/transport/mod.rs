@@ -143,7 +143,7 @@ impl KubeTransport {
 
     /// Reads connections on the caller's runtime instead of a thread of the transport.
     ///
-    /// Connections may then outlive the transport: see [`HttpTransport`](listwatch::client::HttpTransport).
+    /// Connections may then outlive the transport: see `HttpTransport` of listwatch.
     #[must_use]
     pub fn on_caller_runtime(mut self) -> Self {
         self.service = service_over(&self.sender);
