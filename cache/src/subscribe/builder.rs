@@ -74,8 +74,8 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// [`old`](crate::Change::Applied::old) is the state before the first write that passed. It may be newer than the
     /// state that the subscriber received.
     ///
-    /// Nothing is kept for an object. A write takes about a microsecond more for each subscriber with a predicate of
-    /// metadata. In a compressed store it also decompresses the replaced state, once for all subscribers.
+    /// Nothing is kept for an object. Each property of metadata adds 1 to 2 µs of CPU to a write of a Pod of 8.5 kB. In
+    /// a compressed store the write also decompresses the replaced state, about 12 µs for all subscribers together.
     pub fn predicate_filter(mut self, predicate: impl Into<Option<Predicate>>) -> Self {
         self.predicate = predicate.into();
         self
