@@ -15,6 +15,7 @@ pub struct Request {
 }
 
 /// The objects that policies look up, each in JSON.
+#[expect(async_fn_in_trait, reason = "the programs of the benchmark are the only callers")]
 pub trait Lookup {
     /// Returns the object with this key.
     async fn get(&self, api_version: &str, kind: &str, key: (&str, &str)) -> anyhow::Result<Option<Vec<u8>>>;
