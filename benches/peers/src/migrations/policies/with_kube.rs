@@ -43,7 +43,7 @@ impl Caches {
         let store = writer.as_reader();
         let changes = watcher(api, watcher::Config::default())
             .default_backoff()
-            .modify(|object| object.managed_fields_mut().clear())
+            .modify(|object| object.metadata.managed_fields = None)
             .reflect(writer)
             .touched_objects();
         tokio::spawn(changes.for_each(async |change| {

@@ -170,7 +170,14 @@ impl Request {
         let old = if is_apply { object.unwrap_or_default() } else { object.ok_or(Refusal::NotFound)? };
         let mut new = old.clone();
         if self.content_type.contains("json-patch") {
-            let patch: json_patch::Patch = serde_json::from_slice(&self.body).map_err(|error| invalid(&error))?;
+            let mut patch: json_patch::Patch = serde_json::from_slice(&self.body).map_err(|error| invalid(&error))?;
+            // The API server's library takes an absent field for null, as kube's finalizer expects.
+            patch.0.retain(|operation| match operation {
+                json_patch::PatchOperation::Test(test) => {
+                    !(test.value.is_null() && old.pointer(test.path.as_str()).is_none())
+                }
+                _ => true,
+            });
             // A failed test of a patch.
             json_patch::patch(&mut new, &patch).map_err(|_| Refusal::Conflict)?;
         } else {
