@@ -13,10 +13,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fastrand::Rng;
 use listwatch_corpus::custom::{CustomKind, CustomResource, LIST_VERSION};
 use listwatch_peers::add_key;
+use listwatch_peers::chunks::Chunks;
 use listwatch_peers::follower::CHANGED_AT;
-
-/// As the other server, and an API server, sends.
-const CHUNK: usize = 4096;
 
 pub struct CustomServer {
     shared: Arc<Shared>,
@@ -123,7 +121,7 @@ impl Shared {
                 continue;
             }
             out.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")?;
-            let mut body = Chunks { out: &mut out, buffer: Vec::with_capacity(2 * CHUNK) };
+            let mut body = Chunks::new(&mut out);
             let is_set = |name| matches!(get(name), Some("true" | "1"));
             let number = |name| get(name).and_then(|value| value.parse::<usize>().ok());
             if is_set("watch") {
@@ -216,39 +214,5 @@ fn changed(object: &CustomResource, version: u64, at: u128) -> String {
         json.replacen(annotations, &format!(r#"{annotations}"{CHANGED_AT}":"{at}","#), 1)
     } else {
         json.replacen(metadata, &format!(r#"{annotations}"{CHANGED_AT}":"{at}"}},"#), 1)
-    }
-}
-
-/// Chunked transfer coding.
-struct Chunks<'a> {
-    out: &'a mut TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Chunks<'_> {
-    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while self.buffer.len() + bytes.len() >= CHUNK {
-            let (now, later) = bytes.split_at(CHUNK - self.buffer.len());
-            self.buffer.extend_from_slice(now);
-            self.flush()?;
-            bytes = later;
-        }
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let mut chunk = format!("{:x}\r\n", self.buffer.len()).into_bytes();
-        chunk.append(&mut self.buffer);
-        chunk.extend_from_slice(b"\r\n");
-        self.out.write_all(&chunk)
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        self.flush()?;
-        self.out.write_all(b"0\r\n\r\n")
     }
 }

@@ -1,10 +1,12 @@
 //! Messages and helpers that the runner, the server and the clients share.
 
+pub mod chunks;
 pub mod client;
 mod custom_client;
 mod custom_follower;
 mod custom_types;
 pub mod follower;
+pub mod migrations;
 pub mod server;
 
 use std::io::{self, BufRead, Write};

@@ -4,6 +4,7 @@
 mod custom;
 mod custom_server;
 mod follow;
+mod migrate;
 mod plot;
 mod process;
 mod relist;
@@ -72,6 +73,7 @@ struct Args {
 enum Other {
     Custom(custom::Args),
     Follow(follow::Args),
+    Migrate(migrate::Args),
     Relist(relist::Args),
 }
 
@@ -118,6 +120,7 @@ fn main() -> anyhow::Result<()> {
     match &args.other {
         Some(Other::Custom(args)) => return args.run(),
         Some(Other::Follow(args)) => return args.run(),
+        Some(Other::Migrate(args)) => return args.run(),
         Some(Other::Relist(args)) => return args.run(),
         None => {}
     }
@@ -147,7 +150,11 @@ impl Output {
         fs::write(self.out.join(format!("{name}.md")), &tables)?;
         println!("{tables}");
         if self.publish {
-            let file = if name == "custom" { "custom-resources.md" } else { "README.md" };
+            let file = match name {
+                "custom" => "custom-resources.md",
+                "migrations" => "migrations.md",
+                _ => "README.md",
+            };
             report::publish(name, &tables, &Path::new(HERE).join(file))?;
         }
         Ok(results)

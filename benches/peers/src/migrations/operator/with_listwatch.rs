@@ -1,0 +1,98 @@
+//! The operator on listwatch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, DeleteParams, PartialObjectMeta, Patch, PatchParams};
+use kube::{Client, Config, ResourceExt};
+use listwatch::LabelSelector;
+use listwatch::client::Selection;
+use listwatch_cache::{Object, Reflector, StorageFormat, Store};
+use listwatch_kube::controller::finalizer::{Event, finalizer};
+use listwatch_kube::controller::{Action, Controller};
+use listwatch_kube::{Kube, KubeTransport};
+use serde_json::json;
+
+use super::{FINALIZER, MANAGED_BY, MANAGER, WebApp};
+
+struct Context {
+    client: Client,
+}
+
+type Error = anyhow::Error;
+
+/// Reconciles all apps.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    let caches = listwatch::client::Client::new(KubeTransport::from_config(config.clone())?);
+    let client = Client::try_from(config)?;
+    let (label, value) = MANAGED_BY;
+    let owned = Selection::all().labels(LabelSelector::new().equal(label, value)).metadata_only();
+    let apps = Reflector::<Kube<WebApp>>::of(&caches).store(Store::new(StorageFormat::Compressed));
+    let deployments = Reflector::<Kube<Deployment>>::of(&caches).selection(owned.clone());
+    let services = Reflector::<Kube<Service>>::of(&caches).selection(owned);
+    let controller = Controller::new(apps.cache())
+        .owns(deployments.cache())
+        .owns(services.cache())
+        .shutdown_on_signal();
+    tokio::spawn(apps.run());
+    tokio::spawn(deployments.run());
+    tokio::spawn(services.run());
+    controller
+        .run(reconcile, retry, Arc::new(Context { client }))
+        .for_each(async |reconciled| {
+            if let Err(error) = reconciled {
+                eprintln!("{error}");
+            }
+        })
+        .await;
+    Ok(())
+}
+
+fn retry(_: Object<Kube<WebApp>>, _: &Error, _: Arc<Context>) -> Action {
+    Action::backoff()
+}
+
+async fn reconcile(app: Object<Kube<WebApp>>, context: Arc<Context>) -> Result<Action, Error> {
+    let apps = Api::<PartialObjectMeta<WebApp>>::namespaced(context.client.clone(), app.namespace());
+    let decoded = app.decode()?;
+    let done = finalizer(&apps, FINALIZER, app, async |event| match event {
+        Event::Apply(_) => apply(&decoded, &context).await,
+        Event::Cleanup(_) => clean_up(&decoded, &context).await,
+    });
+    Ok(done.await?)
+}
+
+/// Creates or repairs what the app owns, and reports its state.
+async fn apply(app: &WebApp, context: &Context) -> kube::Result<Action> {
+    let (namespace, name) = (app.namespace().unwrap_or_default(), app.name_any());
+    let apply = PatchParams::apply(MANAGER).force();
+    let deployments = Api::<Deployment>::namespaced(context.client.clone(), &namespace);
+    let deployment = deployments.patch(&name, &apply, &Patch::Apply(app.deployment())).await?;
+    let services = Api::<Service>::namespaced(context.client.clone(), &namespace);
+    services.patch(&name, &apply, &Patch::Apply(app.service())).await?;
+
+    let status = Some(app.status_with(&deployment));
+    if app.status != status {
+        let apps = Api::<WebApp>::namespaced(context.client.clone(), &namespace);
+        apps.patch_status(&name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await?;
+    }
+    Ok(Action::requeue(Duration::from_secs(300)))
+}
+
+/// Deletes what the app owns.
+async fn clean_up(app: &WebApp, context: &Context) -> kube::Result<Action> {
+    let (namespace, name) = (app.namespace().unwrap_or_default(), app.name_any());
+    let delete = DeleteParams::default();
+    let deployments = Api::<Deployment>::namespaced(context.client.clone(), &namespace);
+    if deployments.get_opt(&name).await?.is_some() {
+        deployments.delete(&name, &delete).await?;
+    }
+    let services = Api::<Service>::namespaced(context.client.clone(), &namespace);
+    if services.get_opt(&name).await?.is_some() {
+        services.delete(&name, &delete).await?;
+    }
+    Ok(Action::await_change())
+}

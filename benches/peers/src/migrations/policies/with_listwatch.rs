@@ -1,0 +1,75 @@
+//! The policy server's caches on listwatch.
+
+use std::collections::HashMap;
+
+use anyhow::Context;
+use kube::Config;
+use listwatch::client::Client;
+use listwatch::path::meta;
+use listwatch::{LabelSelector, Projection};
+use listwatch_cache::{Cache, Object, Reflector, StorageFormat, Store};
+use listwatch_kube::KubeTransport;
+use tokio::sync::Mutex;
+
+use super::Lookup;
+
+/// Caches of the kinds that were looked up.
+pub struct Caches {
+    client: Client,
+    reflectors: Mutex<HashMap<(String, String), Cache<[u8]>>>,
+}
+
+impl Caches {
+    /// Creates caches of no kind.
+    ///
+    /// # Errors
+    /// If the configuration is wrong.
+    pub fn new(config: Config) -> anyhow::Result<Self> {
+        Ok(Self { client: Client::new(KubeTransport::from_config(config)?), reflectors: Mutex::default() })
+    }
+
+    /// Returns the cache of a kind, which is filled for the first look-up.
+    async fn store(&self, api_version: &str, kind: &str) -> anyhow::Result<Cache<[u8]>> {
+        let mut reflectors = self.reflectors.lock().await;
+        if let Some(cache) = reflectors.get(&(api_version.to_owned(), kind.to_owned())) {
+            return Ok(cache.clone());
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = self.client.resolve(&format!("{kind}.{version}.{group}")).await;
+        let resource = resource.with_context(|| format!("no kind {kind}"))?;
+        let reflector = Reflector::<[u8]>::new(&self.client, &resource)
+            .projection(Projection::new().drop(&meta::MANAGED_FIELDS))
+            .store(Store::new(StorageFormat::Compressed));
+        let cache = reflector.cache();
+        tokio::spawn(reflector.run());
+        cache.synced().await?;
+        reflectors.insert((api_version.to_owned(), kind.to_owned()), cache.clone());
+        Ok(cache)
+    }
+}
+
+impl Lookup for Caches {
+    async fn get(&self, api_version: &str, kind: &str, key: (&str, &str)) -> anyhow::Result<Option<Vec<u8>>> {
+        let cache = self.store(api_version, kind).await?;
+        cache.get(key).as_ref().map(json).transpose()
+    }
+
+    async fn list(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        label: Option<(&str, &str)>,
+    ) -> anyhow::Result<Vec<Vec<u8>>> {
+        let cache = self.store(api_version, kind).await?;
+        let labels = label.into_iter().fold(LabelSelector::new(), |labels, (key, value)| labels.equal(key, value));
+        cache.list_labels(namespace, &labels).iter().map(json).collect()
+    }
+}
+
+/// Returns an object in JSON.
+fn json(object: &Object<[u8]>) -> anyhow::Result<Vec<u8>> {
+    let mut json = Vec::new();
+    object.item()?.to_json(&mut json)?;
+    Ok(json)
+}

@@ -1,0 +1,48 @@
+//! The router on listwatch.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Config;
+use listwatch::client::{Client, Selection};
+use listwatch::path::{meta, pod};
+use listwatch::{LabelSelector, Projection};
+use listwatch_cache::{Change, Reflector, StorageFormat, Store};
+use listwatch_kube::{Kube, KubeTransport};
+
+use super::{Discovery, Workers};
+
+/// Keeps the workers up to date.
+pub async fn discover(config: Config, discovery: Discovery, workers: Arc<Workers>) -> anyhow::Result<()> {
+    let client = Client::new(KubeTransport::from_config(config)?);
+    let (label, value) = &discovery.label;
+    let selector = LabelSelector::new().equal(label, value);
+    let pods = Reflector::<Kube<Pod>>::of(&client)
+        .selection(Selection::all().labels(selector))
+        .projection(fields())
+        .store(Store::new(StorageFormat::Compressed));
+    let pods = match &discovery.namespace {
+        Some(namespace) => pods.namespace(namespace),
+        None => pods,
+    };
+    let mut changes = pods.cache().subscribe().start();
+    tokio::spawn(pods.run());
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Applied { new, .. } => match new.decode() {
+                Ok(pod) => workers.update(&pod, discovery.port),
+                Err(error) => eprintln!("decode {}: {error}", new.key()),
+            },
+            Change::Deleted { last, .. } => workers.remove(last.namespace(), last.name()),
+            Change::Ended(error) => anyhow::bail!("watch Pods: {error}"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out the fields that no worker needs.
+fn fields() -> Projection {
+    Projection::new().drop(&pod::SPEC).drop(&meta::ANNOTATIONS).drop(&meta::MANAGED_FIELDS)
+}
