@@ -149,7 +149,7 @@ fn prints_the_values_that_changed() {
         (
             vec![],
             vec![
-                watch(&[event("ADDED", "a", 7, ""), event("ADDED", "gone", 5, "")]),
+                watch(&[event("ADDED", "a", 4, ""), event("ADDED", "gone", 5, "")]),
                 synced_watch(&[modified.clone(), expired()]),
                 synced_watch(&[]),
                 watch(&[again.clone(), event("ADDED", "gone", 10, "")]),
@@ -263,6 +263,26 @@ fn prints_counts_on_an_interrupt() {
             ("1 added, 1 modified, 1 deleted, up to version 9\n", Some(0))
         );
     }
+}
+
+#[test]
+#[cfg(unix)]
+fn reports_the_memory_of_the_compared_objects() {
+    let events = [event("ADDED", "a", 7, ""), initial_end(7), event("ADDED", "b", 8, "")].concat();
+    let len = events.len() as u64;
+    let api = Api::new([Answer::ok(Body::replay(events).stall_at(len))]);
+    let mut child = api.command(&["watch", "cm", "-n", "web", "--diff"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "+ web/b 8\n");
+    signal(&child, "-INT");
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    let totals = text.strip_prefix("synced: 1 objects at version 7\n").unwrap_or_else(|| panic!("{text}"));
+    let memory =
+        totals.strip_prefix("1 added, 0 modified, 0 deleted, up to version 7; 2 objects kept for comparison, ");
+    assert!(memory.is_some_and(|memory| memory.ends_with("B\n")), "{text}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
