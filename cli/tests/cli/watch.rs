@@ -157,7 +157,7 @@ fn prints_the_values_that_changed() {
             ],
             "~ web/a 8\n    data.k: \"0\" → v\n    data[x.y]: (none) → z\n~ web/a 9\n    data.k: \"0\" → v\n    data[x.y]: (none) → z\n\
              + web/gone 10\n",
-            vec!["too old: watching from the most recent version; changes in between are lost"],
+            vec![": watching from the most recent version; changes in between are lost"],
             vec![
                 "sendInitialEvents=true",
                 "sendInitialEvents=true",
