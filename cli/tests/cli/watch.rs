@@ -1,6 +1,7 @@
 //! `listwatch watch` against a server: what it requests and prints, and how it ends.
 
 use std::io::{BufRead, BufReader, Read};
+use std::slice::from_ref;
 
 use listwatch_testserver::{Answer, Body};
 
@@ -140,7 +141,7 @@ fn prints_the_values_that_changed() {
         ),
         (
             vec!["--initial"],
-            vec![synced_watch(&[modified.clone()]), forbidden()],
+            vec![synced_watch(from_ref(&modified)), forbidden()],
             "+ web/a 7\n+ web/b 6\n~ web/a 8\n    data.k: \"0\" → v\n    data[x.y]: (none) → z\n",
             vec!["synced: 2 objects at version 7"],
             vec!["sendInitialEvents=true", "resourceVersion=7"],
@@ -175,7 +176,7 @@ fn prints_the_values_that_changed() {
         ),
         (
             vec!["-o", "json"],
-            vec![synced_watch(&[modified.clone()]), forbidden()],
+            vec![synced_watch(from_ref(&modified)), forbidden()],
             &format!(
                 "{{\"type\":\"MODIFIED\",\"patch\":[{},{}],\"object\":{object}}}\n",
                 r#"{"oldValue":"0","op":"replace","path":"/data/k","value":"v"}"#,
