@@ -39,10 +39,12 @@ mod stats;
 
 use std::env;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use futures::future::poll_immediate;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
@@ -109,11 +111,16 @@ fn main() {
 }
 
 async fn run_until_signal(command: Command) -> Result<(), Failure> {
+    let mut running = pin!(run_command(command));
     let done = tokio::select! {
         // A command that handles the signal itself reports its progress.
         biased;
-        done = run_command(command) => done,
-        () = signals::interrupted_early() => Err(Failure::Interrupted("nothing was read yet".to_owned())),
+        done = &mut running => done,
+        // The signal may have come after the command last looked for it.
+        () = signals::interrupted_early() => match poll_immediate(running).await {
+            Some(done) => done,
+            None => Err(Failure::Interrupted("nothing was read yet".to_owned())),
+        },
     };
     match done {
         // Ctrl-C ends the reader of stdout too, and the reader may be faster.

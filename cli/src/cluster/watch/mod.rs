@@ -58,8 +58,8 @@ pub struct WatchArgs {
 
     /// Print the values that changed, or `none`: `spec.containers[name=app].image: shop:1 → shop:2`.
     ///
-    /// The command first gets all objects, and keeps them compressed in memory. With --resource-version it does not, and
-    /// the first change of an object has `-`.
+    /// The command first gets all objects, and keeps them compressed in memory. With --resource-version it does not,
+    /// and the first change of an object has `-`.
     ///
     /// Items of lists are named by the key of the list (name, type, containerPort, ...), else by their index. With
     /// -o json and yaml, `patch` is a JSON patch (RFC 6902) from the previous object, and each operation also has

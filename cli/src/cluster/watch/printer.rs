@@ -188,14 +188,14 @@ impl WatchPrinter {
             }
             Row::Line(line) => {
                 let name = String::from_utf8_lossy(line.trim_ascii_end());
-                let changed = match &lines {
+                let text = match &lines {
                     None if is_diff && mark.name == "MODIFIED" => " -".to_owned(),
                     None => String::new(),
                     Some(lines) if lines.is_empty() => " none".to_owned(),
-                    Some(lines) => lines.iter().map(|line| format!("\n    {line}")).collect(),
+                    Some(lines) => lines.iter().flat_map(|line| ["\n    ", &**line]).collect(),
                 };
                 let (sign, version) = (style(mark.sign).fg(mark.color), escape_controls(version));
-                self.output.print_row(Row::Line(format!("{sign} {name} {version}{changed}\n").into_bytes()))
+                self.output.print_row(Row::Line(format!("{sign} {name} {version}{text}\n").into_bytes()))
             }
             Row::Table(mut cells) => {
                 // No colours: the columns count characters.
@@ -218,7 +218,7 @@ impl WatchPrinter {
         let mut text = self.counts.text();
         if let Some((objects, bytes)) = self.previous.as_ref().map(PreviousObjects::size) {
             let (objects, bytes) = (HumanCount(objects as u64), DecimalBytes(bytes as u64));
-            text.push_str(&format!("; {objects} objects kept for comparison, {bytes}"));
+            text = format!("{text}; {objects} objects kept for comparison, {bytes}");
         }
         text
     }

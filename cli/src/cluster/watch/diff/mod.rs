@@ -34,25 +34,25 @@ mod tests {
 
     /// Applies a JSON patch of the operations `add`, `remove` and `replace`, and checks the old values.
     fn apply(mut document: Value, patch: &Value) -> Value {
-        for operation in patch.as_array().unwrap() {
-            let path = operation["path"].as_str().unwrap();
-            let Some((parent, token)) = path.rsplit_once('/') else {
-                document = operation["value"].clone();
+        for step in patch.as_array().unwrap() {
+            let pointer = step["path"].as_str().unwrap();
+            let Some((parent, token)) = pointer.rsplit_once('/') else {
+                document = step["value"].clone();
                 continue;
             };
-            let old = document.pointer(path).cloned();
-            let parent = document.pointer_mut(parent).unwrap_or_else(|| panic!("{operation} has no parent"));
+            let old = document.pointer(pointer).cloned();
+            let parent = document.pointer_mut(parent).unwrap_or_else(|| panic!("{step} has no parent"));
             let token = token.replace("~1", "/").replace("~0", "~");
-            match (operation["op"].as_str().unwrap(), parent) {
-                ("add", Value::Array(items)) => items.insert(token.parse().unwrap(), operation["value"].clone()),
-                ("add", parent) => parent[token] = operation["value"].clone(),
+            match (step["op"].as_str().unwrap(), parent) {
+                ("add", Value::Array(items)) => items.insert(token.parse().unwrap(), step["value"].clone()),
+                ("add", parent) => parent[token] = step["value"].clone(),
                 (op, parent) => {
-                    assert_eq!(old, operation.get("oldValue").cloned(), "{operation}");
+                    assert_eq!(old, step.get("oldValue").cloned(), "{step}");
                     match parent {
                         Value::Array(items) if op == "remove" => drop(items.remove(token.parse().unwrap())),
-                        Value::Array(items) => items[token.parse::<usize>().unwrap()] = operation["value"].clone(),
+                        Value::Array(items) => items[token.parse::<usize>().unwrap()] = step["value"].clone(),
                         parent if op == "remove" => drop(parent.as_object_mut().unwrap().remove(&token)),
-                        parent => parent[token] = operation["value"].clone(),
+                        parent => parent[token] = step["value"].clone(),
                     }
                 }
             }

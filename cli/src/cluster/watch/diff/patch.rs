@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use super::compare::{FieldChange, PathStep};
 
-/// Returns the changes as a JSON patch (RFC 6902). Each operation also has the replaced or removed value, as `oldValue`:
-/// by section 4, a reader of patches ignores members that it does not know.
+/// Returns the changes as a JSON patch (RFC 6902). Operations also have the replaced or removed value, as `oldValue`: by
+/// section 4, a reader of patches ignores members that it does not know.
 pub fn to_patch(changes: &[FieldChange]) -> Value {
     changes.iter().map(to_operation).collect()
 }
 
 fn to_operation(change: &FieldChange) -> Value {
     let FieldChange { path, old, new } = change;
-    let path: String = path.iter().map(|step| format!("/{}", pointer_token(step))).collect();
+    let path: String = path.iter().flat_map(|step| ["/".to_owned(), pointer_token(step)]).collect();
     match (old, new) {
         (None, new) => json!({ "op": "add", "path": path, "value": new }),
         (old, None) => json!({ "op": "remove", "path": path, "oldValue": old }),

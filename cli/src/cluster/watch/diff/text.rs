@@ -45,9 +45,9 @@ fn path_text(path: &[PathStep]) -> String {
                 }
                 text.push_str(name);
             }
-            PathStep::Member(name) => text.push_str(&format!("[{}]", bracketed(name))),
-            PathStep::Item { key: Some(key), .. } => text.push_str(&format!("[{}]", bracketed(key))),
-            PathStep::Item { index, key: None } => text.push_str(&format!("[{index}]")),
+            PathStep::Member(name) => text.extend(["[", &bracketed(name), "]"]),
+            PathStep::Item { key: Some(key), .. } => text.extend(["[", &bracketed(key), "]"]),
+            PathStep::Item { index, key: None } => text.extend(["[", &index.to_string(), "]"]),
         }
     }
     text
