@@ -31,11 +31,8 @@ pub struct Held {
 impl Held {
     /// Measures a store of these objects in another process.
     pub fn of(objects: &[(Encoding, Vec<u8>)]) -> Result<Self, Box<dyn Error>> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg(COMMAND)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child =
+            Command::new(std::env::current_exe()?).arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut input = io::BufWriter::new(child.stdin.take().ok_or("no stdin")?);
         for (encoding, bytes) in objects {
             input.write_all(&[u8::from(*encoding == Encoding::Json)])?;
@@ -46,7 +43,9 @@ impl Held {
         let output = child.wait_with_output()?;
         let numbers = String::from_utf8(output.stdout)?;
         let numbers: Vec<usize> = numbers.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-        let [objects, tables, resident, write, read, read_in_order] = numbers[..] else { return Err("no result".into()) };
+        let [objects, tables, resident, write, read, read_in_order] = numbers[..] else {
+            return Err("no result".into());
+        };
         Ok(Self { objects, tables, resident, write, read, read_in_order })
     }
 }
@@ -82,12 +81,7 @@ pub fn measure() -> Result<(), Box<dyn Error>> {
     let read = reads(&store, &keys)?;
     let each = |sum: usize| sum / count;
     let write = usize::try_from(write)? / count;
-    println!(
-        "{} {} {} {write} {read} {read_in_order}",
-        each(objects),
-        each(memory.total() - objects),
-        each(resident)
-    );
+    println!("{} {} {} {write} {read} {read_in_order}", each(objects), each(memory.total() - objects), each(resident));
     Ok(())
 }
 

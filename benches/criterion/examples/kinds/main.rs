@@ -1,4 +1,4 @@
-//! Prints, as Markdown tables, how much memory a compressed store takes for objects of ten kinds.
+//! Prints, as Markdown tables, how much memory a compressed store takes for objects of each kind.
 //!
 //! `cargo run --release -p listwatch-benches --example kinds`
 //!
@@ -30,6 +30,7 @@ use k8s_pb::Metadata;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use listwatch::{Encoding, Event, ListDecoder};
 use listwatch_corpus::custom::CustomKind;
+use listwatch_testserver::Synthesizer;
 use prost::Message;
 use serde_json::Value;
 use zstd_safe::{CCtx, CParameter, compress_bound};
@@ -50,9 +51,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     if only.as_deref() == Some(held::COMMAND) {
         return held::measure();
     }
-    let kinds: [(&str, fn() -> Result<Objects, Box<dyn Error>>); 12] = [
+    let kinds: [(&str, fn() -> Result<Objects, Box<dyn Error>>); 13] = [
         ("Pod, 500 workloads by Zipf's law", || pods(&listwatch_corpus::pods_by_zipf(20_000, 500))),
         ("Pod, 5 of a workload", || pods(&listwatch_corpus::pods(20_000))),
+        ("Pod, 120 recorded ones repeated", || pods(&uniform()?)),
         ("Node, no owner", || Ok(of_owners(objects::node))),
         ("EndpointSlice, mostly one for each Service", || Ok(of_owners(objects::endpoint_slices))),
         ("ConfigMap, no owner", || Ok(of_owners(objects::config_map))),
@@ -74,12 +76,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         let objects = make()?;
         let (sizes, held) = (Sizes::of(&objects), Held::of(&objects)?);
         println!("| {kind} | {} |", row(&sizes, &held, true));
-        let few_held = FEW.map(|count| objects.get(..count).unwrap_or(&objects)).map(|objects| {
-            Held::of(objects).map(|held| row(&Sizes::of(objects), &held, false))
-        });
-        few.extend(few_held.into_iter().zip(FEW).map(|(row, count)| row.map(|row| format!("| {kind} | {count} | {row} |"))));
+        let few_held = FEW
+            .map(|count| objects.get(..count).unwrap_or(&objects))
+            .map(|objects| Held::of(objects).map(|held| row(&Sizes::of(objects), &held, false)));
+        few.extend(
+            few_held.into_iter().zip(FEW).map(|(row, count)| row.map(|row| format!("| {kind} | {count} | {row} |"))),
+        );
     }
-    println!("\n| kind | objects | encoded | zstd | objects | tables | resident | ratio |\n|---|---:|---:|---:|---:|---:|---:|---:|");
+    println!(
+        "\n| kind | objects | encoded | zstd | objects | tables | resident | ratio |\n|---|---:|---:|---:|---:|---:|---:|---:|"
+    );
     for row in few {
         println!("{}", row?);
     }
@@ -97,11 +103,9 @@ impl Sizes {
         let mut all = Vec::new();
         objects.iter().for_each(|(_, bytes)| all.extend_from_slice(bytes));
         let mut context = CCtx::create();
-        for parameter in [
-            CParameter::CompressionLevel(19),
-            CParameter::EnableLongDistanceMatching(true),
-            CParameter::WindowLog(27),
-        ] {
+        for parameter in
+            [CParameter::CompressionLevel(19), CParameter::EnableLongDistanceMatching(true), CParameter::WindowLog(27)]
+        {
             context.set_parameter(parameter).expect("zstd has this parameter");
         }
         let mut compressed = Vec::with_capacity(compress_bound(all.len()));
@@ -133,6 +137,10 @@ fn pods(mut body: &[u8]) -> Result<Objects, Box<dyn Error>> {
     }
     decoder.finish()?;
     Ok(objects)
+}
+
+fn uniform() -> Result<Vec<u8>, Box<dyn Error>> {
+    Ok(Synthesizer::new(&listwatch_testserver::recorded_pods(), 20_000)?.to_vec())
 }
 
 fn custom(kind: CustomKind, count: u32) -> Objects {
