@@ -13,7 +13,7 @@ use crate::compress::elide::ElidedObject;
 use crate::compress::encoder::Encoder;
 use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, StateId};
 use crate::compress::pool::Reference;
-use crate::compress::training::{DICTIONARY_LEN, TrainingPolicy, dictionary_len};
+use crate::compress::training::TrainingPolicy;
 use crate::key::{Identity, Namespaces};
 
 /// What the writer of a store needs for compression.
@@ -264,26 +264,21 @@ impl Compression {
         }
     }
 
-    /// Returns true if a training is due, now or because a list has ended.
-    pub(crate) fn is_training_due(&mut self, is_list_end: bool) -> bool {
+    /// Returns true if a training is due.
+    pub(crate) fn is_training_due(&mut self) -> bool {
         let is_trained = self.dictionary().is_some();
-        self.training.is_due(is_trained, is_list_end)
+        self.training.is_due(is_trained)
     }
 
     /// Returns true if a training pays. `untrained_len` is what the store has compressed without a dictionary.
-    pub(crate) fn pays_training(&self, untrained_len: usize, is_list_end: bool) -> bool {
-        self.dictionary().is_some() || TrainingPolicy::pays_first(untrained_len, is_list_end)
+    pub(crate) fn pays_training(&self, untrained_len: usize) -> bool {
+        self.dictionary().is_some() || TrainingPolicy::pays_first(untrained_len)
     }
 
     /// Trains a dictionary. The caller then calls [`restart_ratio`](Self::restart_ratio).
-    pub(crate) fn train(
-        &mut self,
-        samples: impl Iterator<Item = impl AsRef<[u8]>>,
-        untrained_len: usize,
-    ) -> TrainingOutcome {
+    pub(crate) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) -> TrainingOutcome {
         let had_dictionary = self.dictionary().is_some();
-        let len = if had_dictionary { DICTIONARY_LEN } else { dictionary_len(untrained_len) };
-        self.encoder.get_or_insert_with(Encoder::new).train(samples, len);
+        self.encoder.get_or_insert_with(Encoder::new).train(samples);
         match (had_dictionary, self.dictionary()) {
             (_, None) => {
                 self.training.record_failure();

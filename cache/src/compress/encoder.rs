@@ -8,7 +8,7 @@ use zstd_safe::{CCtx, CDict};
 use crate::compress::dictionary::{Dictionary, LEVEL};
 use crate::compress::elide::ElidedObject;
 use crate::compress::frame;
-use crate::compress::training::{DICTIONARY_LEN, train, trim_heap};
+use crate::compress::training::{train, trim_heap};
 
 /// The level of deltas. The default saves 1 to 3 % of them, and takes a third more time and 0.3 MB more for its tables.
 const DELTA_LEVEL: i32 = 1;
@@ -50,14 +50,14 @@ impl Encoder {
     /// Creates an encoder with a dictionary of these samples, or without one if zstd cannot train it.
     pub(crate) fn trained_on(samples: impl Iterator<Item = impl AsRef<[u8]>>) -> Self {
         let mut encoder = Self::new();
-        encoder.train(samples, DICTIONARY_LEN);
+        encoder.train(samples);
         encoder
     }
 
-    /// Trains the dictionary, of this length, for objects that are compressed from now on. Keeps the current dictionary
+    /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary
     /// if zstd cannot train one.
-    pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>, len: usize) {
-        if let Some(dictionary) = train(samples, len) {
+    pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) {
+        if let Some(dictionary) = train(samples) {
             self.adopt(Arc::new(dictionary));
         }
         trim_heap();

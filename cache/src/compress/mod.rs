@@ -67,6 +67,7 @@
 //! - Level 3 for deltas saves 1 to 3 %, and takes a third more time and 0.3 MB more memory. Level 7 takes three times
 //!   the time.
 //! - The dictionary's entropy tables before the reference save 1 to 17 % of a delta. A read then takes twice the time.
+//! - A training at the end of a list, from 256 KiB on, left 0.5 MB of free heap with 2,000 Leases. It saved 0.3 MB.
 //! - A dictionary of 512 KiB saves less than its copies take. One of 64 KiB makes whole Pods a tenth longer.
 //! - One zstd context for both forms makes the read of a delta a tenth slower (`pool.rs`).
 

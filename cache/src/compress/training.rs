@@ -7,9 +7,7 @@ use crate::compress::dictionary::Dictionary;
 
 /// zstd's default for the length of a dictionary. Where objects have delta groups, it compresses references mostly: 512
 /// KiB saves 3 to 9 % of them, less than its copies take. 64 KiB makes Pods without a group a tenth longer.
-pub(super) const DICTIONARY_LEN: usize = 112_640;
-/// The dictionary of a small collection has at most this part of what it compresses.
-const DICTIONARY_PART: usize = 8;
+const DICTIONARY_LEN: usize = 112_640;
 /// The longest sample, which is the beginning of an object, and the most bytes of all samples together.
 const SAMPLE_LEN: usize = 128 << 10;
 const MOST_SAMPLES_LEN: usize = 4 << 20;
@@ -21,8 +19,6 @@ const ENOUGH_SAMPLES: usize = 256;
 /// dictionary saves at least half of them, and takes up to 180 kB. A list begins with a few namespaces and workloads,
 /// so a later training has samples from more of the collection.
 const UNTRAINED: usize = 1536 << 10;
-/// At the end of a list, this part of `UNTRAINED` is enough: the samples are from the whole collection.
-const PART_AT_END: usize = 6;
 /// The fewest objects for a training.
 pub(crate) const FEW_SAMPLES: usize = 64;
 /// The number of compressed objects over which the ratio is measured.
@@ -66,12 +62,12 @@ impl TrainingPolicy {
         }
     }
 
-    /// Returns true if a training is due, now or because a list has ended.
-    pub(super) fn is_due(&mut self, is_trained: bool, is_list_end: bool) -> bool {
+    /// Returns true if a training is due.
+    pub(super) fn is_due(&mut self, is_trained: bool) -> bool {
         if is_trained {
             return self.has_drifted();
         }
-        let is_due = self.untrained >= at(is_list_end, self.until_attempt);
+        let is_due = self.untrained >= self.until_attempt;
         if is_due {
             self.untrained = 0;
         }
@@ -79,8 +75,8 @@ impl TrainingPolicy {
     }
 
     /// Returns true if a first dictionary pays: objects may have changed or left since they were recorded.
-    pub(super) fn pays_first(untrained: usize, is_list_end: bool) -> bool {
-        untrained >= at(is_list_end, UNTRAINED)
+    pub(super) fn pays_first(untrained: usize) -> bool {
+        untrained >= UNTRAINED
     }
 
     /// Records that zstd could not train the first dictionary.
@@ -107,17 +103,8 @@ impl TrainingPolicy {
     }
 }
 
-fn at(is_list_end: bool, untrained: usize) -> usize {
-    if is_list_end { untrained / PART_AT_END } else { untrained }
-}
-
-/// Returns the length of the first dictionary of a collection whose objects take this many bytes without one.
-pub(super) fn dictionary_len(untrained: usize) -> usize {
-    (untrained / DICTIONARY_PART).min(DICTIONARY_LEN)
-}
-
 /// Trains a dictionary. Returns `None` if zstd cannot, because the samples are too few or have nothing in common.
-pub(super) fn train(samples: impl Iterator<Item = impl AsRef<[u8]>>, dictionary_len: usize) -> Option<Dictionary> {
+pub(super) fn train(samples: impl Iterator<Item = impl AsRef<[u8]>>) -> Option<Dictionary> {
     // A buffer that grows would raise glibc's thresholds, after which free memory stays in the heap.
     let (mut all, mut lens) = (Vec::with_capacity(MOST_SAMPLES_LEN), Vec::new());
     for sample in samples {
@@ -129,7 +116,7 @@ pub(super) fn train(samples: impl Iterator<Item = impl AsRef<[u8]>>, dictionary_
         all.extend_from_slice(sample);
         lens.push(sample.len());
     }
-    let mut dictionary = Vec::with_capacity(dictionary_len);
+    let mut dictionary = Vec::with_capacity(DICTIONARY_LEN);
     zstd_safe::train_from_buffer(&mut dictionary, &all, &lens).ok()?;
     Dictionary::new(&dictionary)
 }
@@ -175,7 +162,7 @@ mod tests {
         let mut training = TrainingPolicy::default();
         for attempt in 0..3 {
             let mut len = 0;
-            while !training.is_due(false, false) {
+            while !training.is_due(false) {
                 // A frame that is longer than the object counts as the object, which is then stored encoded.
                 training.record_whole(false, 1000, 1200);
                 len += 1000;
@@ -186,28 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_of_a_list_less_is_enough() {
-        let mut training = TrainingPolicy::default();
-        training.record_whole(false, UNTRAINED, UNTRAINED / PART_AT_END - 1);
-        assert!(!training.is_due(false, true));
-        training.record_whole(false, 1, 1);
-        assert!(!training.is_due(false, false));
-        assert!(training.is_due(false, true));
-        // The same bytes count once.
-        assert!(!training.is_due(false, true));
-        assert!(TrainingPolicy::pays_first(UNTRAINED / PART_AT_END, true));
-        assert!(!TrainingPolicy::pays_first(UNTRAINED / PART_AT_END, false));
-    }
-
-    #[test]
     fn another_training_is_due_when_the_ratio_has_grown_by_more_than_a_quarter() {
         let mut training = TrainingPolicy::default();
         for (compressed, is_due) in [(100, false), (100, false), (125, false), (126, true), (80, false)] {
             (0..WINDOW).for_each(|_| training.record_whole(true, 1000, compressed));
-            assert_eq!(training.is_due(true, false), is_due, "{compressed}");
+            assert_eq!(training.is_due(true), is_due, "{compressed}");
         }
         training.restart_ratio();
         (0..WINDOW).for_each(|_| training.record_whole(true, 1000, 500));
-        assert!(!training.is_due(true, false));
+        assert!(!training.is_due(true));
     }
 }

@@ -41,7 +41,6 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         writer.relists.forget_deletions(version);
         self.shrink(writer, version);
         self.compress_deferred(writer);
-        self.train_if_due(writer, true);
         writer.compression.free_tables();
         self.measure_rest(writer);
         let used = writer.used();

@@ -120,17 +120,16 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         self.change_form(writer, slot, candidate, empty);
     }
 
-    /// Trains a dictionary, if a training is due now or because a list has ended, on samples of all objects that are not
+    /// Trains a dictionary, if a training is due, on samples of all objects that are not
     /// stored as deltas. What was compressed without a dictionary is compressed again.
-    pub(super) fn train_if_due(&self, writer: &mut Writer<T>, is_list_end: bool) {
-        if !writer.compression.is_training_due(is_list_end) {
+    pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
+        if !writer.compression.is_training_due() {
             return;
         }
         let whole = self.whole_objects();
         let untrained_len =
             |(_, entry): &(u32, Entry<_>)| entry.compressed().map_or(0, |object| object.form.untrained_len());
-        let untrained_len = whole.iter().map(untrained_len).sum();
-        if !writer.compression.pays_training(untrained_len, is_list_end) {
+        if !writer.compression.pays_training(whole.iter().map(untrained_len).sum()) {
             return;
         }
         let len = whole.iter().map(|(_, entry)| entry.wire_len() as usize).sum::<usize>();
@@ -141,7 +140,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             Some(object) => self.codec.decoder.decode_elided(&object),
             None => Some(ElidedObject::of(&entry.identity(), &self.codec.encode(entry).ok()?)?.into_bytes()),
         };
-        let outcome = writer.compression.train(samples.filter_map(|((_, entry), _)| sample(entry)), untrained_len);
+        let outcome = writer.compression.train(samples.filter_map(|((_, entry), _)| sample(entry)));
         if outcome == TrainingOutcome::First {
             for (slot, old) in whole {
                 self.compress_again(writer, slot, &old);

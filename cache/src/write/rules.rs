@@ -115,7 +115,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let object = if has_functions { object.with_bytes(bytes) } else { object };
         let slot = self.put_object(writer, hash, slot, &object);
         writer.relists.mark_slot(slot, origin);
-        self.train_if_due(writer, false);
+        self.train_if_due(writer);
         if defers {
             self.defer_compression(writer, slot, bytes.len());
         }
