@@ -1,14 +1,15 @@
 //! The interface that writers call. It decides, and never sees the store.
 
 use std::hash::RandomState;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use listwatch::Encoding;
 
 use crate::compress::decide::{Comparison, Verdict};
-use crate::compress::decoder::{CompressedObject, Decoder, StoredWhole};
+use crate::compress::decoder::{CompressedForm, CompressedObject, Decoder, StoredWhole};
 use crate::compress::deferred::DeferredSlots;
 use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary};
+use crate::compress::elide::ElidedObject;
 use crate::compress::encoder::Encoder;
 use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, StateId};
 use crate::compress::pool::Reference;
@@ -27,6 +28,9 @@ pub(crate) struct Compression {
     groups: DeltaGroups,
     by_namespace: NamespaceDictionaries,
     deferred: DeferredSlots,
+    /// The reference with which the last object was compared, and its bytes: the next object is mostly of the same
+    /// group. The pool has none for the writer, because they would leave holes between the entries of a list.
+    last_reference: Option<(Weak<Reference>, Arc<Vec<u8>>)>,
 }
 
 /// An object that is to be compressed, and what the writer has looked up for it.
@@ -96,7 +100,7 @@ enum Decision<'a> {
     Candidate,
 }
 
-/// What a new object is compared with, decompressed.
+/// What a new object is compared with, decompressed, and elided as the new object is.
 struct Comparand<'a> {
     bytes: Arc<Vec<u8>>,
     frame_len: usize,
@@ -123,9 +127,12 @@ impl Compression {
 
     /// Compresses an object, and names what the writer does with it.
     pub(crate) fn encode(&mut self, object: &CompressInput<'_>, namespaces: &mut Namespaces) -> EncodeOutcome<'_> {
-        let Some(group) = object.group else { return self.encode_whole(object, None, namespaces) };
-        let decision = self.decide(group, object);
-        self.groups.remember_previous(group, &object.identity.name, object.bytes);
+        let Some(elided) = ElidedObject::of(object.identity, object.bytes) else {
+            return EncodeOutcome::Incompressible;
+        };
+        let Some(group) = object.group else { return self.encode_whole(object, &elided, None, namespaces) };
+        let decision = self.decide(group, object, &elided);
+        self.groups.remember_previous(group, &object.identity.name, &elided.bytes);
         match decision {
             Decision::Delta(reference) => EncodeOutcome::Delta { reference, body: self.last_delta() },
             Decision::FirstDelta(candidate) => {
@@ -134,8 +141,8 @@ impl Compression {
                 self.groups.set_reference(group, &reference, |_| true);
                 EncodeOutcome::FirstDelta { reference, body: self.last_delta() }
             }
-            Decision::Whole => self.encode_whole(object, None, namespaces),
-            Decision::Candidate => self.encode_whole(object, Some(group), namespaces),
+            Decision::Whole => self.encode_whole(object, &elided, None, namespaces),
+            Decision::Candidate => self.encode_whole(object, &elided, Some(group), namespaces),
         }
     }
 
@@ -146,10 +153,11 @@ impl Compression {
     fn encode_whole(
         &mut self,
         object: &CompressInput<'_>,
+        elided: &ElidedObject,
         candidate_of: Option<GroupKey>,
         namespaces: &mut Namespaces,
     ) -> EncodeOutcome<'_> {
-        let Some((body, dictionary)) = compress_whole(&mut self.encoder, &mut self.training, object.bytes) else {
+        let Some((body, dictionary)) = compress_whole(&mut self.encoder, &mut self.training, elided) else {
             return EncodeOutcome::Incompressible;
         };
         let shared = self.by_namespace.get(namespaces, &object.identity.namespace, dictionary);
@@ -157,7 +165,7 @@ impl Compression {
     }
 
     /// Decides how a new object of the group is to be stored. If it is a delta, the encoder has the delta.
-    fn decide<'a>(&mut self, group: GroupKey, object: &CompressInput<'a>) -> Decision<'a> {
+    fn decide<'a>(&mut self, group: GroupKey, object: &CompressInput<'a>, elided: &ElidedObject) -> Decision<'a> {
         let Some(known) = self.groups.get_mut(group) else { return Decision::Candidate };
         if known.take_skip() {
             return Decision::Whole;
@@ -168,7 +176,7 @@ impl Compression {
             None => None,
         };
         let Some(comparand) = comparand else { return Decision::Candidate };
-        match self.compare(group, object, &comparand) {
+        match self.compare(group, &object.identity.name, elided, &comparand) {
             Verdict::Resembles => comparand.decision,
             Verdict::Differs | Verdict::Outdated { .. } => Decision::Candidate,
         }
@@ -187,13 +195,22 @@ impl Compression {
     }
 
     /// Returns the reference, unless only the replaced object uses it: as a delta, the object would keep it alive.
-    fn reference_comparand<'a>(&self, reference: Arc<Reference>, object: &CompressInput<'a>) -> Option<Comparand<'a>> {
+    fn reference_comparand<'a>(
+        &mut self,
+        reference: Arc<Reference>,
+        object: &CompressInput<'a>,
+    ) -> Option<Comparand<'a>> {
         let is_replaced = object.replaced_reference.is_some_and(|replaced| Arc::ptr_eq(replaced, &reference));
         // One count is of `reference`.
         if is_replaced && Arc::strong_count(&reference) == 2 {
             return None;
         }
-        let bytes = self.decoder.reference_bytes_of(&reference)?;
+        let known = self.last_reference.as_ref().filter(|(known, _)| known.as_ptr() == Arc::as_ptr(&reference));
+        let bytes = match known {
+            Some((_, bytes)) => Arc::clone(bytes),
+            None => Arc::new(self.decoder.decode_reference(&reference)?),
+        };
+        self.last_reference = Some((Arc::downgrade(&reference), Arc::clone(&bytes)));
         let (frame_len, is_trained) = {
             let frame = reference.frame();
             (frame.body.len(), frame.dictionary.is_some())
@@ -202,16 +219,14 @@ impl Compression {
     }
 
     /// Compresses the object as a delta, and records the verdict in its group.
-    fn compare(&mut self, group: GroupKey, object: &CompressInput<'_>, comparand: &Comparand<'_>) -> Verdict {
-        let CompressInput { bytes, identity, .. } = *object;
+    fn compare(&mut self, group: GroupKey, name: &str, object: &ElidedObject, comparand: &Comparand<'_>) -> Verdict {
         let encoder = self.encoder.get_or_insert_with(Encoder::new);
-        let suffix = [&identity.name, &identity.uid, &identity.resource_version].map(|text| text.as_bytes());
-        let previous = self.groups.take_due_trial(group, &identity.name);
-        let trial_len = previous.and_then(|previous| encoder.compress_delta(previous, suffix, bytes));
+        let previous = self.groups.take_due_trial(group, name);
+        let trial_len = previous.and_then(|previous| encoder.compress_delta(previous, object));
         // After the trial, because the encoder keeps the last delta.
-        let delta_len = encoder.compress_delta(&comparand.bytes, suffix, bytes).unwrap_or(bytes.len());
+        let delta_len = encoder.compress_delta(&comparand.bytes, object).unwrap_or(object.bytes.len());
         let comparison = Comparison {
-            object_len: bytes.len(),
+            object_len: object.bytes.len(),
             reference_len: comparand.bytes.len(),
             reference_frame_len: comparand.frame_len,
             is_trained: comparand.is_trained,
@@ -236,9 +251,12 @@ impl Compression {
         self.groups.move_candidate(group, from, to);
     }
 
-    /// Compares later objects with a reference that was loaded. Learning it again changes nothing.
-    pub(crate) fn learn_reference(&mut self, reference: &Arc<Reference>, encoding: Encoding) {
-        if let Some(bytes) = self.decoder.reference_bytes_of(reference)
+    /// Compares later objects with the reference of an object that was loaded. Learning it again changes nothing.
+    pub(crate) fn learn_reference(&mut self, object: &CompressedObject<'_>, encoding: Encoding) {
+        let (CompressedForm::Delta { reference, .. } | CompressedForm::Reference(reference)) = object.form else {
+            return;
+        };
+        if let Some(bytes) = self.decoder.decode(object)
             && let Some(group) = self.group_of(encoding, &bytes, &reference.namespace)
         {
             // A store that is loaded has no candidates.
@@ -280,17 +298,18 @@ impl Compression {
     pub(crate) fn compress_again(
         &mut self,
         object: &CompressedObject<'_>,
-        bytes: &[u8],
         namespaces: &mut Namespaces,
     ) -> Recompressed<'_> {
-        let compressed = compress_whole(&mut self.encoder, &mut self.training, bytes);
-        match (object, compressed) {
-            (_, None) | (CompressedObject::Delta { .. }, _) => Recompressed::Unchanged,
-            (CompressedObject::Reference(reference), Some((body, dictionary))) => {
+        let Some(bytes) = self.decoder.decode_elided(object) else { return Recompressed::Unchanged };
+        let elided = ElidedObject { bytes, wire_len: object.wire_len };
+        let compressed = compress_whole(&mut self.encoder, &mut self.training, &elided);
+        match (object.form, compressed) {
+            (_, None) | (CompressedForm::Delta { .. }, _) => Recompressed::Unchanged,
+            (CompressedForm::Reference(reference), Some((body, dictionary))) => {
                 reference.replace_frame(body, dictionary);
                 Recompressed::InPlace
             }
-            (CompressedObject::Whole(whole), Some((body, dictionary))) => {
+            (CompressedForm::Whole(whole), Some((body, dictionary))) => {
                 let shared = self.by_namespace.get(namespaces, &whole.shared.namespace, dictionary);
                 Recompressed::Whole { shared, body }
             }
@@ -319,11 +338,12 @@ impl Compression {
         self.by_namespace.forget_dropped();
     }
 
-    /// Frees zstd's tables for writing after a list.
+    /// Frees zstd's tables for writing after a list, and the reference that was decompressed last.
     pub(crate) fn free_tables(&mut self) {
         if let Some(encoder) = &mut self.encoder {
             encoder.free_tables();
         }
+        self.last_reference = None;
     }
 
     /// Returns the dictionary for objects that are compressed from now on.
@@ -347,6 +367,7 @@ impl Compression {
         CompressionMemory {
             buffers: encoder.map_or(0, Encoder::buffer_bytes)
                 + self.decoder.buffer_bytes()
+                + self.last_reference.as_ref().map_or(0, |(_, bytes)| bytes.capacity())
                 + self.groups.bytes()
                 + self.by_namespace.bytes(),
             zstd: encoder.map_or(0, Encoder::zstd_bytes) + self.decoder.zstd_bytes(),
@@ -358,11 +379,11 @@ impl Compression {
 fn compress_whole<'e>(
     encoder: &'e mut Option<Encoder>,
     training: &mut TrainingPolicy,
-    bytes: &[u8],
+    object: &ElidedObject,
 ) -> Option<(&'e [u8], Option<Arc<Dictionary>>)> {
-    let frame = encoder.get_or_insert_with(Encoder::new).compress_whole(bytes)?;
-    training.record_whole(frame.dictionary.is_some(), bytes.len(), frame.body.len());
-    (frame.body.len() < bytes.len()).then_some((frame.body, frame.dictionary))
+    let frame = encoder.get_or_insert_with(Encoder::new).compress_whole(object)?;
+    training.record_whole(frame.dictionary.is_some(), object.bytes.len(), frame.body.len());
+    (frame.body.len() < object.wire_len as usize).then_some((frame.body, frame.dictionary))
 }
 
 #[cfg(test)]
@@ -457,10 +478,11 @@ mod tests {
         };
         let (body, wire_len) = (body.to_vec(), next.len().try_into().unwrap());
         assert!(body.len() < 100, "{}", body.len());
-        let suffix = ["b".into(), "u".into(), "1".into()];
-        let delta = CompressedObject::Delta { reference: &reference, suffix, body: &body, wire_len };
+        let form = CompressedForm::Delta { reference: &reference, body: &body };
+        let delta = CompressedObject { form, identity: own.clone(), wire_len };
         assert_eq!(writer.compression.decoder.decode(&delta), Some(next.into_bytes()));
-        let first = CompressedObject::Reference(&reference);
+        let (form, wire_len) = (CompressedForm::Reference(&reference), candidate.bytes.len().try_into().unwrap());
+        let first = CompressedObject { form, identity: identity(NAMESPACE, "a"), wire_len };
         assert_eq!(writer.compression.decoder.decode(&first), Some(candidate.bytes.clone()));
         assert_eq!(writer.compression.reference_bytes(), Reference::allocated(candidate.body.len()));
         // The next object has the same reference.

@@ -1,27 +1,33 @@
 //! Decompresses objects for any number of threads.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use zstd_safe::DCtx;
 
 use crate::compress::dictionary::{Dictionary, NamespaceDictionary};
-use crate::compress::frame::{append_suffix, frame_start};
+use crate::compress::elide::{ElidedTexts, longest_elided};
+use crate::compress::frame;
 use crate::compress::pool::{DecoderContext, KEPT_LEN, Reference, ReferenceFrame, SharedPool};
+use crate::key::Identity;
 use crate::sync::lock;
 
 /// A compressed object, as its entry has it.
-pub(crate) enum CompressedObject<'a> {
+pub(crate) struct CompressedObject<'a> {
+    pub(crate) form: CompressedForm<'a>,
+    pub(crate) identity: Identity<'a>,
+    pub(crate) wire_len: u32,
+}
+
+/// The form of a compressed object.
+#[derive(Clone, Copy)]
+pub(crate) enum CompressedForm<'a> {
     Whole(StoredWhole<'a>),
-    /// `suffix` is name, uid and resource version.
     Delta {
         reference: &'a Arc<Reference>,
-        suffix: [Cow<'a, str>; 3],
         body: &'a [u8],
-        wire_len: u32,
     },
-    /// The object has the bytes of the reference.
+    /// The object has the bytes of the reference, except for its identity.
     Reference(&'a Arc<Reference>),
 }
 
@@ -33,7 +39,7 @@ pub(crate) struct StoredWhole<'a> {
     pub(crate) wire_len: u32,
 }
 
-impl CompressedObject<'_> {
+impl CompressedForm<'_> {
     /// Returns the length of what was compressed by itself and without a dictionary.
     pub(crate) fn untrained_len(&self) -> usize {
         match self {
@@ -55,23 +61,46 @@ pub(crate) struct Decoder(Arc<SharedPool>);
 impl Decoder {
     /// Returns the object's bytes; `None` when this crate did not compress them.
     pub(crate) fn decode(&self, object: &CompressedObject<'_>) -> Option<Vec<u8>> {
-        match object {
-            CompressedObject::Whole(whole) => self.decode_whole(*whole),
-            CompressedObject::Delta { reference, suffix, body, wire_len } => {
-                let [name, uid, version] = suffix;
-                self.decode_delta(reference, [name.as_bytes(), uid.as_bytes(), version.as_bytes()], body, *wire_len)
+        let texts = ElidedTexts::of(&object.identity);
+        let restore = |elided: &[u8]| texts.restore(elided, object.wire_len as usize);
+        if let CompressedForm::Reference(reference) = object.form {
+            return restore(&self.reference_bytes_of(reference)?);
+        }
+        self.with_elided(object, restore)?
+    }
+
+    /// Returns the object's bytes without what its identity has. Of a reference it keeps nothing for readers.
+    pub(crate) fn decode_elided(&self, object: &CompressedObject<'_>) -> Option<Vec<u8>> {
+        self.with_elided(object, <[u8]>::to_vec)
+    }
+
+    fn with_elided<R>(&self, object: &CompressedObject<'_>, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        match object.form {
+            CompressedForm::Reference(reference) => Some(read(&self.decode_reference(reference)?)),
+            CompressedForm::Whole(whole) => self.with_context(|context| {
+                let DecoderContext { whole: whole_context, frame, elided, .. } = context;
+                decompress_whole(whole_context, frame, elided, whole)?;
+                Some(read(elided))
+            }),
+            CompressedForm::Delta { reference, body } => {
+                let bytes = self.reference_bytes_of(reference)?;
+                self.with_context(|context| {
+                    let DecoderContext { delta, frame, elided, .. } = context;
+                    frame::restore(object.wire_len, body, frame);
+                    elided.clear();
+                    elided.reserve(longest_elided(object.wire_len as usize));
+                    delta.get_or_insert_with(DCtx::create).decompress_using_dict(elided, frame, &bytes).ok()?;
+                    Some(read(elided))
+                })
             }
-            CompressedObject::Reference(reference) => self.reference_bytes_of(reference).map(|bytes| bytes.to_vec()),
         }
     }
 
+    /// Returns the elided bytes of an object that is stored whole.
     pub(super) fn decode_whole(&self, whole: StoredWhole<'_>) -> Option<Vec<u8>> {
-        let StoredWhole { shared, body, wire_len } = whole;
-        let mut bytes = Vec::new();
-        self.with_context(|context| {
-            decompress(&mut context.whole, &mut bytes, body, wire_len, shared.dictionary.as_deref())
-        })?;
-        Some(bytes)
+        let mut elided = Vec::new();
+        self.with_context(|context| decompress_whole(&mut context.whole, &mut context.frame, &mut elided, whole))?;
+        Some(elided)
     }
 
     /// Makes a reference of an object that is stored whole.
@@ -81,66 +110,35 @@ impl Decoder {
         Reference::new(&self.0, Arc::clone(namespace), frame, whole.wire_len)
     }
 
-    /// Returns the bytes of a reference.
-    pub(super) fn reference_bytes_of(&self, reference: &Arc<Reference>) -> Option<Arc<Vec<u8>>> {
+    /// Returns the elided bytes of a reference, and keeps them for the next reads.
+    fn reference_bytes_of(&self, reference: &Arc<Reference>) -> Option<Arc<Vec<u8>>> {
         if let Some(bytes) = lock(&self.0.pool).find(Arc::as_ptr(reference)) {
             return Some(bytes);
         }
-        let mut bytes = Vec::new();
-        self.with_context(|context| decompress_reference(&mut context.whole, &mut bytes, reference))?;
+        let mut bytes = self.decode_reference(reference)?;
+        bytes.shrink_to_fit();
         let bytes = Arc::new(bytes);
         lock(&self.0.pool).keep(reference, &bytes);
         Some(bytes)
     }
 
-    /// Returns the bytes of an object from its delta. `suffix` is what the encoder got.
-    fn decode_delta(
-        &self,
-        reference: &Arc<Reference>,
-        suffix: [&[u8]; 3],
-        delta: &[u8],
-        wire_len: u32,
-    ) -> Option<Vec<u8>> {
+    /// Decompresses the elided bytes of a reference.
+    pub(super) fn decode_reference(&self, reference: &Reference) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
         self.with_context(|context| {
-            self.load_reference(context, reference)?;
-            let DecoderContext { delta: delta_context, delta_dictionary, frame, .. } = context;
-            delta_dictionary.truncate(reference.wire_len as usize);
-            append_suffix(delta_dictionary, suffix);
-            frame.clear();
-            frame.extend_from_slice(&frame_start(wire_len, delta.len()));
-            frame.extend_from_slice(delta);
-            let mut bytes = Vec::with_capacity(wire_len as usize);
-            let delta_context = delta_context.get_or_insert_with(DCtx::create);
-            let done = delta_context.decompress_using_dict(&mut bytes, frame, delta_dictionary);
-            if delta_dictionary.len() > KEPT_LEN {
-                (context.reference, *delta_dictionary) = (Weak::new(), Vec::new());
-            }
-            frame.shrink_to(KEPT_LEN);
-            (done.is_ok() && bytes.len() == wire_len as usize).then_some(bytes)
-        })
+            let frame = reference.frame();
+            let DecoderContext { whole, frame: buffer, .. } = context;
+            decompress(whole, buffer, &mut bytes, &frame.body, reference.wire_len, frame.dictionary.as_deref())
+        })?;
+        Some(bytes)
     }
 
-    /// Puts the bytes of a reference into the context, unless its last delta had the same reference.
-    fn load_reference(&self, context: &mut DecoderContext, reference: &Arc<Reference>) -> Option<()> {
-        if context.reference.as_ptr() == Arc::as_ptr(reference) {
-            return Some(());
-        }
-        context.reference = Weak::new();
-        let kept = lock(&self.0.pool).find(Arc::as_ptr(reference));
-        if let Some(bytes) = kept {
-            bytes.as_slice().clone_into(&mut context.delta_dictionary);
-        } else {
-            decompress_reference(&mut context.whole, &mut context.delta_dictionary, reference)?;
-            lock(&self.0.pool).keep_largest(reference, &context.delta_dictionary);
-        }
-        context.reference = Arc::downgrade(reference);
-        Some(())
-    }
-
-    fn with_context<R>(&self, run: impl FnOnce(&mut DecoderContext) -> R) -> R {
+    fn with_context<R>(&self, run: impl FnOnce(&mut DecoderContext) -> Option<R>) -> Option<R> {
         let free = lock(&self.0.pool).contexts.pop();
         let mut context = free.unwrap_or_default();
         let result = run(&mut context);
+        context.frame.shrink_to(KEPT_LEN);
+        context.elided.shrink_to(KEPT_LEN);
         lock(&self.0.pool).contexts.push(context);
         result
     }
@@ -161,26 +159,31 @@ impl Decoder {
     }
 }
 
-/// Replaces `bytes` by the bytes of the reference.
-fn decompress_reference(context: &mut Option<DCtx<'static>>, bytes: &mut Vec<u8>, reference: &Reference) -> Option<()> {
-    let frame = reference.frame();
-    decompress(context, bytes, &frame.body, reference.wire_len, frame.dictionary.as_deref())
+fn decompress_whole(
+    context: &mut Option<DCtx<'static>>,
+    frame: &mut Vec<u8>,
+    elided: &mut Vec<u8>,
+    StoredWhole { shared, body, wire_len }: StoredWhole<'_>,
+) -> Option<()> {
+    decompress(context, frame, elided, body, wire_len, shared.dictionary.as_deref())
 }
 
-/// Replaces `bytes` by the decompressed bytes.
+/// Replaces `elided` by the decompressed bytes of a body. `frame` is a buffer.
 fn decompress(
     context: &mut Option<DCtx<'static>>,
-    bytes: &mut Vec<u8>,
-    compressed: &[u8],
+    frame: &mut Vec<u8>,
+    elided: &mut Vec<u8>,
+    body: &[u8],
     wire_len: u32,
     dictionary: Option<&Dictionary>,
 ) -> Option<()> {
-    bytes.clear();
-    bytes.reserve(wire_len as usize);
+    frame::restore(wire_len, body, frame);
+    elided.clear();
+    elided.reserve(longest_elided(wire_len as usize));
     let context = context.get_or_insert_with(DCtx::create);
     let done = match dictionary {
-        Some(dictionary) => context.decompress_using_ddict(bytes, compressed, &dictionary.decompress),
-        None => context.decompress(bytes, compressed),
+        Some(dictionary) => context.decompress_using_ddict(elided, frame, &dictionary.decompress),
+        None => context.decompress(elided, frame),
     };
-    (done.is_ok() && bytes.len() == wire_len as usize).then_some(())
+    done.ok().map(|_| ())
 }

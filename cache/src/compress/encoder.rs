@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use zstd_safe::{CCtx, CDict};
 
 use crate::compress::dictionary::{Dictionary, LEVEL};
-use crate::compress::frame::{append_suffix, frame_start};
+use crate::compress::elide::ElidedObject;
+use crate::compress::frame;
 use crate::compress::training::{train, trim_heap};
 
 /// The level of deltas. The default saves 1 to 3 % of them, and takes a third more time and 0.3 MB more for its tables.
@@ -21,10 +22,8 @@ pub(crate) struct Encoder {
     /// The dictionaries that stored objects may use.
     dictionaries: Vec<Weak<Dictionary>>,
     out: Vec<u8>,
-    /// Where the last delta starts in `out`.
+    /// Where the body of the last frame starts in `out`.
     start: usize,
-    /// The dictionary of a delta.
-    delta_dictionary: Vec<u8>,
     /// True before the first list ends, and after a training.
     is_untrimmed: bool,
 }
@@ -44,7 +43,6 @@ impl Encoder {
             dictionaries: Vec::new(),
             out: Vec::new(),
             start: 0,
-            delta_dictionary: Vec::new(),
             is_untrimmed: true,
         }
     }
@@ -56,8 +54,8 @@ impl Encoder {
         encoder
     }
 
-    /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary if zstd cannot
-    /// train one.
+    /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary
+    /// if zstd cannot train one.
     pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) {
         if let Some(dictionary) = train(samples) {
             self.adopt(Arc::new(dictionary));
@@ -82,43 +80,40 @@ impl Encoder {
     /// Frees zstd's tables, about 1 MB, which the next compression creates again.
     pub(super) fn free_tables(&mut self) {
         (self.context, self.compress) = (None, None);
-        (self.out, self.delta_dictionary) = (Vec::new(), Vec::new());
+        self.out = Vec::new();
         if mem::take(&mut self.is_untrimmed) {
             trim_heap();
         }
     }
 
-    /// Compresses an object by itself. Returns `None` if zstd fails.
-    pub(crate) fn compress_whole(&mut self, bytes: &[u8]) -> Option<WholeFrame<'_>> {
+    /// Compresses an object by itself. Returns `None` if zstd does not compress it.
+    pub(crate) fn compress_whole(&mut self, object: &ElidedObject) -> Option<WholeFrame<'_>> {
         let context = self.context.get_or_insert_with(CCtx::create);
         self.out.clear();
-        self.out.reserve(zstd_safe::compress_bound(bytes.len()));
+        self.out.reserve(zstd_safe::compress_bound(object.bytes.len()));
         let done = match &self.current {
             Some(current) => {
                 if self.compress.is_none() {
                     self.compress = CDict::try_create(&current.bytes(), LEVEL);
                 }
-                context.compress_using_cdict(&mut self.out, bytes, self.compress.as_ref()?)
+                context.compress_using_cdict(&mut self.out, &object.bytes, self.compress.as_ref()?)
             }
-            None => context.compress(&mut self.out, bytes, LEVEL),
+            None => context.compress(&mut self.out, &object.bytes, LEVEL),
         };
         done.ok()?;
-        Some(WholeFrame { body: &self.out, dictionary: self.current.clone() })
+        let body = frame::body(object.wire_len, &self.out)?;
+        Some(WholeFrame { body, dictionary: self.current.clone() })
     }
 
-    /// Compresses the delta of an object to a reference. `suffix` is name, uid and resource version of the object,
-    /// which its entry has anyway. Returns the length; `None` if zstd does not compress the object at all.
-    pub(super) fn compress_delta(&mut self, reference: &[u8], suffix: [&[u8]; 3], bytes: &[u8]) -> Option<usize> {
+    /// Compresses the delta of an object to a reference. Returns the length; `None` if zstd does not compress it.
+    pub(super) fn compress_delta(&mut self, reference: &[u8], object: &ElidedObject) -> Option<usize> {
         let context = self.context.get_or_insert_with(CCtx::create);
-        reference.clone_into(&mut self.delta_dictionary);
-        append_suffix(&mut self.delta_dictionary, suffix);
         self.out.clear();
-        self.out.reserve(zstd_safe::compress_bound(bytes.len()));
-        context.compress_using_dict(&mut self.out, bytes, &self.delta_dictionary, DELTA_LEVEL).ok()?;
-        let wire_len = bytes.len().try_into().ok()?;
-        self.start = frame_start(wire_len, 0).len();
-        let delta_len = self.out.get(self.start..)?.len();
-        self.out.starts_with(&frame_start(wire_len, delta_len)).then_some(delta_len)
+        self.out.reserve(zstd_safe::compress_bound(object.bytes.len()));
+        context.compress_using_dict(&mut self.out, &object.bytes, reference, DELTA_LEVEL).ok()?;
+        let len = frame::body(object.wire_len, &self.out)?.len();
+        self.start = self.out.len() - len;
+        Some(len)
     }
 
     /// Returns the last delta.
@@ -138,9 +133,6 @@ impl Encoder {
     /// Returns the bytes from Rust's allocator.
     pub(super) fn buffer_bytes(&self) -> usize {
         let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.packed_len());
-        self.out.capacity()
-            + self.delta_dictionary.capacity()
-            + dictionaries.sum::<usize>()
-            + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
+        self.out.capacity() + dictionaries.sum::<usize>() + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
     }
 }

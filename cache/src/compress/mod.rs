@@ -7,9 +7,12 @@
 //! | form | body | refers to |
 //! |---|---|---|
 //! | encoded | the bytes as they arrived | nothing |
-//! | whole | a frame of zstd | a [`NamespaceDictionary`] |
-//! | delta | a frame of zstd without its beginning (`frame.rs`) | a [`Reference`] |
-//! | delta that is empty | nothing: the object is the reference | a [`Reference`] |
+//! | whole | a frame of zstd without its beginning (`frame.rs`) | a [`NamespaceDictionary`] |
+//! | delta | such a frame | a [`Reference`] |
+//! | delta that is empty | nothing: the object is the reference, except for its identity | a [`Reference`] |
+//!
+//! zstd never sees uid, name, namespace and resource version, which an entry has anyway: `elide.rs` replaces them
+//! before the compression. Samples, references and previous objects are elided, too.
 //!
 //! A delta group has the objects of one namespace and one controlling owner, or else of one `generateName`
 //! (`group.rs`). Its first object is stored whole, and is the *candidate*. Once another object resembles the candidate,
@@ -38,16 +41,33 @@
 //!   (`write/compression.rs`).
 //! - A reference has one namespace, so a delta has its namespace from there.
 //! - A wrong guess costs memory only: a hash that two groups share, or a new state at the address of a candidate.
-//! - The suffix of a delta's dictionary is name, uid and resource version. A delta can only be read with the same three
-//!   texts.
+//! - A body can only be read with the same identity.
 //! - The pool is the last lock of a store. A reference may be dropped under any other lock, but not under this one.
-//! - Level, dictionary and frame of stored objects are part of the file format.
+//! - The elision, the frame and the dictionaries of stored objects are part of the file format.
 //!
 //! # What was tried and left out
 //!
+//! Bytes of an object, without the entry and with the elision, if not stated otherwise. 20,000 of a kind.
+//!
+//! | kind | dictionary, no elision | dictionary | delta to the previous object | that, with entropy tables |
+//! |---|---:|---:|---:|---:|
+//! | Lease | 104 | 55 | 83 | 69 |
+//! | Event | 155 | 100 | 186 | 164 |
+//! | Certificate, 7 of 10 with an owner of their own | 199 | 154 | 277 | 255 |
+//! | EndpointSlice | 894 | 844 | 877 | 871 |
+//! | ReplicaSet, 1 to 11 of an owner | 287 | 245 | 142 | 133 |
+//! | custom resource, 10 of an owner | 263 | 222 | 127 | 117 |
+//!
+//! - Objects without an owner have no group: a delta to any similar object is longer than with a dictionary. Without the
+//!   elision, Certificates take 297 bytes as deltas to the previous object. To the first of the same shape (the keys of
+//!   labels, annotations and spec, the kind of the owner) they take 250, and 230 with one for each namespace.
+//! - References of other namespaces save nothing for the same reason: only objects of one owner gain by deltas.
+//! - 8 objects in a frame save 6 to 12 % of Certificates and Events. A random read decompresses all 8.
+//! - Level 6 with a dictionary saves 8 % of Certificates and nothing of Events, and takes three times the time.
 //! - Level 3 for deltas saves 1 to 3 %, and takes a third more time and 0.3 MB more memory. Level 7 takes three times
 //!   the time.
-//! - The dictionary's entropy tables before the reference save a tenth of a delta. A read then takes twice the time.
+//! - The dictionary's entropy tables before the reference save 1 to 17 % of a delta. A read then takes twice the time.
+//! - A training at the end of a list, from 256 KiB on, left 0.5 MB of free heap with 2,000 Leases. It saved 0.3 MB.
 //! - A dictionary of 512 KiB saves less than its copies take. One of 64 KiB makes whole Pods a tenth longer.
 //! - One zstd context for both forms makes the read of a delta a tenth slower (`pool.rs`).
 
@@ -56,6 +76,7 @@ mod decide;
 mod decoder;
 mod deferred;
 mod dictionary;
+mod elide;
 mod encoder;
 mod frame;
 mod group;
@@ -66,10 +87,11 @@ mod training;
 pub(crate) use self::compression::{
     CompressInput, Compression, CompressionMemory, EncodeOutcome, Recompressed, TrainingOutcome,
 };
-pub(crate) use self::decoder::{CompressedObject, Decoder, StoredWhole};
+pub(crate) use self::decoder::{CompressedForm, CompressedObject, Decoder, StoredWhole};
 pub(crate) use self::dictionary::{Dictionary, NamespaceDictionary};
+pub(crate) use self::elide::ElidedObject;
 pub(crate) use self::encoder::Encoder;
 pub(crate) use self::group::{MAX_GROUPED_LEN, StateId};
 pub(crate) use self::loaded::LoadedDictionaries;
 pub(crate) use self::pool::Reference;
-pub(crate) use self::training::{FEW_SAMPLES, is_sample};
+pub(crate) use self::training::{FEW_SAMPLES, SampleChoice};

@@ -10,8 +10,9 @@ use zstd_safe::DCtx;
 use crate::compress::dictionary::Dictionary;
 use crate::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
 
-/// The number of references of large groups that are kept decompressed, and the longest of them.
-const LARGEST: usize = 16;
+/// The most references that are kept decompressed, the most bytes of them together, and the longest of them.
+const MOST_KEPT: usize = 256;
+const MOST_KEPT_BYTES: usize = 1 << 20;
 pub(super) const KEPT_LEN: usize = 64 << 10;
 
 /// The object to which similar objects are stored as deltas. They keep it alive.
@@ -76,16 +77,19 @@ pub(super) struct SharedPool {
 #[derive(Default)]
 pub(super) struct DecoderPool {
     pub(super) contexts: Vec<DecoderContext>,
-    /// The reference that was used last, because the objects of a group are mostly neighbours.
-    last_used: Option<KeptReference>,
-    /// References by their address; of two with the same place, the one with more deltas. They serve random reads.
-    largest: [Option<KeptReference>; LARGEST],
+    /// The references that were used last, by the algorithm CLOCK: a search marks a reference as used. The hand goes
+    /// around, clears marks, and removes references without one.
+    kept: Vec<KeptReference>,
+    hand: usize,
+    /// The length of their bytes.
+    kept_bytes: usize,
 }
 
 /// A reference that is alive, and its bytes.
-pub(super) struct KeptReference {
+struct KeptReference {
     reference: Weak<Reference>,
-    pub(super) bytes: Arc<Vec<u8>>,
+    bytes: Arc<Vec<u8>>,
+    is_used: bool,
 }
 
 /// What decompresses one object at a time. After a change of the dictionary, zstd assumes that the processor's caches
@@ -95,64 +99,69 @@ pub(super) struct KeptReference {
 pub(super) struct DecoderContext {
     pub(super) whole: Option<DCtx<'static>>,
     pub(super) delta: Option<DCtx<'static>>,
-    /// The reference of the delta that was decompressed last, and its bytes, followed by the texts of the object.
-    pub(super) reference: Weak<Reference>,
-    pub(super) delta_dictionary: Vec<u8>,
+    /// A frame with its beginning, and the bytes of an object without its identity.
     pub(super) frame: Vec<u8>,
+    pub(super) elided: Vec<u8>,
 }
 
 impl DecoderPool {
-    fn place(&mut self, reference: *const Reference) -> Option<&mut Option<KeptReference>> {
-        // Spreads the address.
-        let at = (reference.addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        self.largest.get_mut(usize::try_from(at).unwrap_or_default() % LARGEST)
+    fn place(&self, reference: *const Reference) -> Option<usize> {
+        self.kept.iter().position(|kept| kept.reference.as_ptr() == reference)
     }
 
     /// Returns the bytes of a reference, if they are kept.
     pub(super) fn find(&mut self, reference: *const Reference) -> Option<Arc<Vec<u8>>> {
-        let is = |kept: &&KeptReference| kept.reference.as_ptr() == reference;
-        let last_used = self.last_used.as_ref().filter(is).map(|kept| Arc::clone(&kept.bytes));
-        last_used.or_else(|| self.place(reference)?.as_ref().filter(is).map(|kept| Arc::clone(&kept.bytes)))
+        let place = self.place(reference)?;
+        let kept = self.kept.get_mut(place)?;
+        kept.is_used = true;
+        Some(Arc::clone(&kept.bytes))
     }
 
-    /// Keeps the bytes of the reference that a writer or a reader of references used last.
+    /// Keeps the bytes of a reference.
     pub(super) fn keep(&mut self, reference: &Arc<Reference>, bytes: &Arc<Vec<u8>>) {
-        if bytes.len() <= KEPT_LEN && !self.keep_largest(reference, bytes) {
-            self.last_used = Some(KeptReference { reference: Arc::downgrade(reference), bytes: Arc::clone(bytes) });
+        if bytes.len() > KEPT_LEN || self.place(Arc::as_ptr(reference)).is_some() {
+            return;
+        }
+        let is_full = |pool: &Self| pool.kept.len() >= MOST_KEPT || pool.kept_bytes + bytes.len() > MOST_KEPT_BYTES;
+        while !self.kept.is_empty() && is_full(self) {
+            self.remove_unused();
+        }
+        self.kept_bytes += bytes.len();
+        let (reference, bytes) = (Arc::downgrade(reference), Arc::clone(bytes));
+        self.kept.push(KeptReference { reference, bytes, is_used: false });
+    }
+
+    /// Removes a reference that was not used since the hand passed it.
+    fn remove_unused(&mut self) {
+        loop {
+            match self.kept.get_mut(self.hand) {
+                None => self.hand = 0,
+                Some(kept) if kept.is_used => {
+                    kept.is_used = false;
+                    self.hand += 1;
+                }
+                Some(_) => return self.remove(self.hand),
+            }
         }
     }
 
-    /// Keeps a copy of the bytes if the reference has more deltas than the reference in its place. Returns true if it
-    /// did.
-    pub(super) fn keep_largest(&mut self, reference: &Arc<Reference>, bytes: &[u8]) -> bool {
-        let deltas = Arc::strong_count(reference);
-        match self.place(Arc::as_ptr(reference)) {
-            Some(place)
-                if bytes.len() <= KEPT_LEN
-                    && place.as_ref().is_none_or(|other| other.reference.strong_count() < deltas) =>
-            {
-                *place = Some(KeptReference { reference: Arc::downgrade(reference), bytes: Arc::new(bytes.to_vec()) });
-                true
-            }
-            _ => false,
-        }
+    fn remove(&mut self, place: usize) {
+        self.kept_bytes -= self.kept.swap_remove(place).bytes.len();
     }
 
     fn forget(&mut self, reference: *const Reference) {
-        self.kept().for_each(|kept| _ = kept.take_if(|kept| kept.reference.as_ptr() == reference));
-    }
-
-    fn kept(&mut self) -> impl Iterator<Item = &mut Option<KeptReference>> {
-        self.largest.iter_mut().chain([&mut self.last_used])
+        if let Some(place) = self.place(reference) {
+            self.remove(place);
+        }
     }
 
     /// Returns the bytes from Rust's allocator.
-    pub(super) fn buffer_bytes(&mut self) -> usize {
-        let contexts =
-            self.contexts.iter().map(|context| context.delta_dictionary.capacity() + context.frame.capacity());
-        let contexts = contexts.sum::<usize>();
-        let kept = self.kept().flatten();
-        contexts + kept.map(|kept| size_of::<(usize, usize, Vec<u8>)>() + kept.bytes.capacity()).sum::<usize>()
+    pub(super) fn buffer_bytes(&self) -> usize {
+        let contexts = self.contexts.iter().map(|context| context.frame.capacity() + context.elided.capacity());
+        contexts.sum::<usize>()
+            + self.kept_bytes
+            + self.kept.len() * size_of::<(usize, usize, Vec<u8>)>()
+            + self.kept.capacity() * size_of::<KeptReference>()
     }
 
     /// Returns the bytes that zstd has allocated.

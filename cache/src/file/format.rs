@@ -11,6 +11,8 @@
 //! | 2, object | encoding, form, length when encoded, namespace, name, uid, resource version, body |
 //! | 3, reference | before the objects that are deltas to it: form, length when encoded, namespace, body |
 //! | checksum | CRC-32 of all before it, in 4 bytes |
+//!
+//! Bodies are as `compress/frame.rs` and `compress/elide.rs` make them, unless the object is as it arrived.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,7 +26,7 @@ use listwatch::{Encoding, ItemError};
 use prost::encoding::{decode_varint, encode_varint};
 
 use crate::StoreType;
-use crate::compress::{Dictionary, Encoder, MAX_GROUPED_LEN, Reference};
+use crate::compress::{Dictionary, ElidedObject, Encoder, MAX_GROUPED_LEN, Reference};
 use crate::error::StoreError;
 use crate::key::{Identity, ObjectKey};
 use crate::state::entry::EntryForm;
@@ -35,7 +37,7 @@ use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
 
 const MAGIC: [u8; 8] = *b"lw-cache";
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 const CHECKSUM_LEN: usize = 4;
 pub(crate) const BUFFER: usize = 256 << 10;
 
@@ -208,7 +210,9 @@ impl<'f> FileOutput<'f> {
             return Err(FileError::Lossy(object.key()));
         }
         if entry.wire_len() <= MAX_COMPRESSED
-            && let Some(frame) = encoder.and_then(|encoder| encoder.compress_whole(bytes))
+            && let Some(encoder) = encoder
+            && let Some(elided) = ElidedObject::of(&entry.identity(), bytes)
+            && let Some(frame) = encoder.compress_whole(&elided)
             && frame.body.len() < bytes.len()
             && let Some(form) = self.form(frame.dictionary.as_ref())?
         {

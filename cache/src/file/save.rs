@@ -8,8 +8,9 @@ use std::path::Path;
 use listwatch::internal::is_older;
 
 use crate::StoreType;
-use crate::compress::{Encoder, FEW_SAMPLES, is_sample};
+use crate::compress::{ElidedObject, Encoder, FEW_SAMPLES, SampleChoice};
 use crate::file::format::{BUFFER, FileError, FileOutput};
+use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
 use crate::write::core::StoreCore;
@@ -91,6 +92,8 @@ fn trained<T: StoreType + ?Sized>(snapshot: &Snapshot<T>) -> Option<Encoder> {
         return None;
     }
     let len = snapshot.iter().map(|object| object.entry().wire_len() as usize).sum::<usize>();
-    let samples = snapshot.iter().zip(0..).filter(|(_, place)| is_sample(*place, len));
-    Some(Encoder::trained_on(samples.filter_map(|(object, _)| Some(object.encoded().ok()?.to_vec()))))
+    let choice = SampleChoice::of(snapshot.len(), len);
+    let samples = snapshot.iter().zip(0..).filter(|(_, place)| choice.has(*place));
+    let elided = |object: &Object<T>| ElidedObject::of(&object.entry().identity(), &object.encoded().ok()?);
+    Some(Encoder::trained_on(samples.filter_map(|(object, _)| elided(&object))))
 }

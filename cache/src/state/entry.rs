@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use listwatch::{Encoding, ItemRef};
 use triomphe::ThinArc;
 
-use crate::compress::{CompressedObject, NamespaceDictionary, Reference, StoredWhole};
+use crate::compress::{CompressedForm, CompressedObject, NamespaceDictionary, Reference, StoredWhole};
 use crate::error::StoreError;
 use crate::key::Identity;
 use crate::state::head::{Head, text};
@@ -241,18 +241,15 @@ impl<D> Entry<D> {
 
     /// Returns the object for a decoder, if it is compressed.
     pub(crate) fn compressed(&self) -> Option<CompressedObject<'_>> {
-        match self.form() {
-            EntryForm::Whole(_) => self.whole().map(CompressedObject::Whole),
-            EntryForm::Delta(reference) => {
-                let head = self.head();
-                if head.body.is_empty() {
-                    return Some(CompressedObject::Reference(reference));
-                }
-                let suffix = [head.name().into(), head.uid(), head.version().into()];
-                Some(CompressedObject::Delta { reference, suffix, body: head.body, wire_len: self.wire_len() })
-            }
-            EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) | EntryForm::Decoded(_) => None,
-        }
+        let form = match self.form() {
+            EntryForm::Whole(_) => self.whole().map(CompressedForm::Whole)?,
+            EntryForm::Delta(reference) => match self.body() {
+                [] => CompressedForm::Reference(reference),
+                body => CompressedForm::Delta { reference, body },
+            },
+            EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) | EntryForm::Decoded(_) => return None,
+        };
+        Some(CompressedObject { form, identity: self.identity(), wire_len: self.wire_len() })
     }
 
     /// Returns the object if it is compressed by itself.

@@ -16,8 +16,8 @@ use listwatch::Encoding;
 
 use crate::StoreType;
 use crate::compress::{
-    CompressInput, CompressedObject, Compression, EncodeOutcome, Recompressed, Reference, StateId, TrainingOutcome,
-    is_sample,
+    CompressInput, Compression, ElidedObject, EncodeOutcome, Recompressed, Reference, SampleChoice, StateId,
+    TrainingOutcome,
 };
 use crate::error::StoreError;
 use crate::key::Identity;
@@ -120,23 +120,27 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         self.change_form(writer, slot, candidate, empty);
     }
 
-    /// Trains a dictionary, if a training is due, on samples of all objects that are not stored as deltas. What was
-    /// compressed without a dictionary is compressed again.
+    /// Trains a dictionary, if a training is due, on samples of all objects that are not
+    /// stored as deltas. What was compressed without a dictionary is compressed again.
     pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
         if !writer.compression.is_training_due() {
             return;
         }
         let whole = self.whole_objects();
-        let untrained_len = |(_, entry): &(u32, Entry<_>)| {
-            entry.compressed().map_or(0, |object: CompressedObject<'_>| object.untrained_len())
-        };
+        let untrained_len =
+            |(_, entry): &(u32, Entry<_>)| entry.compressed().map_or(0, |object| object.form.untrained_len());
         if !writer.compression.pays_training(whole.iter().map(untrained_len).sum()) {
             return;
         }
         let len = whole.iter().map(|(_, entry)| entry.wire_len() as usize).sum::<usize>();
-        let samples = whole.iter().zip(0..).filter(|(_, place)| is_sample(*place, len));
+        let choice = SampleChoice::of(whole.len(), len);
+        let samples = whole.iter().zip(0..).filter(|(_, place)| choice.has(*place));
         // One after the other, because the store has them compressed.
-        let outcome = writer.compression.train(samples.filter_map(|((_, entry), _)| self.codec.encode(entry).ok()));
+        let sample = |entry: &Entry<T::Decoded>| match entry.compressed() {
+            Some(object) => self.codec.decoder.decode_elided(&object),
+            None => Some(ElidedObject::of(&entry.identity(), &self.codec.encode(entry).ok()?)?.into_bytes()),
+        };
+        let outcome = writer.compression.train(samples.filter_map(|((_, entry), _)| sample(entry)));
         if outcome == TrainingOutcome::First {
             for (slot, old) in whole {
                 self.compress_again(writer, slot, &old);
@@ -158,14 +162,13 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Compresses an object with the dictionary that was trained first.
     fn compress_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
         let Some(object) = old.compressed() else { return self.compress_slot(writer, slot) };
-        let Ok(bytes) = self.codec.encode(old) else { return };
         let Writer { compression, namespaces, .. } = &mut *writer;
-        let Recompressed::Whole { shared, body } = compression.compress_again(&object, &bytes, namespaces) else {
-            return;
-        };
+        let Recompressed::Whole { shared, body } = compression.compress_again(&object, namespaces) else { return };
         let identity = old.identity();
         let new = Entry::with_head(old.encoding(), old.wire_len(), &identity, body, EntryForm::Whole(shared));
-        if let Some(group) = compression.group_of(old.encoding(), &bytes, &identity.namespace) {
+        if let Ok(bytes) = self.codec.encode(old)
+            && let Some(group) = compression.group_of(old.encoding(), &bytes, &identity.namespace)
+        {
             compression.move_candidate(group, old.address(), new.address());
         }
         self.replace_form(writer, slot, old, new);
@@ -216,7 +219,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             let Some(reference) = entry.reference() else { continue };
             // Objects of a group are mostly neighbours. Learning a reference again changes nothing.
             if last.replace(Arc::as_ptr(reference)) != Some(Arc::as_ptr(reference)) {
-                writer.compression.learn_reference(reference, entry.encoding());
+                if let Some(object) = entry.compressed() {
+                    writer.compression.learn_reference(&object, entry.encoding());
+                }
             }
         }
     }

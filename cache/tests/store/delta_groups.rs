@@ -282,8 +282,8 @@ fn a_budget_counts_references() {
             held.push(object);
         }
     }
-    assert!(memory(&store, &held) > 600_000 && held.len() < 1200, "{} objects", held.len());
-    // Contexts of zstd and tables grow between two measurements.
+    // Contexts of zstd and tables grow between two measurements, and reads keep references.
     let total = store.memory().total();
     assert!(total < budget + budget / 10, "{total} over {budget}");
+    assert!(memory(&store, &held) > 600_000 && held.len() < 1200, "{} objects", held.len());
 }

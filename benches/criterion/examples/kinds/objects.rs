@@ -55,8 +55,8 @@ pub fn node(rng: &mut Rng) -> Vec<Object> {
          csi.volume.kubernetes.io/nodeid={{\"ebs.csi.aws.com\":\"i-0{id}\"}} \
          volumes.kubernetes.io/controller-managed-attach-detach=true"
     ));
-    manage(&mut meta, "kubelet", "v1", NOW - rng.i64(..9_000_000), json!({"f:spec": fields("providerID")}));
-    let heartbeat = NOW - rng.i64(..300);
+    manage(&mut meta, "kubelet", "v1", NOW - rng.i64(0..9_000_000), json!({"f:spec": fields("providerID")}));
+    let heartbeat = NOW - rng.i64(0..300);
     let status = json!({
         "f:allocatable": fields("cpu ephemeral-storage memory"), "f:capacity": fields("ephemeral-storage memory"),
         "f:conditions": keyed("type", &["DiskPressure", "MemoryPressure", "PIDPressure", "Ready"]),
@@ -123,7 +123,7 @@ pub fn endpoint_slices(rng: &mut Rng) -> Vec<Object> {
              endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io"
         ));
         meta.owner_references = vec![owner("v1", "Service", &service, &service_uid)];
-        let (updated, set) = (NOW - rng.i64(..500_000), fields("addressType endpoints ports"));
+        let (updated, set) = (NOW - rng.i64(0..500_000), fields("addressType endpoints ports"));
         manage(&mut meta, "kube-controller-manager", "discovery.k8s.io/v1", updated, set);
         let endpoints = (0..skewed(rng, (1, 62))).map(|_| {
             let pod = format!("{replica_set}-{}", suffix(rng, 5));
@@ -153,7 +153,7 @@ pub fn config_map(rng: &mut Rng) -> Vec<Object> {
     ));
     meta.annotations = map(&format!("meta.helm.sh/release-name={app} meta.helm.sh/release-namespace={namespace}"));
     let file = pick(rng, &["application.properties", "config.env", "settings.ini"]);
-    manage(&mut meta, "helm", "v1", NOW - rng.i64(..9_000_000), json!({"f:data": fields(file)}));
+    manage(&mut meta, "helm", "v1", NOW - rng.i64(0..9_000_000), json!({"f:data": fields(file)}));
     let settings = (0..skewed(rng, (3, 34))).map(|_| {
         let field = pick(rng, &["url", "host", "port", "enabled", "size", "timeout", "retries", "mode"]);
         format!("{}.{}.{field}={}\n", word(rng), word(rng), value(rng))
@@ -164,7 +164,7 @@ pub fn config_map(rng: &mut Rng) -> Vec<Object> {
 
 /// Makes the lease of a node, which owns it but does not control it.
 pub fn lease(rng: &mut Rng) -> Vec<Object> {
-    let (node, renewed, nanos) = (node_name(&ip(rng)), NOW - rng.i64(..10), rng.i32(..1_000_000) * 1000);
+    let (node, renewed, nanos) = (node_name(&ip(rng)), NOW - rng.i64(0..10), rng.i32(0..1_000_000) * 1000);
     let mut meta = meta(rng, "kube-node-lease", &node);
     let owner = owner("v1", "Node", &node, &uid(rng));
     meta.owner_references = vec![OwnerReference { controller: None, block_owner_deletion: None, ..owner }];
@@ -192,7 +192,7 @@ pub fn replica_sets(rng: &mut Rng) -> Vec<Object> {
              deployment.kubernetes.io/revision={revision}"
         ));
         meta.owner_references = vec![owner("apps/v1", "Deployment", &app, &deployment_uid)];
-        let (created, set) = (NOW - rng.i64(..9_000_000), json!({"f:spec": fields("replicas selector template")}));
+        let (created, set) = (NOW - rng.i64(0..9_000_000), json!({"f:spec": fields("replicas selector template")}));
         manage(&mut meta, "kube-controller-manager", "apps/v1", created, set);
         let env = settings.iter().map(|(name, value)| message! { EnvVar { name: &**name, value: &**value } });
         let container = message! { Container {
@@ -217,7 +217,7 @@ pub fn replica_sets(rng: &mut Rng) -> Vec<Object> {
 
 /// Makes an event of a Pod.
 pub fn event(rng: &mut Rng) -> Vec<Object> {
-    let (namespace, app, node, seen) = (namespace(rng), name(rng), some_node(rng), NOW - rng.i64(..3600));
+    let (namespace, app, node, seen) = (namespace(rng), name(rng), some_node(rng), NOW - rng.i64(0..3600));
     let (pod, (image, tag, _)) = (format!("{app}-{}-{}", suffix(rng, 10), suffix(rng, 5)), image(rng));
     let (of, by, reason, message) = match rng.u8(..5) {
         0 => ("Normal", "default-scheduler", "Scheduled", format!("Successfully assigned {namespace}/{pod} to {node}")),
@@ -232,7 +232,7 @@ pub fn event(rng: &mut Rng) -> Vec<Object> {
     manage(&mut meta, by, "v1", seen, set);
     vec![Object::protobuf(message! { Event {
         metadata: meta, involved_object: reference(rng, &namespace, &pod), reason: reason, message: message,
-        source: message! { EventSource { component: by, host: node } }, first_timestamp: time(seen - rng.i64(..600)),
+        source: message! { EventSource { component: by, host: node } }, first_timestamp: time(seen - rng.i64(0..600)),
         last_timestamp: time(seen), count: rng.i32(1..50), r#type: of, reporting_component: by
     } })]
 }
@@ -271,7 +271,7 @@ pub fn revisions(rng: &mut Rng) -> Vec<Object> {
             "status": {"conditions": [{"lastTransitionTime": ready, "status": "True", "type": "Ready"}]},
         })
     };
-    (1..=10).map(revision).map(Object::json).collect()
+    (1..=10).map(revision).map(|object| Object::json(&object)).collect()
 }
 
 fn meta(rng: &mut Rng, namespace: &str, name: &str) -> ObjectMeta {
