@@ -116,7 +116,7 @@ pub(super) fn longest_elided(len: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn identity<'a>([namespace, name, uid, resource_version]: [&'a str; 4]) -> Identity<'a> {
+    fn identity([namespace, name, uid, resource_version]: [&str; 4]) -> Identity<'_> {
         Identity {
             namespace: namespace.into(),
             name: name.into(),

@@ -94,6 +94,6 @@ fn trained<T: StoreType + ?Sized>(snapshot: &Snapshot<T>) -> Option<Encoder> {
     let len = snapshot.iter().map(|object| object.entry().wire_len() as usize).sum::<usize>();
     let choice = SampleChoice::of(snapshot.len(), len);
     let samples = snapshot.iter().zip(0..).filter(|(_, place)| choice.has(*place));
-    let elided = |object: &Object<T>| ElidedObject::of(&object.entry().identity(), &object.encoded().ok()?);
+    let elided = |object: &Object<T>| ElidedObject::of(&object.entry().identity(), object.encoded().ok()?);
     Some(Encoder::trained_on(samples.filter_map(|(object, _)| elided(&object))))
 }

@@ -191,22 +191,22 @@ mod tests {
 
     #[test]
     fn a_wake_by_the_other_future_polls_without_waking_the_task() {
-        let (wakes, reflector, consumer) = (Arc::<Wakes>::default(), Probe::default(), Probe::default());
-        let waker = Waker::from(Arc::clone(&wakes));
+        let (counter, reflector, consumer) = (Arc::<Wakes>::default(), Probe::default(), Probe::default());
+        let waker = Waker::from(Arc::clone(&counter));
         let mut both = pin!(race(reflector.run(|| consumer.wake()), consumer.run(|| {})));
         let mut poll = || both.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(poll().is_pending());
-        assert_eq!((reflector.polls(), consumer.polls(), wakes.count()), (1, 1, 0));
+        assert_eq!((reflector.polls(), consumer.polls(), counter.count()), (1, 1, 0));
         // An event for the reflector only: one wake of the task, which polls both.
         reflector.wake();
         reflector.wake();
-        assert_eq!(wakes.count(), 1);
+        assert_eq!(counter.count(), 1);
         assert!(poll().is_pending());
-        assert_eq!((reflector.polls(), consumer.polls(), wakes.count()), (2, 2, 1));
+        assert_eq!((reflector.polls(), consumer.polls(), counter.count()), (2, 2, 1));
         // A wake for the consumer only does not poll the reflector.
         consumer.wake();
         assert!(poll().is_pending());
-        assert_eq!((reflector.polls(), consumer.polls(), wakes.count()), (2, 3, 2));
+        assert_eq!((reflector.polls(), consumer.polls(), counter.count()), (2, 3, 2));
         consumer.is_ended.store(true, Ordering::SeqCst);
         reflector.wake();
         assert!(poll().is_ready());
@@ -214,12 +214,12 @@ mod tests {
 
     #[test]
     fn a_future_that_wakes_itself_returns_to_the_runtime() {
-        let (wakes, busy) = (Arc::<Wakes>::default(), Probe::default());
-        let waker = Waker::from(Arc::clone(&wakes));
+        let (counter, busy) = (Arc::<Wakes>::default(), Probe::default());
+        let waker = Waker::from(Arc::clone(&counter));
         let mut both = pin!(race(pending(), busy.run(|| busy.wake())));
         for times in 1..4 {
             assert!(both.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            assert_eq!((busy.polls(), wakes.count()), (MAX_TURNS * times, times));
+            assert_eq!((busy.polls(), counter.count()), (MAX_TURNS * times, times));
         }
     }
 }

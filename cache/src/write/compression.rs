@@ -218,10 +218,10 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         for entry in entries {
             let Some(reference) = entry.reference() else { continue };
             // Objects of a group are mostly neighbours. Learning a reference again changes nothing.
-            if last.replace(Arc::as_ptr(reference)) != Some(Arc::as_ptr(reference)) {
-                if let Some(object) = entry.compressed() {
-                    writer.compression.learn_reference(&object, entry.encoding());
-                }
+            if last.replace(Arc::as_ptr(reference)) != Some(Arc::as_ptr(reference))
+                && let Some(object) = entry.compressed()
+            {
+                writer.compression.learn_reference(&object, entry.encoding());
             }
         }
     }
