@@ -130,7 +130,8 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     ///
     /// As [`run`](Self::run). The consumer is then dropped, and does not get [`Change::Ended`](crate::Change::Ended).
     pub async fn run_with<O>(self, consumer: impl Future<Output = O>) -> Result<O, Error> {
-        let running = async { self.run().await.map(|never| match never {}) };
+        // Boxed, because the future has 16 kB.
+        let running = Box::pin(async { self.run().await.map(|never| match never {}) });
         race(running, async { Ok(consumer.await) }).await
     }
 }

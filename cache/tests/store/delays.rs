@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use listwatch::Encoding::Protobuf;
 use listwatch_cache::{Change, Object, StorageFormat, Store};
 use tokio::time::{Instant, sleep};

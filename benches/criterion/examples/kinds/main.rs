@@ -45,13 +45,15 @@ const FEW: [usize; 3] = [50, 500, 2_000];
 /// Objects in the order of their keys.
 type Objects = Vec<(Encoding, Vec<u8>)>;
 
+type MakeObjects = fn() -> Result<Objects, Box<dyn Error>>;
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let only = args.next();
     if only.as_deref() == Some(held::COMMAND) {
         return held::measure();
     }
-    let kinds: [(&str, fn() -> Result<Objects, Box<dyn Error>>); 13] = [
+    let kinds: [(&str, MakeObjects); 13] = [
         ("Pod, 500 workloads by Zipf's law", || pods(&listwatch_corpus::pods_by_zipf(20_000, 500))),
         ("Pod, 5 of a workload", || pods(&listwatch_corpus::pods(20_000))),
         ("Pod, 120 recorded ones repeated", || pods(&uniform()?)),
@@ -101,7 +103,9 @@ struct Sizes {
 impl Sizes {
     fn of(objects: &[(Encoding, Vec<u8>)]) -> Self {
         let mut all = Vec::new();
-        objects.iter().for_each(|(_, bytes)| all.extend_from_slice(bytes));
+        for (_, bytes) in objects {
+            all.extend_from_slice(bytes);
+        }
         let mut context = CCtx::create();
         for parameter in
             [CParameter::CompressionLevel(19), CParameter::EnableLongDistanceMatching(true), CParameter::WindowLog(27)]
