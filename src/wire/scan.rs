@@ -68,7 +68,7 @@ pub(crate) const SHALLOW: u32 = 3;
 /// The most ends that a scan keeps. A Pod has about 30, an `EndpointSlice` one for each endpoint.
 const MAX_ENDS: usize = 1024;
 
-/// The ends that a scan for the end of a value finds, so that a [`Reader`](super::json::Reader) need not scan the
+/// The ends that a scan for the end of a value finds, so that a reader of JSON need not scan the
 /// values in it again.
 #[derive(Debug, Default)]
 pub struct Ends {
