@@ -104,8 +104,12 @@ impl Args {
             programs: Vec::new(),
         };
         for program in Program::ALL.into_iter().filter(|program| self.only.iter().any(|name| name == program.name())) {
-            let mut measured =
-                Measured { program: program.name().into(), lines: lines(program)?, kube: Vec::new(), listwatch: Vec::new() };
+            let mut measured = Measured {
+                program: program.name().into(),
+                lines: lines(program)?,
+                kube: Vec::new(),
+                listwatch: Vec::new(),
+            };
             for number in 1..=self.runs {
                 for library in ["kube", "listwatch"] {
                     let run = self.run_once(&programs, program, library).with_context(|| program.name())?;
@@ -174,7 +178,8 @@ fn rest(server: &ApiServer, program: Program) {
 
 /// Checks that the program ends up with the state of the server.
 fn check(server: &ApiServer, program: Program, process: &mut Process) -> anyhow::Result<()> {
-    let text = |object: &serde_json::Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let text =
+        |object: &serde_json::Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     let mut expected = State::default();
     match program {
         Program::Router => {

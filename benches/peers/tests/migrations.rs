@@ -75,19 +75,23 @@ async fn routers_have_the_same_endpoints() -> anyhow::Result<()> {
 async fn operators_write_the_same_objects() -> anyhow::Result<()> {
     for on_kube in ON_KUBE {
         let server = ApiServer::start()?;
-        let app = |name: &str, image: &str, replicas: i32| json!({
-            "metadata": {"namespace": "shop", "name": name},
-            "spec": {"image": image, "replicas": replicas, "port": 80, "env": {"A": "1"}},
-        });
+        let app = |name: &str, image: &str, replicas: i32| {
+            json!({
+                "metadata": {"namespace": "shop", "name": name},
+                "spec": {"image": image, "replicas": replicas, "port": 80, "env": {"A": "1"}},
+            })
+        };
         server.put("webapps", app("web", "web:1", 2));
         let _running = Running::start(Program::Operator, on_kube, &server.url, Duration::ZERO)?;
         let written = async || summary(&server);
         eventually(written, "web g1 0/2 false: Deployment web:1 2 of web, Service 80 of web".into()).await?;
         // The Pods get ready.
-        let ready = |replicas: i32| move |deployment: &mut Value| deployment["status"] = json!({"readyReplicas": replicas});
+        let ready =
+            |replicas: i32| move |deployment: &mut Value| deployment["status"] = json!({"readyReplicas": replicas});
         server.modify("deployments", "shop", "web", ready(2));
         eventually(written, "web g1 2/2 true: Deployment web:1 2 of web, Service 80 of web".into()).await?;
-        server.modify("webapps", "shop", "web", |app| app["spec"] = json!({"image": "web:2", "replicas": 3, "port": 81}));
+        server
+            .modify("webapps", "shop", "web", |app| app["spec"] = json!({"image": "web:2", "replicas": 3, "port": 81}));
         eventually(written, "web g2 2/3 false: Deployment web:2 3 of web, Service 81 of web".into()).await?;
         // Somebody changes and deletes what the app owns.
         server.modify("services", "shop", "web", |service| service["spec"]["ports"] = json!([{"port": 1}]));
@@ -195,8 +199,8 @@ async fn same_objects(running: &Running, on_kube: bool) -> anyhow::Result<()> {
     let expected = json!([{
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {
-            "name": "shop", "labels": {"team": "red"}, "uid": "00000000-0000-4000-8000-000000000001",
-            "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1, "resourceVersion": "2",
+            "name": "shop", "labels": {"team": "red"}, "uid": "00000000-0000-4000-8000-000000000002",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1, "resourceVersion": "3",
         },
     }]);
     assert_eq!(Value::from(found), expected, "on kube: {on_kube}");

@@ -104,8 +104,7 @@ impl WebApp {
     /// Returns the Service that the app needs.
     pub fn service(&self) -> Service {
         let port = ServicePort { port: self.spec.port, ..ServicePort::default() };
-        let spec =
-            ServiceSpec { selector: Some(self.selector()), ports: Some(vec![port]), ..ServiceSpec::default() };
+        let spec = ServiceSpec { selector: Some(self.selector()), ports: Some(vec![port]), ..ServiceSpec::default() };
         Service { metadata: self.owned(), spec: Some(spec), status: None }
     }
 

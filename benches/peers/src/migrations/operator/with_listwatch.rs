@@ -33,10 +33,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let apps = Reflector::<Kube<WebApp>>::of(&caches).store(Store::new(StorageFormat::Compressed));
     let deployments = Reflector::<Kube<Deployment>>::of(&caches).selection(owned.clone());
     let services = Reflector::<Kube<Service>>::of(&caches).selection(owned);
-    let controller = Controller::new(apps.cache())
-        .owns(deployments.cache())
-        .owns(services.cache())
-        .shutdown_on_signal();
+    let controller =
+        Controller::new(apps.cache()).owns(deployments.cache()).owns(services.cache()).shutdown_on_signal();
     tokio::spawn(apps.run());
     tokio::spawn(deployments.run());
     tokio::spawn(services.run());

@@ -140,9 +140,7 @@ impl Request {
             let labels = labels.filter_map(|label| label.split_once('='));
             let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
             let selected = Selected { kind, namespace: namespace.map(str::to_owned), labels };
-            out.write_all(
-                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
-            )?;
+            out.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")?;
             let mut body = Chunks::new(out);
             if self.is_set("watch") {
                 return self.watch(served, &selected, &mut body);
@@ -308,7 +306,8 @@ impl Selected {
 }
 
 fn send(out: &mut TcpStream, status: u16, body: &str) -> io::Result<()> {
-    let head = format!("HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head =
+        format!("HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
     out.write_all((head + body).as_bytes())
 }
 

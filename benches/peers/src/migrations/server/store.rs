@@ -26,11 +26,17 @@ pub struct Logged {
     pub new: Option<Arc<Stored>>,
 }
 
-#[derive(Default)]
 pub struct State {
+    /// Never 0, which means any version in a request.
     pub version: u64,
     pub objects: BTreeMap<Key, Arc<Stored>>,
     pub log: Vec<Arc<Logged>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { version: 1, objects: BTreeMap::new(), log: Vec::new() }
+    }
 }
 
 /// What the connections share.
