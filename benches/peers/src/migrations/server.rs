@@ -9,7 +9,6 @@ mod store;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 
 use serde_json::Value;
@@ -103,12 +102,6 @@ impl ApiServer {
     pub fn delete(&self, plural: &str, namespace: &str, name: &str) {
         let deleted = self.served.delete((place(plural), namespace.into(), name.into()));
         deleted.unwrap_or_else(|refusal| panic!("{plural} {namespace}/{name}: {refusal:?}"));
-    }
-
-    /// Returns the number of requests so far.
-    #[must_use]
-    pub fn requests(&self) -> u64 {
-        self.served.requests.load(Ordering::Relaxed)
     }
 
     /// Returns all objects of this plural, in the order of their keys.

@@ -34,8 +34,7 @@ impl Caches {
         if let Some(cache) = reflectors.get(&(api_version.to_owned(), kind.to_owned())) {
             return Ok(cache.clone());
         }
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let resource = self.client.resolve(&format!("{kind}.{version}.{group}")).await;
+        let resource = self.client.resolve(&format!("{api_version}/{kind}")).await;
         let resource = resource.with_context(|| format!("no kind {kind}"))?;
         let reflector = Reflector::<[u8]>::new(&self.client, &resource)
             .projection(Projection::new().drop(&meta::MANAGED_FIELDS))

@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
@@ -33,7 +32,6 @@ pub fn serve(served: &Served, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut requests, mut out) = (BufReader::new(stream.try_clone()?), stream);
     while let Some(request) = Request::read(&mut requests)? {
-        served.requests.fetch_add(1, Ordering::Relaxed);
         match request.target() {
             Some(target) => request.answer(served, target, &mut out)?,
             None => match request.document() {

@@ -1,7 +1,6 @@
 //! The objects of the server, and the log of their changes.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
@@ -44,7 +43,6 @@ impl Default for State {
 pub struct Served {
     state: Mutex<State>,
     pub changed: Condvar,
-    pub requests: AtomicU64,
 }
 
 /// Why a write is refused.
