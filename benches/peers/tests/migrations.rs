@@ -108,7 +108,7 @@ async fn operators_write_the_same_objects() -> anyhow::Result<()> {
         server.delete("webapps", "shop", "api");
         eventually(written, String::new()).await?;
         for plural in ["deployments", "services"] {
-            assert!(server.list(plural).is_empty(), "{plural}");
+            assert!(server.keys(plural).is_empty(), "{plural}");
         }
     }
     Ok(())
@@ -118,23 +118,22 @@ async fn operators_write_the_same_objects() -> anyhow::Result<()> {
 fn summary(server: &ApiServer) -> String {
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
     let owner = |object: &Value| object["metadata"]["ownerReferences"][0]["name"].as_str().unwrap().to_owned();
-    let (deployments, services) = (server.list("deployments"), server.list("services"));
-    let apps = server.list("webapps");
-    let apps = apps.iter().map(|app| {
+    let [deployments, services] = ["deployments", "services"].map(|plural| server.list(plural).collect::<Vec<_>>());
+    let apps = server.list("webapps").map(|app| {
         let status = &app["status"];
         let mut owned = Vec::new();
-        for deployment in deployments.iter().filter(|object| name(object) == name(app)) {
+        for deployment in deployments.iter().filter(|object| name(object) == name(&app)) {
             let spec = &deployment["spec"];
             let image = spec["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
             owned.push(format!("Deployment {image} {} of {}", spec["replicas"], owner(deployment)));
         }
-        for service in services.iter().filter(|object| name(object) == name(app)) {
+        for service in services.iter().filter(|object| name(object) == name(&app)) {
             owned.push(format!("Service {} of {}", service["spec"]["ports"][0]["port"], owner(service)));
         }
         let [generation, ready, available] =
             ["observedGeneration", "readyReplicas", "isAvailable"].map(|field| &status[field]);
         let replicas = &app["spec"]["replicas"];
-        format!("{} g{generation} {ready}/{replicas} {available}: {}", name(app), owned.join(", "))
+        format!("{} g{generation} {ready}/{replicas} {available}: {}", name(&app), owned.join(", "))
     });
     apps.collect::<Vec<_>>().join("; ")
 }

@@ -25,6 +25,9 @@ struct Context {
 type Error = anyhow::Error;
 
 /// Reconciles all apps.
+///
+/// # Errors
+/// If the configuration is wrong.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let caches = listwatch::client::Client::new(KubeTransport::from_config(config.clone())?);
     let client = Client::try_from(config)?;
@@ -77,7 +80,7 @@ async fn apply(app: &WebApp, context: &Context) -> kube::Result<Action> {
         let apps = Api::<WebApp>::namespaced(context.client.clone(), &namespace);
         apps.patch_status(&name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await?;
     }
-    Ok(Action::requeue(Duration::from_secs(300)))
+    Ok(Action::requeue(Duration::from_mins(5)))
 }
 
 /// Deletes what the app owns.
