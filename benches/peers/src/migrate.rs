@@ -14,16 +14,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::{self, Process};
 use crate::report::{bytes, count, float, median, seconds};
-use crate::{HERE, Programs};
+use crate::{HERE, Programs, available_memory};
 
 /// Compares three programs on kube with the same programs on listwatch: lines, memory and CPU time.
 ///
 /// The server is a thread of this program and sends JSON only. The programs take turns.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Number of objects
+    /// Number of objects of the operator and of the policies
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(3000..))]
     objects: u32,
+
+    /// Number of Pods of the router; on kube each takes about 300 kB at the peak
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pods: u32,
 
     /// Number of runs of each program
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -47,7 +51,6 @@ pub struct Args {
 
 #[derive(Serialize, Deserialize)]
 struct Results {
-    objects: u32,
     rate: u32,
     seconds: u32,
     runs: u32,
@@ -60,6 +63,7 @@ struct Results {
 #[derive(Serialize, Deserialize)]
 struct Measured {
     program: String,
+    objects: u32,
     lines: Lines,
     kube: Vec<Run>,
     listwatch: Vec<Run>,
@@ -95,7 +99,6 @@ impl Args {
     fn measure(&self) -> anyhow::Result<Results> {
         let programs = Programs::build()?;
         let mut results = Results {
-            objects: self.objects,
             rate: self.rate,
             seconds: self.seconds,
             runs: self.runs,
@@ -104,8 +107,13 @@ impl Args {
             programs: Vec::new(),
         };
         for program in Program::ALL.into_iter().filter(|program| self.only.iter().any(|name| name == program.name())) {
-            let mut measured =
-                Measured { program: program.name().into(), lines: lines(program)?, kube: Vec::new(), listwatch: Vec::new() };
+            let mut measured = Measured {
+                program: program.name().into(),
+                objects: self.objects_of(program),
+                lines: lines(program)?,
+                kube: Vec::new(),
+                listwatch: Vec::new(),
+            };
             for number in 1..=self.runs {
                 for library in ["kube", "listwatch"] {
                     let run = self.run_once(&programs, program, library).with_context(|| program.name())?;
@@ -124,10 +132,17 @@ impl Args {
         Ok(results)
     }
 
+    fn objects_of(&self, program: Program) -> u32 {
+        if program == Program::Router { self.pods } else { self.objects }
+    }
+
     /// Measures a program against its own server.
     fn run_once(&self, programs: &Programs, program: Program, library: &str) -> anyhow::Result<Run> {
         let server = ApiServer::start()?;
-        objects::fill(&server, program, self.objects)?;
+        objects::fill(&server, program, self.objects_of(program))?;
+        // The list of the router on kube needs the most.
+        let needed = u64::from(self.pods) * 350_000;
+        ensure!(program != Program::Router || available_memory()? > needed, "{} are needed", bytes(float(needed)));
         let keys = objects::keys(&server, program);
         let mut command = Command::new(programs.rust.join("migrated"));
         command.args([program.name(), library, &server.url, &keys.len().to_string()]);
@@ -139,7 +154,7 @@ impl Args {
         let before = resident()?;
         process.go()?;
         let _: String = process.message()?;
-        rest(&server, program);
+        rest(total)?;
         let (sync_cpu, sync_peak) = (total()?, process::peak(&proc)?);
         thread::sleep(Duration::from_secs(1));
         let held = resident()?.saturating_sub(before);
@@ -151,7 +166,7 @@ impl Args {
             thread::sleep(due.saturating_sub(began.elapsed()));
             objects::change(&server, program, &keys, &mut rng);
         }
-        rest(&server, program);
+        rest(total)?;
         let changed = total()? - start;
         let peak = process::peak(&proc)?;
         check(&server, program, &mut process)?;
@@ -159,22 +174,23 @@ impl Args {
     }
 }
 
-/// Waits until the program has been idle for a second: it sends no requests.
-fn rest(server: &ApiServer, program: Program) {
-    let mut requests = server.requests();
+/// Waits until the program has been idle for a second: it takes at most a hundredth of a core.
+fn rest(total: impl Fn() -> anyhow::Result<f64>) -> anyhow::Result<()> {
+    let mut last = total()?;
     loop {
         thread::sleep(Duration::from_secs(1));
-        let now = server.requests();
-        if program != Program::Operator || now == requests {
-            return;
+        let now = total()?;
+        if now - last <= 0.01 {
+            return Ok(());
         }
-        requests = now;
+        last = now;
     }
 }
 
 /// Checks that the program ends up with the state of the server.
 fn check(server: &ApiServer, program: Program, process: &mut Process) -> anyhow::Result<()> {
-    let text = |object: &serde_json::Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let text =
+        |object: &serde_json::Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     let mut expected = State::default();
     match program {
         Program::Router => {
@@ -185,9 +201,9 @@ fn check(server: &ApiServer, program: Program, process: &mut Process) -> anyhow:
             }
         }
         Program::Operator => {
-            for (app, deployment) in server.list("webapps").iter().zip(server.list("deployments")) {
+            for (app, deployment) in server.list("webapps").zip(server.list("deployments")) {
                 let (found, ready) = (&app["status"]["readyReplicas"], &deployment["status"]["readyReplicas"]);
-                ensure!(found == ready, "{} has {found} ready replicas, expected {ready}", text(app, "name"));
+                ensure!(found == ready, "{} has {found} ready replicas, expected {ready}", text(&app, "name"));
             }
         }
         Program::Policies => {
@@ -224,15 +240,14 @@ fn lines(program: Program) -> anyhow::Result<Lines> {
 }
 
 fn tables(results: &Results) -> String {
-    let Results { objects, rate, seconds: span, runs, cores, versions, programs } = results;
+    let Results { rate, seconds: span, runs, cores, versions, programs } = results;
     let mut out = format!(
-        "{} objects, {} changes a second for {span} s; {cores} cores, {versions}. Medians of {runs} runs.\n\n\
-         | program | lines | removed, added | peak until synced | held | peak with changes | CPU to sync | CPU per change |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|\n",
-        count(*objects),
+        "{} changes a second for {span} s; {cores} cores, {versions}. Medians of {runs} runs.\n\n\
+         | program | objects | lines | removed, added | peak until synced | held | peak with changes | CPU to sync | CPU per change |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         count(*rate),
     );
-    for Measured { program, lines, kube, listwatch } in programs {
+    for Measured { program, objects, lines, kube, listwatch } in programs {
         for (library, runs) in [("kube", kube), ("listwatch", listwatch)] {
             let of = |value: fn(&Run) -> f64| median(runs.iter().map(value).collect());
             let (total, changed) = if library == "kube" {
@@ -241,7 +256,8 @@ fn tables(results: &Results) -> String {
                 (lines.listwatch, format!("{}, {}", lines.removed, lines.added))
             };
             out += &format!(
-                "| {program}, {library} | {total} | {changed} | {} | {} | {} | {} | {} |\n",
+                "| {program}, {library} | {} | {total} | {changed} | {} | {} | {} | {} | {} |\n",
+                count(*objects),
                 bytes(of(|run| float(run.sync_peak))),
                 bytes(of(|run| float(run.held))),
                 bytes(of(|run| float(run.peak))),

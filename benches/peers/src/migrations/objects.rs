@@ -62,7 +62,8 @@ pub fn fill(server: &ApiServer, program: Program, objects: u32) -> anyhow::Resul
             for number in 0..others {
                 let mut metadata = metadata(number);
                 metadata["labels"]["host"] = format!("{number}.example.com").into();
-                let spec = json!({"selector": {"app": text(&mut rng, 10)}, "ports": [{"port": 80, "targetPort": 8080}]});
+                let spec =
+                    json!({"selector": {"app": text(&mut rng, 10)}, "ports": [{"port": 80, "targetPort": 8080}]});
                 server.put("services", json!({"metadata": metadata, "spec": spec}));
             }
             pods(2 * others, |pod, number| {
@@ -95,14 +96,14 @@ pub fn change(server: &ApiServer, program: Program, keys: &[(&'static str, Strin
 }
 
 /// Returns the keys of the objects that change.
+#[must_use]
 pub fn keys(server: &ApiServer, program: Program) -> Vec<(&'static str, String, String)> {
     let plurals: &[&'static str] = match program {
         Program::Router => &["pods"],
         Program::Operator => &["deployments"],
         Program::Policies => &["configmaps", "namespaces", "services", "deployments"],
     };
-    let text = |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let of = |plural| server.list(plural).into_iter().map(move |object| (plural, text(&object, "namespace"), text(&object, "name")));
+    let of = |plural| server.keys(plural).into_iter().map(move |(namespace, name)| (plural, namespace, name));
     plurals.iter().copied().flat_map(of).collect()
 }
 

@@ -9,7 +9,6 @@ mod store;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 
 use serde_json::Value;
@@ -105,20 +104,23 @@ impl ApiServer {
         deleted.unwrap_or_else(|refusal| panic!("{plural} {namespace}/{name}: {refusal:?}"));
     }
 
-    /// Returns the number of requests so far.
+    /// Returns the namespaces and names of all objects of this plural, in order.
+    ///
+    /// # Panics
+    /// If the server does not have the kind.
     #[must_use]
-    pub fn requests(&self) -> u64 {
-        self.served.requests.load(Ordering::Relaxed)
+    pub fn keys(&self, plural: &str) -> Vec<(String, String)> {
+        let (objects, _) = self.served.snapshot(place(plural));
+        objects.iter().map(|object| (object.key.1.clone(), object.key.2.clone())).collect()
     }
 
     /// Returns all objects of this plural, in the order of their keys.
     ///
     /// # Panics
     /// If the server does not have the kind.
-    #[must_use]
-    pub fn list(&self, plural: &str) -> Vec<Value> {
+    pub fn list(&self, plural: &str) -> impl Iterator<Item = Value> + use<> {
         let (objects, _) = self.served.snapshot(place(plural));
-        objects.iter().map(|object| object.value()).collect()
+        objects.into_iter().map(|object| object.value())
     }
 }
 

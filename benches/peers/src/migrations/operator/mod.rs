@@ -77,6 +77,7 @@ impl Resource for WebApp {
 
 impl WebApp {
     /// Returns the Deployment that the app needs.
+    #[must_use]
     pub fn deployment(&self) -> Deployment {
         let env = self.spec.env.iter();
         let env = env.map(|(name, value)| EnvVar { name: name.clone(), value: Some(value.clone()), value_from: None });
@@ -102,14 +103,15 @@ impl WebApp {
     }
 
     /// Returns the Service that the app needs.
+    #[must_use]
     pub fn service(&self) -> Service {
         let port = ServicePort { port: self.spec.port, ..ServicePort::default() };
-        let spec =
-            ServiceSpec { selector: Some(self.selector()), ports: Some(vec![port]), ..ServiceSpec::default() };
+        let spec = ServiceSpec { selector: Some(self.selector()), ports: Some(vec![port]), ..ServiceSpec::default() };
         Service { metadata: self.owned(), spec: Some(spec), status: None }
     }
 
     /// Returns the status of the app, whose Deployment is this one.
+    #[must_use]
     pub fn status_with(&self, deployment: &Deployment) -> WebAppStatus {
         let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
         WebAppStatus {

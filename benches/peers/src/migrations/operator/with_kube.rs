@@ -22,6 +22,9 @@ struct Context {
 type Error = finalizer::Error<kube::Error>;
 
 /// Reconciles all apps.
+///
+/// # Errors
+/// If the configuration is wrong.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let client = Client::try_from(config)?;
     let (label, value) = MANAGED_BY;
@@ -68,7 +71,7 @@ async fn apply(app: &WebApp, context: &Context) -> kube::Result<Action> {
         let apps = Api::<WebApp>::namespaced(context.client.clone(), &namespace);
         apps.patch_status(&name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await?;
     }
-    Ok(Action::requeue(Duration::from_secs(300)))
+    Ok(Action::requeue(Duration::from_mins(5)))
 }
 
 /// Deletes what the app owns.

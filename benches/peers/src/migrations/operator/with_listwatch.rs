@@ -25,6 +25,9 @@ struct Context {
 type Error = anyhow::Error;
 
 /// Reconciles all apps.
+///
+/// # Errors
+/// If the configuration is wrong.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let caches = listwatch::client::Client::new(KubeTransport::from_config(config.clone())?);
     let client = Client::try_from(config)?;
@@ -33,10 +36,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let apps = Reflector::<Kube<WebApp>>::of(&caches).store(Store::new(StorageFormat::Compressed));
     let deployments = Reflector::<Kube<Deployment>>::of(&caches).selection(owned.clone());
     let services = Reflector::<Kube<Service>>::of(&caches).selection(owned);
-    let controller = Controller::new(apps.cache())
-        .owns(deployments.cache())
-        .owns(services.cache())
-        .shutdown_on_signal();
+    let controller =
+        Controller::new(apps.cache()).owns(deployments.cache()).owns(services.cache()).shutdown_on_signal();
     tokio::spawn(apps.run());
     tokio::spawn(deployments.run());
     tokio::spawn(services.run());
@@ -79,7 +80,7 @@ async fn apply(app: &WebApp, context: &Context) -> kube::Result<Action> {
         let apps = Api::<WebApp>::namespaced(context.client.clone(), &namespace);
         apps.patch_status(&name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await?;
     }
-    Ok(Action::requeue(Duration::from_secs(300)))
+    Ok(Action::requeue(Duration::from_mins(5)))
 }
 
 /// Deletes what the app owns.

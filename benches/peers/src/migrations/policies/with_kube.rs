@@ -14,10 +14,13 @@ use tokio::sync::Mutex;
 
 use super::Lookup;
 
+/// A kind, and the store of its objects.
+type Reflected = (ApiResource, Store<DynamicObject>);
+
 /// Caches of the kinds that were looked up.
 pub struct Caches {
     client: Client,
-    reflectors: Mutex<HashMap<(String, String), (ApiResource, Store<DynamicObject>)>>,
+    reflectors: Mutex<HashMap<String, Reflected>>,
 }
 
 impl Caches {
@@ -30,9 +33,9 @@ impl Caches {
     }
 
     /// Returns the store of a kind, which is filled for the first look-up.
-    async fn store(&self, api_version: &str, kind: &str) -> anyhow::Result<(ApiResource, Store<DynamicObject>)> {
+    async fn store(&self, api_version: &str, kind: &str) -> anyhow::Result<Reflected> {
         let mut reflectors = self.reflectors.lock().await;
-        if let Some(cached) = reflectors.get(&(api_version.to_owned(), kind.to_owned())) {
+        if let Some(cached) = reflectors.get(&format!("{api_version}/{kind}")) {
             return Ok(cached.clone());
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -52,7 +55,7 @@ impl Caches {
             }
         }));
         store.wait_until_ready().await?;
-        reflectors.insert((api_version.to_owned(), kind.to_owned()), (resource.clone(), store.clone()));
+        reflectors.insert(format!("{api_version}/{kind}"), (resource.clone(), store.clone()));
         Ok((resource, store))
     }
 }

@@ -16,7 +16,7 @@ use super::Lookup;
 /// Caches of the kinds that were looked up.
 pub struct Caches {
     client: Client,
-    reflectors: Mutex<HashMap<(String, String), Cache<[u8]>>>,
+    reflectors: Mutex<HashMap<String, Cache<[u8]>>>,
 }
 
 impl Caches {
@@ -31,11 +31,10 @@ impl Caches {
     /// Returns the cache of a kind, which is filled for the first look-up.
     async fn store(&self, api_version: &str, kind: &str) -> anyhow::Result<Cache<[u8]>> {
         let mut reflectors = self.reflectors.lock().await;
-        if let Some(cache) = reflectors.get(&(api_version.to_owned(), kind.to_owned())) {
+        if let Some(cache) = reflectors.get(&format!("{api_version}/{kind}")) {
             return Ok(cache.clone());
         }
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let resource = self.client.resolve(&format!("{kind}.{version}.{group}")).await;
+        let resource = self.client.resolve(&format!("{api_version}/{kind}")).await;
         let resource = resource.with_context(|| format!("no kind {kind}"))?;
         let reflector = Reflector::<[u8]>::new(&self.client, &resource)
             .projection(Projection::new().drop(&meta::MANAGED_FIELDS))
@@ -43,7 +42,7 @@ impl Caches {
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
         cache.synced().await?;
-        reflectors.insert((api_version.to_owned(), kind.to_owned()), cache.clone());
+        reflectors.insert(format!("{api_version}/{kind}"), cache.clone());
         Ok(cache)
     }
 }

@@ -1,4 +1,4 @@
-//! A router finds its workers: the endpoints of the Pods with a label, as the gateway of SGLang does.
+//! A router finds its workers: the endpoints of the Pods with a label, as the gateway of `SGLang` does.
 
 pub mod with_kube;
 pub mod with_listwatch;

@@ -13,6 +13,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{Discovery, Workers, key};
 
 /// Keeps the workers up to date.
+///
+/// # Errors
+/// If the configuration is wrong.
 pub async fn discover(config: Config, discovery: Discovery, workers: Arc<Workers>) -> anyhow::Result<()> {
     let client = Client::try_from(config)?;
     let (label, value) = &discovery.label;

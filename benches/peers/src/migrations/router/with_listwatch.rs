@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Config;
 use listwatch::client::{Client, Selection};
@@ -14,6 +13,9 @@ use listwatch_kube::{Kube, KubeTransport};
 use super::{Discovery, Workers};
 
 /// Keeps the workers up to date.
+///
+/// # Errors
+/// If the configuration is wrong.
 pub async fn discover(config: Config, discovery: Discovery, workers: Arc<Workers>) -> anyhow::Result<()> {
     let client = Client::new(KubeTransport::from_config(config)?);
     let (label, value) = &discovery.label;

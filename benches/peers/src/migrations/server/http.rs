@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
@@ -21,6 +20,9 @@ struct Request {
     body: Vec<u8>,
 }
 
+/// The kind, the namespace, the name and the subresource.
+type Target<'a> = (usize, Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
 /// The objects that a list or a watch selects.
 struct Selected {
     kind: usize,
@@ -33,7 +35,6 @@ pub fn serve(served: &Served, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut requests, mut out) = (BufReader::new(stream.try_clone()?), stream);
     while let Some(request) = Request::read(&mut requests)? {
-        served.requests.fetch_add(1, Ordering::Relaxed);
         match request.target() {
             Some(target) => request.answer(served, target, &mut out)?,
             None => match request.document() {
@@ -82,8 +83,16 @@ impl Request {
         matches!(self.get(name), Some("true" | "1"))
     }
 
-    /// Returns the kind, the namespace, the name and the subresource.
-    fn target(&self) -> Option<(usize, Option<&str>, Option<&str>, Option<&str>)> {
+    /// Returns the `apiVersion` and the kind of the objects in the response.
+    fn type_meta(&self, kind: &ServedKind) -> (String, &'static str) {
+        if self.is_partial {
+            ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata")
+        } else {
+            (kind.api_version(), kind.kind)
+        }
+    }
+
+    fn target(&self) -> Option<Target<'_>> {
         let (group, rest) = match &*self.path {
             [api, version, rest @ ..] if api == "api" && version == "v1" => ("", rest),
             [apis, group, version, rest @ ..] if apis == "apis" && version == "v1" => (&**group, rest),
@@ -132,7 +141,7 @@ impl Request {
     fn answer(
         &self,
         served: &Served,
-        (kind, namespace, name, subresource): (usize, Option<&str>, Option<&str>, Option<&str>),
+        (kind, namespace, name, subresource): Target<'_>,
         out: &mut TcpStream,
     ) -> io::Result<()> {
         let Some(name) = name else {
@@ -140,9 +149,7 @@ impl Request {
             let labels = labels.filter_map(|label| label.split_once('='));
             let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
             let selected = Selected { kind, namespace: namespace.map(str::to_owned), labels };
-            out.write_all(
-                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
-            )?;
+            out.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")?;
             let mut body = Chunks::new(out);
             if self.is_set("watch") {
                 return self.watch(served, &selected, &mut body);
@@ -206,10 +213,7 @@ impl Request {
         let mut rest = objects.iter().filter(|object| selected.has(object));
         let mut next: Option<Key> = None;
         let kind = &KINDS[selected.kind];
-        let (api_version, list) = match self.is_partial {
-            true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata"),
-            false => (kind.api_version(), kind.kind),
-        };
+        let (api_version, list) = self.type_meta(kind);
         body.write(format!(r#"{{"kind":"{list}List","apiVersion":"{api_version}","items":["#).as_bytes())?;
         let mut sent = 0_usize;
         for object in rest.by_ref().skip_while(|object| after.as_ref().is_some_and(|after| object.key <= *after)) {
@@ -244,10 +248,7 @@ impl Request {
                 "resourceVersion": version.to_string(), "creationTimestamp": null,
                 "annotations": {"k8s.io/initial-events-end": "true"},
             });
-            let (api_version, kind) = match self.is_partial {
-                true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata"),
-                false => (kind.api_version(), kind.kind),
-            };
+            let (api_version, kind) = self.type_meta(kind);
             let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
             body.write(format!("{}\n", json!({"type": "BOOKMARK", "object": object})).as_bytes())?;
             next
@@ -308,7 +309,8 @@ impl Selected {
 }
 
 fn send(out: &mut TcpStream, status: u16, body: &str) -> io::Result<()> {
-    let head = format!("HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head =
+        format!("HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
     out.write_all((head + body).as_bytes())
 }
 

@@ -1,7 +1,6 @@
 //! The objects of the server, and the log of their changes.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
@@ -26,11 +25,17 @@ pub struct Logged {
     pub new: Option<Arc<Stored>>,
 }
 
-#[derive(Default)]
 pub struct State {
+    /// Never 0, which means any version in a request.
     pub version: u64,
     pub objects: BTreeMap<Key, Arc<Stored>>,
     pub log: Vec<Arc<Logged>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { version: 1, objects: BTreeMap::new(), log: Vec::new() }
+    }
 }
 
 /// What the connections share.
@@ -38,7 +43,6 @@ pub struct State {
 pub struct Served {
     state: Mutex<State>,
     pub changed: Condvar,
-    pub requests: AtomicU64,
 }
 
 /// Why a write is refused.
