@@ -242,7 +242,7 @@ fn lines(program: Program) -> anyhow::Result<Lines> {
 fn tables(results: &Results) -> String {
     let Results { rate, seconds: span, runs, cores, versions, programs } = results;
     let mut out = format!(
-        "{} changes a second for {span} s; {cores} cores, {versions}. Medians of {runs} runs.\n\n\
+        "{} changes a second for {span} s, medians of {runs} runs, {cores} cores.\n\n{versions}.\n\n\
          | program | objects | lines | removed, added | peak until synced | held | peak with changes | CPU to sync | CPU per change |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         count(*rate),

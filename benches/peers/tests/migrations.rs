@@ -121,19 +121,19 @@ fn summary(server: &ApiServer) -> String {
     let [deployments, services] = ["deployments", "services"].map(|plural| server.list(plural).collect::<Vec<_>>());
     let apps = server.list("webapps").map(|app| {
         let status = &app["status"];
-        let mut owned = Vec::new();
+        let mut parts = Vec::new();
         for deployment in deployments.iter().filter(|object| name(object) == name(&app)) {
             let spec = &deployment["spec"];
             let image = spec["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
-            owned.push(format!("Deployment {image} {} of {}", spec["replicas"], owner(deployment)));
+            parts.push(format!("Deployment {image} {} of {}", spec["replicas"], owner(deployment)));
         }
         for service in services.iter().filter(|object| name(object) == name(&app)) {
-            owned.push(format!("Service {} of {}", service["spec"]["ports"][0]["port"], owner(service)));
+            parts.push(format!("Service {} of {}", service["spec"]["ports"][0]["port"], owner(service)));
         }
         let [generation, ready, available] =
             ["observedGeneration", "readyReplicas", "isAvailable"].map(|field| &status[field]);
         let replicas = &app["spec"]["replicas"];
-        format!("{} g{generation} {ready}/{replicas} {available}: {}", name(&app), owned.join(", "))
+        format!("{} g{generation} {ready}/{replicas} {available}: {}", name(&app), parts.join(", "))
     });
     apps.collect::<Vec<_>>().join("; ")
 }
