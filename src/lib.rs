@@ -3,6 +3,7 @@
     not(feature = "client"),
     allow(dead_code, reason = "the client uses parts of the core that nothing else does")
 )]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 //! Lists and watches huge Kubernetes collections in constant memory.
 //!
 //! An API server can stream a list of any size. This crate decodes a list while it arrives, one item at a time, and

@@ -51,8 +51,6 @@
 //! | `listwatch.plain_http`: credentials and a server whose URL is `http` | warn | `server` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
 
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
-
 mod authorities;
 mod body;
 mod builtin;

@@ -4,8 +4,6 @@
 //! The order of imports: `event`, `body_state` and `list_fields`, then `list_protobuf` and `list_json`, then `list`,
 //! then `watch_frame`, `watch_json` and `watch`.
 
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
-
 mod body_state;
 mod event;
 mod list;

@@ -48,8 +48,6 @@
 //! Sources: the packages `runtime/serializer/json`, `runtime/serializer/protobuf` and `apis/meta/v1` of
 //! `k8s.io/apimachinery`, and `endpoints/handlers/response.go` of `k8s.io/apiserver`.
 
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
-
 mod json;
 mod layout;
 mod object;

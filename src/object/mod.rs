@@ -1,7 +1,5 @@
 //! One object's bytes: borrowed items, and how to read, copy, filter and decode them.
 
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
-
 mod decoding;
 mod item;
 mod item_ref;

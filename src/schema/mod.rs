@@ -4,8 +4,6 @@
 //! every field of Kubernetes 1.31 to 1.37. `e2e/apiserver/fields` in the repository generates it from the Go types of
 //! these releases.
 
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
-
 mod canonical;
 mod json;
 mod line;

@@ -1,7 +1,5 @@
 //! The encodings, independent of Kubernetes: varints, tags and fields of protobuf, and the ends of JSON values.
 
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
-
 mod format;
 pub(crate) mod json;
 pub(crate) mod protobuf;

@@ -76,7 +76,12 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         Err(error)
     }
 
-    async fn run_until_error(&mut self) -> Result<Infallible, Error> {
+    /// Tells the readers of the cache which collection it has.
+    ///
+    /// # Errors
+    ///
+    /// An error of the parameters.
+    fn describe_to_readers(&self) -> Result<(), Error> {
         self.resource.check_watchable()?;
         self.selection.validate()?;
         let description = self.describe_collection()?;
@@ -88,6 +93,11 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             projection: self.projection.clone(),
         });
         self.store.set_type_meta(self.selection.type_meta(&self.resource));
+        Ok(())
+    }
+
+    async fn run_until_error(&mut self) -> Result<Infallible, Error> {
+        self.describe_to_readers()?;
         let mut backoff = self.client.backoff(MAX_DELAY);
         let mut attempts = 0_u64;
         let mut is_relisting = false;
