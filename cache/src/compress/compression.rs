@@ -64,7 +64,7 @@ pub(crate) enum Recompressed<'c> {
     /// It is a reference, which has its new bytes now.
     InPlace,
     /// The writer replaces the entry.
-    Whole { shared: Arc<NamespaceDictionary>, body: &'c [u8] },
+    Whole { shared: Arc<NamespaceDictionary>, body: &'c [u8], group: Option<GroupKey> },
     /// Nothing, because compression would not make it shorter.
     Unchanged,
 }
@@ -298,10 +298,16 @@ impl Compression {
     pub(crate) fn compress_again(
         &mut self,
         object: &CompressedObject<'_>,
+        encoding: Encoding,
         namespaces: &mut Namespaces,
     ) -> Recompressed<'_> {
         let Some(bytes) = self.decoder.decode_elided(object) else { return Recompressed::Unchanged };
         let elided = ElidedObject { bytes, wire_len: object.wire_len };
+        let group = match object.form {
+            CompressedForm::Whole(_) => elided.restore(&object.identity),
+            _ => None,
+        };
+        let group = group.and_then(|bytes| self.group_of(encoding, &bytes, &object.identity.namespace));
         let compressed = compress_whole(&mut self.encoder, &mut self.training, &elided);
         match (object.form, compressed) {
             (_, None) | (CompressedForm::Delta { .. }, _) => Recompressed::Unchanged,
@@ -311,7 +317,7 @@ impl Compression {
             }
             (CompressedForm::Whole(whole), Some((body, dictionary))) => {
                 let shared = self.by_namespace.get(namespaces, &whole.shared.namespace, dictionary);
-                Recompressed::Whole { shared, body }
+                Recompressed::Whole { shared, body, group }
             }
         }
     }

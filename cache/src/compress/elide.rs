@@ -10,7 +10,7 @@ use crate::key::Identity;
 
 /// No text in UTF-8 has this byte (RFC 3629, section 3).
 const MARKER: u8 = 0xf8;
-/// The number after a marker that stands for itself. Smaller numbers are those of the texts.
+/// The number after a marker of the object itself. Smaller numbers name a text.
 const ESCAPED: u8 = 4;
 const TEXTS: usize = 4;
 /// A shorter text stays, because a dictionary has it.
@@ -33,6 +33,11 @@ impl ElidedObject {
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// Returns the object's bytes, or `None` if they were elided with another identity.
+    pub(super) fn restore(&self, identity: &Identity<'_>) -> Option<Vec<u8>> {
+        ElidedTexts::of(identity).restore(&self.bytes, self.wire_len as usize)
     }
 }
 

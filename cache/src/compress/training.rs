@@ -11,8 +11,8 @@ const DICTIONARY_LEN: usize = 112_640;
 /// The longest sample, which is the beginning of an object, and the most bytes of all samples together.
 const SAMPLE_LEN: usize = 128 << 10;
 const MOST_SAMPLES_LEN: usize = 4 << 20;
-/// A training has so many bytes of samples, and so many samples, unless the collection is smaller. Always taking 4 MiB
-/// saves up to 3 %, and the training takes two to four times as long.
+/// The bytes and the number of samples that a training gets, unless the collection is smaller. Always taking 4 MiB saves
+/// up to 3 %, and the training takes two to four times as long.
 const ENOUGH_SAMPLES_LEN: usize = 1 << 20;
 const ENOUGH_SAMPLES: usize = 256;
 /// The first dictionary is trained once objects and references that were compressed without one take this many bytes. A
@@ -129,7 +129,7 @@ pub(crate) struct SampleChoice {
 }
 
 impl SampleChoice {
-    /// Chooses samples of so many objects, which have `len` bytes together.
+    /// Chooses samples of a collection. `objects` is its number of objects, and `len` their bytes together.
     pub(crate) fn of(objects: usize, len: usize) -> Self {
         let few = (len / objects.max(1)).saturating_mul(ENOUGH_SAMPLES);
         let samples_len = few.clamp(ENOUGH_SAMPLES_LEN, MOST_SAMPLES_LEN);

@@ -120,8 +120,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         self.change_form(writer, slot, candidate, empty);
     }
 
-    /// Trains a dictionary, if a training is due, on samples of all objects that are not
-    /// stored as deltas. What was compressed without a dictionary is compressed again.
+    /// Trains a dictionary, if a training is due, on samples of all objects that are not stored as deltas. What was
+    /// compressed without a dictionary is compressed again.
     pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
         if !writer.compression.is_training_due() {
             return;
@@ -163,12 +163,13 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     fn compress_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
         let Some(object) = old.compressed() else { return self.compress_slot(writer, slot) };
         let Writer { compression, namespaces, .. } = &mut *writer;
-        let Recompressed::Whole { shared, body } = compression.compress_again(&object, namespaces) else { return };
-        let identity = old.identity();
-        let new = Entry::with_head(old.encoding(), old.wire_len(), &identity, body, EntryForm::Whole(shared));
-        if let Ok(bytes) = self.codec.encode(old)
-            && let Some(group) = compression.group_of(old.encoding(), &bytes, &identity.namespace)
-        {
+        let Recompressed::Whole { shared, body, group } =
+            compression.compress_again(&object, old.encoding(), namespaces)
+        else {
+            return;
+        };
+        let new = Entry::with_head(old.encoding(), old.wire_len(), &object.identity, body, EntryForm::Whole(shared));
+        if let Some(group) = group {
             compression.move_candidate(group, old.address(), new.address());
         }
         self.replace_form(writer, slot, old, new);
