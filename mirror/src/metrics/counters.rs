@@ -8,11 +8,10 @@ use http::{HeaderMap, StatusCode};
 use listwatch::client::{self, Resource};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::labels::{LabelledGauge, Labels, counter_at};
+use super::labels::{LabelledCounter, LabelledGauge, Labels, counter_at};
 use super::process::ProcessMetrics;
 use super::resource::{ResourceMetrics, register_resources};
 
@@ -33,14 +32,14 @@ pub(crate) struct MirrorMetrics(Arc<Counters>);
 
 #[derive(Default)]
 struct Counters {
-    requests: Family<Labels<2>, Counter>,
-    denied: Family<Labels<1>, Counter>,
+    requests: LabelledCounter<2>,
+    denied: LabelledCounter<1>,
     forwarded: Counter,
-    sent_bytes: Family<Labels<1>, Counter>,
+    sent_bytes: LabelledCounter<1>,
     connections: Gauge,
     watchers: LabelledGauge<1>,
-    expired: Family<Labels<1>, Counter>,
-    unconfirmed: Family<Labels<1>, Counter>,
+    expired: LabelledCounter<1>,
+    unconfirmed: LabelledCounter<1>,
 }
 
 /// Adds 1 to a gauge until it is dropped.
