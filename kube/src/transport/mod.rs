@@ -18,10 +18,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Uri;
-use listwatch::client::{
-    Request, ResponseFuture, ServiceTransport, Transport, TransportError, is_loopback, redact_secret,
-};
-use secrecy::{ExposeSecret, SecretString};
+use listwatch::client::{Request, ResponseFuture, ServiceTransport, Transport, TransportError, is_loopback};
+use secrecy::SecretString;
 
 use self::credentials::take_credentials;
 use self::sender::Sender;
@@ -74,7 +72,7 @@ impl KubeTransport {
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         let sender = Arc::new(Sender::of_caller(client));
-        Self { service: service_over(&sender), sender, is_near: true, secrets: Vec::new() }
+        Self { service: service_over(&sender, &[]), sender, is_near: true, secrets: Vec::new() }
     }
 
     /// Creates a transport over its own client.
@@ -124,7 +122,7 @@ impl KubeTransport {
     /// Creates a transport that reads its connections on its own thread.
     fn from_parts(sender: Sender, is_near: bool, secrets: Vec<SecretString>) -> Self {
         let sender = Arc::new(sender);
-        Self { service: service_over(&sender).on_own_thread(), sender, is_near, secrets }
+        Self { service: service_over(&sender, &secrets).on_own_thread(), sender, is_near, secrets }
     }
 
     /// Returns a transport with the same credentials, and with connections of its own, read on its own thread.
@@ -146,7 +144,7 @@ impl KubeTransport {
     /// Connections may then outlive the transport: see `HttpTransport` of listwatch.
     #[must_use]
     pub fn on_caller_runtime(mut self) -> Self {
-        self.service = service_over(&self.sender);
+        self.service = service_over(&self.sender, &self.secrets);
         self
     }
 
@@ -168,12 +166,13 @@ impl KubeTransport {
     }
 }
 
-fn service_over(sender: &Arc<Sender>) -> ServiceTransport {
+fn service_over(sender: &Arc<Sender>, secrets: &[SecretString]) -> ServiceTransport {
     let sender = Arc::clone(sender);
-    ServiceTransport::new(move |request| {
+    let service = ServiceTransport::new(move |request| {
         let sender = Arc::clone(&sender);
         async move { sender.send(request).await }
-    })
+    });
+    secrets.iter().cloned().fold(service, ServiceTransport::secret)
 }
 
 impl Transport for KubeTransport {
@@ -193,11 +192,8 @@ impl Transport for KubeTransport {
         self.sender.renews_credentials()
     }
 
-    fn redact(&self, mut text: String) -> String {
-        for secret in &self.secrets {
-            text = redact_secret(text, secret.expose_secret());
-        }
-        self.sender.redact(text)
+    fn redact(&self, text: String) -> String {
+        self.sender.redact(self.service.redact(text))
     }
 }
 
