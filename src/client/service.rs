@@ -49,7 +49,7 @@ use super::transport::{
 /// | redirects | [`Client`] refuses them; the function must not follow them to another origin |
 /// | credentials after a 401 | the function; [`Client`] does not repeat the request at once |
 ///
-/// The body streams. Dropping the future or the body drops those of the function.
+/// The body streams. Dropping the future of a request, or its body, drops what the function returned.
 ///
 /// `Auto` of [`Compression`] requests no compression: tower-http, which kube uses, reads only the first of several gzip
 /// members, and a watch of Kubernetes 1.37 has several. Without a layer that decompresses, [`Compression::Gzip`] is

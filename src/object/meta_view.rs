@@ -48,7 +48,7 @@ pub struct MetaView<'a> {
 }
 
 impl<'a> MetaView<'a> {
-    /// Reads the metadata of an object in this encoding. `ends` are those of the [`ItemRef`](super::ItemRef).
+    /// Reads the metadata of an object in this encoding. The [`ItemRef`](super::ItemRef) of the object has the `ends`.
     pub(crate) fn new(encoding: Encoding, object: &'a [u8], ends: &'a [End]) -> Result<Self, ItemError> {
         match encoding {
             Encoding::Protobuf => Self::from_protobuf(object),

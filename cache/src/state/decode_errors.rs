@@ -7,8 +7,8 @@ use crate::sync::{Mutex, lock};
 
 /// The number of states of objects that readers could not decode, and the last one.
 ///
-/// A store does not decode what it keeps encoded, so only readers find them. Each state remembers that it is counted, so
-/// the number does not depend on the number of readers.
+/// A store does not decode what it keeps encoded, so only readers find them. Each state remembers that it is counted.
+/// So the number does not depend on the number of readers.
 #[derive(Default)]
 pub(crate) struct DecodeErrors(Mutex<(u64, Option<UndecodableObject>)>);
 

@@ -68,14 +68,14 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// Delivers a modification only if it passes the predicate. A second call replaces the first.
     ///
     /// The predicate compares the two states of each write, also of a relist. A change is delivered if a write that it
-    /// coalesces passes. These always pass: additions, deletions, the initial state, a [resync](Self::resync), an object
-    /// that begins or ceases to pass the filters, and a state that cannot be read.
+    /// coalesces passes. These always pass: additions, deletions, the initial state and a [resync](Self::resync). An
+    /// object that begins or ceases to pass the filters passes, too, and so does a state that cannot be read.
     ///
     /// [`old`](crate::Change::Applied::old) is the state before the first write that passed. It may be newer than the
     /// state that the subscriber received.
     ///
-    /// Nothing is kept for an object. Each property of metadata adds 1 to 2 µs of CPU to a write of a Pod of 8.5 kB. In
-    /// a compressed store the write also decompresses the replaced state, about 12 µs for all subscribers together.
+    /// Nothing is kept for an object. Each property of metadata adds 1 to 2 µs of CPU to a write of a Pod of 8.5 kB.
+    /// In a compressed store the write also decompresses the replaced state: about 12 µs for all subscribers together.
     pub fn predicate_filter(mut self, predicate: impl Into<Option<Predicate>>) -> Self {
         self.predicate = predicate.into();
         self

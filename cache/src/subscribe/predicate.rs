@@ -24,10 +24,13 @@ use crate::state::object::Object;
 ///
 /// | predicate | passes | drops |
 /// |---|---|---|
-/// | [`generation`](Self::generation) | changes of `spec`, and the request to delete an object that has finalizers or a grace period | changes of `status`, labels, annotations and finalizers |
-/// | [`labels`](Self::labels), [`annotations`](Self::annotations), [`finalizers`](Self::finalizers) | changes of these | the request to delete |
+/// | [`generation`](Self::generation) | changes of `spec`, and a request to delete | other changes of metadata and `status` |
+/// | [`labels`](Self::labels), [`annotations`](Self::annotations) | changes of these | the request to delete |
+/// | [`finalizers`](Self::finalizers) | changes of these | the request to delete |
 /// | [`fields`](Self::fields) | changes of what a projection keeps | other changes |
 /// | [`resource_version`](Self::resource_version) | each change that the API server makes | |
+///
+/// The request to delete changes an object only if it has finalizers or a grace period.
 ///
 /// A reconciler with a finalizer needs `generation`: the API server increments it when it sets the deletion timestamp
 /// (`BeforeDelete` in `registry/rest/delete.go` of k8s.io/apiserver), but only if it is over 0. Kinds without a
@@ -113,7 +116,7 @@ impl Predicate {
         Self(Condition::And(Box::new((self.0, other.0))))
     }
 
-    /// Uses another predicate for objects of which this one has no value before and after the change.
+    /// Uses another predicate if this one has no value before the change and none after it.
     pub fn fallback(self, other: Self) -> Self {
         Self(Condition::Fallback(Box::new((self.0, other.0))))
     }

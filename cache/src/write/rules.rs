@@ -150,8 +150,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         Ok(())
     }
 
-    /// Deletes the object of which this is the last state. Returns the state that the store had, and the last state; `None`
-    /// if the store has no state or a newer state.
+    /// Deletes an object, whose last state this is. Returns the state that the store had, and the last state. Returns
+    /// `None` if the store has no state or a newer state.
     pub(crate) fn delete(
         &self,
         writer: &mut Writer<T>,

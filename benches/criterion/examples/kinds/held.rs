@@ -1,4 +1,4 @@
-//! The process that has the store, so that its resident memory is that of the store.
+//! A process that only fills a store. So its resident memory is the memory of the store.
 
 use std::error::Error;
 use std::fs;

@@ -63,7 +63,7 @@ fn compare_objects(
     }
 }
 
-/// Compares lists of objects: items of the same key with each other, without keys those of the same index.
+/// Compares lists of objects. It compares items of the same key, or of the same index if items have no keys.
 ///
 /// Removals come first, from the end, then additions, from the start. So the indexes of all further changes are those
 /// of the new list. If the items that stay have another order, the list is replaced.

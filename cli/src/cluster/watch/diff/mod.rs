@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(change_lines(&changes, None), [r#"[""]: (none) → 1"#, r#"["a\u001b[2J"]: (none) → ["\u{9b}"]"#]);
     }
 
-    /// The values are those of `kubectl diff`.
+    /// `kubectl diff` prints the same masks.
     #[test]
     fn values_of_secrets_are_masked() {
         let secret = |data: Value, applied: &str| {

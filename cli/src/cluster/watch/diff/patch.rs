@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::compare::{FieldChange, PathStep};
 
-/// Returns the changes as a JSON patch (RFC 6902). Operations also have the replaced or removed value, as `oldValue`: by
-/// section 4, a reader of patches ignores members that it does not know.
+/// Returns the changes as a JSON patch (RFC 6902). An operation also has the replaced or removed value, as `oldValue`.
+/// By section 4, a reader of patches ignores members that it does not know.
 pub fn to_patch(changes: &[FieldChange]) -> Value {
     changes.iter().map(to_operation).collect()
 }
