@@ -1,13 +1,9 @@
 //! The token of the tests, and the search for it in text that must not contain it.
 
 use std::collections::HashSet;
-#[cfg(feature = "trace")]
-use std::io::Write;
 use std::sync::LazyLock;
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine};
-#[cfg(feature = "trace")]
-use tracing_subscriber::fmt::writer::MakeWriterExt as _;
 
 /// The bearer token that all tests send; it has letters, digits and special characters.
 pub const TOKEN: &str = "s3cret-T0ken.of+The/Suite==";
@@ -75,56 +71,113 @@ pub fn leak(text: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(around).into_owned())
 }
 
-/// Aborts the process at the first log line of any library that contains the token, if the environment variable
-/// `LISTWATCH_WATCH_LOGS` is set. Servers call it when they start, so that it checks the logs of a whole test suite.
-///
-/// It ignores the lines in which h2 itself logs a GOAWAY frame.
 #[cfg(feature = "trace")]
-pub fn watch_logs() {
-    static DONE: std::sync::Once = std::sync::Once::new();
-    DONE.call_once(|| {
-        if std::env::var_os("LISTWATCH_WATCH_LOGS").is_some() {
-            let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::TRACE);
-            let writer = (|| Watch { of_h2: false }).with_filter(|line| !line.target().starts_with("h2::"));
-            let writer = writer.or_else(|| Watch { of_h2: true });
-            // Fails in a process that already has a subscriber, which then has to search its own logs.
-            let _ = subscriber.with_ansi(false).with_writer(writer).try_init();
-        }
-    });
-}
-
-/// A writer that searches each log line for the token.
-#[cfg(feature = "trace")]
-struct Watch {
-    of_h2: bool,
-}
+pub use watch::watch_logs;
 
 #[cfg(feature = "trace")]
-impl Watch {
-    /// Returns true for a line in which h2 logs a GOAWAY frame and its text: users of h2 cannot prevent that.
-    fn is_goaway(&self, line: &[u8]) -> bool {
-        self.of_h2 && line.windows(GOAWAY.len()).any(|window| window == GOAWAY)
-    }
-}
+mod watch {
+    //! The search of logs.
+    //!
+    //! It sees millions of events of the trace level, so it checks the fields of a span once, and not with each event
+    //! in the span, as a formatted line has them.
 
-#[cfg(feature = "trace")]
-const GOAWAY: &[u8] = b"GoAway";
+    use std::cell::RefCell;
+    use std::fmt::{Debug, Write as _};
+    use std::io::Write as _;
+    use std::process::abort;
 
-#[cfg(feature = "trace")]
-impl Write for Watch {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if let Some(place) = leak(bytes)
-            && !self.is_goaway(bytes)
-        {
-            // Unlike a panic, this cannot be caught, and the test harness does not capture the message.
-            let _ = writeln!(std::io::stderr(), "the token is in a log line: {place}");
-            std::process::abort();
-        }
-        Ok(bytes.len())
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::leak;
+
+    /// Aborts the process at the first event or span of any library that contains the token, if the environment
+    /// variable `LISTWATCH_WATCH_LOGS` is set. Servers call it when they start, so that it checks the logs of a whole
+    /// test suite.
+    ///
+    /// It ignores the events in which h2 itself logs a GOAWAY frame.
+    pub fn watch_logs() {
+        static DONE: std::sync::Once = std::sync::Once::new();
+        DONE.call_once(|| {
+            if std::env::var_os("LISTWATCH_WATCH_LOGS").is_some()
+                // Fails in a process that already has a subscriber, which then has to search its own logs.
+                && tracing::subscriber::set_global_default(LogWatch).is_ok()
+            {
+                // The records of the crate `log`, which reqwest writes.
+                let _ = tracing_log::LogTracer::init();
+            }
+        });
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+    struct LogWatch;
+
+    impl Subscriber for LogWatch {
+        fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, span: &Attributes<'_>) -> Id {
+            search(span.metadata(), |fields| span.record(fields));
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _span: &Id, values: &Record<'_>) {
+            search_fields("", |fields| values.record(fields));
+        }
+
+        fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            search(event.metadata(), |fields| event.record(fields));
+        }
+
+        fn enter(&self, _span: &Id) {}
+
+        fn exit(&self, _span: &Id) {}
+    }
+
+    fn search(metadata: &Metadata<'_>, record: impl FnOnce(&mut Fields<'_>)) {
+        search_fields(metadata.target(), record);
+    }
+
+    /// Ends the process if the fields contain the token.
+    fn search_fields(target: &str, record: impl FnOnce(&mut Fields<'_>)) {
+        thread_local! {
+            static LINE: RefCell<String> = const { RefCell::new(String::new()) };
+        }
+        LINE.with(|line| {
+            // A `Debug` form that logs is an event within an event.
+            let mut own = String::new();
+            let mut shared = line.try_borrow_mut();
+            let line = shared.as_deref_mut().unwrap_or(&mut own);
+            line.clear();
+            line.push_str(target);
+            record(&mut Fields { line });
+            // Users of h2 cannot prevent that it logs the text of a GOAWAY frame.
+            if let Some(place) = leak(line.as_bytes())
+                && !(target.starts_with("h2::") && line.contains("GoAway"))
+            {
+                // Unlike a panic, this cannot be caught, and the test harness does not capture the message.
+                let _ = writeln!(std::io::stderr(), "the token is in a log line: {place}");
+                abort();
+            }
+        });
+    }
+
+    /// Writes fields as text.
+    struct Fields<'a> {
+        line: &'a mut String,
+    }
+
+    impl Visit for Fields<'_> {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            let _ = write!(self.line, " {}={value:?}", field.name());
+        }
+
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.line.extend([" ", field.name(), "=", value]);
+        }
     }
 }
 
