@@ -38,6 +38,7 @@ mod signals;
 mod stats;
 
 use std::env;
+use std::ffi::OsString;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -160,8 +161,12 @@ impl Command {
 }
 
 fn parse_arguments() -> Cli {
-    let matches =
-        named_command(&command_name()).try_get_matches().unwrap_or_else(|error| add_kubectl_hint(error).exit());
+    let command = named_command(&command_name());
+    let args = env::args_os().collect();
+    #[cfg(feature = "cluster")]
+    let args = cluster::add_settings(&command, args).unwrap_or_else(|failure| std::process::exit(failure.report()));
+    let args: Vec<OsString> = args;
+    let matches = command.try_get_matches_from(args).unwrap_or_else(|error| add_kubectl_hint(error).exit());
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
@@ -171,7 +176,6 @@ fn add_kubectl_hint(mut error: clap::Error) -> clap::Error {
     let hint = typed.into_iter().flatten().find_map(|typed| match typed {
         ContextValue::String(typed) => match &**typed {
             _ if !cfg!(feature = "cluster") => None,
-            "-w" | "--watch" | "--watch-only" => Some("to print changes, use the command `watch`"),
             "get" => Some("to print objects, use the command `list`"),
             _ => None,
         },

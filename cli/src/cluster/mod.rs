@@ -12,6 +12,7 @@ mod watch;
 
 use clap::Subcommand;
 
+pub use self::mirror::add_settings;
 use crate::failure::Failure;
 
 #[derive(Subcommand)]

@@ -38,7 +38,7 @@ impl Running {
         let (child, mut lines) = spawn(api, args);
         let mut before = Vec::new();
         let address = loop {
-            let line = lines.next().unwrap().unwrap();
+            let line = lines.next().unwrap_or_else(|| panic!("the command ended: {before:?}")).unwrap();
             assert_eq!(leak(line.as_bytes()), None);
             match line.strip_prefix("serving: http://") {
                 Some(address) => break address.parse().unwrap(),
@@ -542,4 +542,38 @@ fn refuses_an_unreadable_certificate() {
         assert!(stderr(&output).contains("error: cannot serve: the "), "{}", stderr(&output));
         assert_eq!(output.status.code(), Some(1));
     }
+}
+
+/// The command line wins, except for options that can be repeated.
+#[test]
+fn reads_its_settings_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mirror.yaml");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "resources: [cm]\nnamespace: web\nlisten: 127.0.0.1:1\nstale-reads: true\n").unwrap();
+    for (more, expected) in [(&[][..], "/namespaces/web/"), (&["-A"], "/api/v1/configmaps?")] {
+        let api = pods();
+        let running = Running::start(&api, &[&["-f", path][..], more].concat());
+        let paths = api.paths();
+        assert!(paths[0].contains(expected), "{paths:?}");
+        drop(running);
+    }
+    for (text, more, expected, code) in [
+        ("resources: [cm]\nbudgets: 1", &[][..], "mirror.yaml: line 2: unknown setting \"budgets\": did you mean", 2),
+        ("resources: [cm]\nbudget: many", &[], "mirror.yaml: invalid value 'many' for '--budget <MIB>'", 2),
+        ("budget: 1", &[], "name the resources to mirror, as RESOURCE or as `resources` in the file", 2),
+        ("resources: [cm]\ntls-cert: a", &[], "--tls-key", 2),
+        ("resources: [", &[], "mirror.yaml: ", 2),
+        ("resources: cm", &["cm"], "is named twice", 2),
+        ("resources: [cm]\nlisten: 1.2.3.4:5", &[], "is not a loopback address", 2),
+        ("\u{1}", &[], "mirror.yaml: ", 2),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = pods().run(&[&["mirror", "-f", path][..], more].concat());
+        assert!(stderr(&output).contains(expected), "{text}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{text}");
+    }
+    let output = pods().run(&["mirror", "-f", "/nowhere/mirror.yaml"]);
+    assert!(stderr(&output).starts_with("error: cannot read /nowhere/mirror.yaml: "), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
 }

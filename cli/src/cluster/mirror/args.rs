@@ -1,5 +1,6 @@
 //! The options of `listwatch mirror`.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -42,17 +43,31 @@ Looking around with kubectl. JSON, YAML, names and custom columns come from memo
   listwatch mirror pods deploy,rs nodes --index pods:spec.nodeName --write-kubeconfig mirror.kubeconfig
   kubectl --kubeconfig mirror.kubeconfig get pods -A --field-selector spec.nodeName=node-1 -o name
   kubectl --kubeconfig mirror.kubeconfig get deploy,rs -A -o json > workloads.json
-  kubectl --kubeconfig mirror.kubeconfig get --raw '/readyz?verbose'")]
+  kubectl --kubeconfig mirror.kubeconfig get --raw '/readyz?verbose'
+
+A file of settings, such as `resources: [pods, nodes]` and `budget: 2048`. It has the names of these options:
+  listwatch mirror -f mirror.yaml --budget 4096")]
+#[command(args_override_self = true)]
 pub struct MirrorArgs {
     /// Resource types, as for `kubectl get`: pods, deploy, widgets.example.com. Separate them by spaces or commas
-    #[arg(required = true, value_name = "RESOURCE", value_delimiter = ',', value_parser = ResourceValueParser, hide_possible_values = true)]
+    #[arg(required_unless_present = "settings", value_name = "RESOURCE", value_delimiter = ',', value_parser = ResourceValueParser, hide_possible_values = true)]
     pub resources: Vec<String>,
 
     /// Namespace to mirror [default: all].
     ///
     /// Reads of other namespaces are forwarded. Resources without namespaces are mirrored whole.
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", overrides_with = "all_namespaces")]
     pub namespace: Option<String>,
+
+    /// Mirror all namespaces, which is the default
+    #[arg(short = 'A', long, overrides_with = "namespace")]
+    pub all_namespaces: bool,
+
+    /// YAML file of settings, or `-` for stdin: the names and values of these options, and `resources`.
+    ///
+    /// Options of the command line replace those of the file. Options that can be repeated, and resources, are added.
+    #[arg(short = 'f', long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new())]
+    pub settings: Option<OsString>,
 
     /// Storage format of objects in memory
     #[arg(long, value_enum, default_value_t = StorageFormatArg::Compressed, value_name = "FORMAT")]

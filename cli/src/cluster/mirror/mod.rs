@@ -4,6 +4,7 @@ mod args;
 mod collection;
 mod endpoint;
 mod lifetime;
+mod settings;
 mod start;
 mod status;
 
@@ -24,6 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 pub use self::args::MirrorArgs;
 use self::collection::{FoundResource, MirroredCollection, parse_indexes, parse_projections, resource_failure};
 use self::endpoint::MirrorEndpoint;
+pub use self::settings::add_settings;
 use self::start::{share_budget, start_all};
 use self::status::StatusDisplay;
 use crate::cluster::resource::find_resource;
@@ -61,6 +63,11 @@ impl Drop for ReaderThreads {
 }
 
 async fn run_mirror(args: MirrorArgs, readers: &Handle) -> Result<(), Failure> {
+    if args.resources.is_empty() {
+        return Err(Failure::Usage(
+            "name the resources to mirror, as RESOURCE or as `resources` in the file".to_owned(),
+        ));
+    }
     let listener = bind(&args)?;
     let address = listener.local_addr().map_err(|error| cannot_listen(args.listen, &error))?;
     let (client, transport, reflecting) = args.connection.shared_transport().await?;
