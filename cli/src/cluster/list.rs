@@ -5,6 +5,7 @@ use listwatch::client::{ListSummary, Resource, Selection};
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, list_resource, print_warnings};
 use crate::cluster::query::{PageArgs, QueryArgs, name_selector, split_names};
+use crate::cluster::watch::{ONE_NAME, print_list_changes};
 use crate::failure::Failure;
 use crate::notices;
 use crate::number::number_in;
@@ -26,6 +27,7 @@ Examples:
   listwatch list pod shop-1 shop-2 -o yaml        two Pods of the context's namespace
   listwatch list pods -A -o wide -L app           with phase, node, IP, owner, UID and a label
   listwatch list pods -A --limit 10               the first ten
+  listwatch list pods -n web -o table -w          a table, then each Pod that changes
   listwatch list pods -A --resource-version 0     from the server's cache, which costs it least
   listwatch list pods -A -o summary               kind, version and counts, as JSON
   listwatch list widgets.example.com -A -o json   custom resources, one JSON object a line
@@ -48,6 +50,14 @@ pub struct ListArgs {
     #[arg(long, value_name = "N", value_parser = number_in(1..=u64::MAX))]
     limit: Option<u64>,
 
+    /// After the list, print each object that changes, until Ctrl-C. `watch` also prints what changed
+    #[arg(short, long, conflicts_with = "limit")]
+    watch: bool,
+
+    /// Print the objects that change from now on, without a list
+    #[arg(long, conflicts_with_all = ["limit", "watch", "resource_version", "chunk_size"])]
+    watch_only: bool,
+
     #[command(flatten)]
     output: OutputArgs,
 
@@ -56,11 +66,14 @@ pub struct ListArgs {
 }
 
 pub async fn run(args: ListArgs) -> Result<(), Failure> {
-    let ListArgs { mut query, names, pages, mut limit, output: output_args, connection } = args;
+    let ListArgs { mut query, names, pages, mut limit, watch, watch_only, output: output_args, connection } = args;
     let names = split_names(&mut query.selection, names)?;
     let format = output_args.format;
     if format == OutputFormat::Summary && (limit.is_some() || names.len() > 1) {
         return Err(Failure::Usage("-o summary is about one whole list: no --limit, and one name at most".to_owned()));
+    }
+    if watch || watch_only {
+        check_watch(format, &names)?;
     }
     let mut formatter = RowFormatter::new(&output_args)?;
     let mut selection = query.selection.selection();
@@ -75,7 +88,9 @@ pub async fn run(args: ListArgs) -> Result<(), Failure> {
     let found = selection_args.find_resource(&client, namespace).await?;
     let mut output = Output::new(&output_args);
     let mut missing = Vec::new();
-    for (name, selection) in selections(&names, selection) {
+    let mut listed_version = None;
+    let watched = selections(&names, selection.clone()).into_iter().next().map(|(_, selection)| selection);
+    for (name, selection) in selections(&names, selection).into_iter().filter(|_| !watch_only) {
         let params = version.list_params(selection, page_size);
         let list = list_resource(&client, &found, &params, |item| formatter.format_row(&item));
         let progress = list.progress();
@@ -88,6 +103,7 @@ pub async fn run(args: ListArgs) -> Result<(), Failure> {
         // The list ended at --limit.
         let Some(summary) = summary else { break };
         print_warnings(&summary);
+        listed_version = Some(summary.list_meta.resource_version.clone());
         match name {
             Some(name) if summary.items == 0 => missing.push(name),
             _ if format == OutputFormat::Summary => output.end(Some(&summary_object(&summary)))?,
@@ -95,11 +111,26 @@ pub async fn run(args: ListArgs) -> Result<(), Failure> {
             _ => {}
         }
     }
+    notices::warn_of_unknown_fields(formatter.unknown_fields);
+    if let (true, Some(selection), true) = (watch || watch_only, watched, missing.is_empty()) {
+        output.flush()?;
+        return print_list_changes(client, found, selection, listed_version, output_args, output).await;
+    }
     if format != OutputFormat::Summary {
         output.end(None)?;
     }
-    notices::warn_of_unknown_fields(formatter.unknown_fields);
     if missing.is_empty() { Ok(()) } else { Err(not_found(&found.0, &missing)) }
+}
+
+/// Refuses what a watch cannot print, or cannot select.
+fn check_watch(format: OutputFormat, names: &[String]) -> Result<(), Failure> {
+    if format == OutputFormat::Summary {
+        return Err(Failure::Usage("-o summary is about a list: no --watch or --watch-only".to_owned()));
+    }
+    if names.len() > 1 {
+        return Err(Failure::Usage(ONE_NAME.to_owned()));
+    }
+    Ok(())
 }
 
 /// Returns the selections to list, with their names: one of each name, or the whole selection.

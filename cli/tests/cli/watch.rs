@@ -112,6 +112,60 @@ fn prints_a_line_per_event_and_resumes() {
     }
 }
 
+/// `list -w` prints changes as the list prints objects, from the list's version on.
+#[test]
+fn a_list_prints_the_changes_after_it_in_the_same_format() {
+    let list = |items: &str| {
+        let meta = r#""metadata":{"resourceVersion":"7"}"#;
+        Answer::ok(Body::replay(format!(r#"{{"kind":"ConfigMapList","apiVersion":"v1",{meta},"items":[{items}]}}"#)))
+            .content_type("application/json")
+    };
+    let object = |version| config_map("a", version, r#","data":{"k":"1"}"#);
+    let (yaml, json) = (
+        |version| {
+            format!(
+                "---\napiVersion: v1\ndata:\n  k: \"1\"\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: web\n  \
+                 resourceVersion: \"{version}\"\n  uid: a\n"
+            )
+        },
+        |version| object(version) + "\n",
+    );
+    let events =
+        || watch(&[8, 9].map(|version| format!(r#"{{"type":"MODIFIED","object":{}}}"#, object(version)) + "\n"));
+    let table = "NAMESPACE   NAME   VERSION   AGE         SIZE\n";
+    let row = |version| format!("web         a      {version}         <unknown>    {}\n", object(7).len());
+    for (args, answers, expected, code, requests) in [
+        ("-w", vec![list(&object(7)), events(), watch(&[expired()])], "web/a\nweb/a\nweb/a\n".to_owned(), 1, 3),
+        ("-w -o json", vec![list(&object(7)), events(), watch(&[expired()])], [7, 8, 9].map(json).concat(), 1, 3),
+        ("-w -o yaml", vec![list(&object(7)), events(), watch(&[expired()])], [7, 8, 9].map(yaml).concat(), 1, 3),
+        (
+            "-w -o table",
+            vec![list(&object(7)), events(), watch(&[expired()])],
+            table.to_owned() + &[7, 8, 9].map(row).concat(),
+            1,
+            3,
+        ),
+        ("a -w", vec![list(&object(7)), events(), watch(&[expired()])], "web/a\nweb/a\nweb/a\n".to_owned(), 1, 3),
+        // Without a list, and without a watch of an object that does not exist.
+        ("--watch-only", vec![now("7"), events(), watch(&[expired()])], "web/a\nweb/a\n".to_owned(), 1, 3),
+        ("b -w", vec![list("")], String::new(), 1, 1),
+    ] {
+        let api = Api::new(answers);
+        let args: Vec<_> = ["list", "cm", "-n", "web"].into_iter().chain(args.split(' ')).collect();
+        let output = api.run(&args);
+        assert_eq!(stdout(&output), expected, "{args:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        let paths = api.paths();
+        assert_eq!(paths.len(), requests, "{args:?}: {paths:?}");
+        for (path, version) in paths.iter().skip(1).zip([7, 8]) {
+            assert!(path.contains("watch=") && path.contains(&format!("resourceVersion={version}")), "{paths:?}");
+        }
+        if requests > 1 {
+            assert!(stderr(&output).contains("too old"), "{args:?}: {}", stderr(&output));
+        }
+    }
+}
+
 /// The objects with which a watch with `--diff` begins, and then these events.
 fn synced_watch(events: &[String]) -> Answer {
     let initial = [event("ADDED", "a", 7, r#","data":{"k":"0"}"#), event("ADDED", "b", 6, ""), initial_end(7)];

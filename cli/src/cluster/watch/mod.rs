@@ -1,6 +1,7 @@
 //! `listwatch watch`: prints the changes in a collection.
 
 mod diff;
+mod list_changes;
 mod printer;
 
 use std::io::IsTerminal as _;
@@ -9,6 +10,7 @@ use std::pin::pin;
 use listwatch::client::WatchParams;
 
 use self::diff::PreviousObjects;
+pub use self::list_changes::print_list_changes;
 use self::printer::{EventCounts, WatchPrinter};
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::list_failure;
@@ -17,6 +19,9 @@ use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Output, OutputArgs, OutputFormat};
 use crate::signals::interrupted;
+
+/// The error of a watch of several names.
+pub const ONE_NAME: &str = "a watch takes one name, or none for all objects";
 
 /// The characters of a changed value that a terminal shows.
 const MOST_CHARS: usize = 100;
@@ -99,7 +104,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
     match &*names {
         [] => {}
         [name] => selection = selection.fields(name_selector(name)),
-        _ => return Err(Failure::Usage("a watch takes one name, or none for all objects".to_owned())),
+        _ => return Err(Failure::Usage(ONE_NAME.to_owned())),
     }
     if output_args.format.prints_fields() {
         selection = selection.json();
@@ -116,6 +121,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         output_args,
         output,
         previous: diff.then(|| PreviousObjects::new(show_secrets)),
+        is_plain: false,
         hides_initial: !initial,
         most_chars: is_terminal.then_some(MOST_CHARS),
         counts: EventCounts::default(),

@@ -28,6 +28,8 @@ pub struct WatchPrinter {
     pub output: Output,
     /// With --diff: the objects with which changes are compared.
     pub previous: Option<PreviousObjects>,
+    /// True if a change is printed as in a list, without its type.
+    pub is_plain: bool,
     /// True if the initial objects are only compared with, and not printed.
     pub hides_initial: bool,
     /// The length over which a changed value is shortened.
@@ -173,6 +175,12 @@ impl WatchPrinter {
         let is_diff = self.previous.is_some();
         let lines = changes.map(|changes| change_lines(changes, self.most_chars));
         match row {
+            Row::Line(line) if self.is_plain => {
+                let is_yaml = self.output.format() == OutputFormat::Yaml;
+                let line = if is_yaml { to_yaml(&line).map_err(io::Error::other)? } else { line };
+                self.output.print_row(Row::Line(line))
+            }
+            row @ Row::Table(_) if self.is_plain => self.output.print_row(row),
             Row::Line(line) if self.output.format().prints_fields() => {
                 let mut event = format!("{{\"type\":\"{}\",", mark.name).into_bytes();
                 if let Some(changes) = changes {

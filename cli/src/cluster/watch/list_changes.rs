@@ -1,0 +1,53 @@
+//! The changes after a list: `list --watch`.
+
+use std::pin::pin;
+
+use listwatch::client::{Client, Resource, Selection, WatchParams};
+
+use super::printer::{EventCounts, WatchPrinter};
+use crate::cluster::listing::list_failure;
+use crate::failure::Failure;
+use crate::notices;
+use crate::output::{Output, OutputArgs};
+use crate::signals::interrupted;
+
+/// Prints the objects that change after `version`, or from now on, as the list printed them.
+///
+/// # Errors
+///
+/// [`Failure::Interrupted`] at the first signal, else why the watch ended. As in kubectl, an expired version is such an
+/// error: the changes until a new list are unknown.
+pub async fn print_list_changes(
+    client: Client,
+    (resource, namespace): (Resource, Option<String>),
+    selection: Selection,
+    version: Option<String>,
+    output_args: OutputArgs,
+    output: Output,
+) -> Result<(), Failure> {
+    let from = version.map_or_else(WatchParams::from_now, WatchParams::from_version);
+    let mut printer = WatchPrinter {
+        client,
+        resource,
+        namespace,
+        selection,
+        output_args,
+        output,
+        previous: None,
+        is_plain: true,
+        hides_initial: true,
+        most_chars: None,
+        counts: EventCounts::default(),
+    };
+    let mut interrupted = pin!(interrupted());
+    let ended = tokio::select! {
+        () = &mut interrupted => None,
+        ended = printer.watch(from) => Some(ended?),
+    };
+    printer.output.flush()?;
+    notices::warn_of_unknown_fields(printer.counts.unknown_fields);
+    Err(match ended {
+        None => Failure::Interrupted(printer.totals()),
+        Some(error) => list_failure(&error, None),
+    })
+}
