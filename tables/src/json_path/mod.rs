@@ -1,1 +1,124 @@
-//! JSONPath in the dialect of kubectl.
+//! kubectl's dialect of `JSONPath`: paths, and templates of text and paths.
+//!
+//! It is older than RFC 9535 and differs from it: `['a.b']` has two fields, an index out of bounds is an error, a
+//! filter compares one value with one value, and a template has `{range}`. So no crate for the RFC evaluates it.
+//!
+//! This implementation differs from kubectl's in these points:
+//!
+//! - An object's values are in the order of its keys; kubectl's order is random.
+//! - A slice of an empty array finds nothing, and the arrays after it are still searched. kubectl stops there.
+//! - Integers and floats are compared as numbers. kubectl returns an error.
+//! - A range without `{end}` and an unknown word or operator are syntax errors. kubectl notices some of them late.
+//! - A wildcard finds nothing in a string. kubectl finds its bytes.
+
+mod ast;
+mod error;
+mod eval;
+mod parse;
+mod quoted;
+mod slice;
+mod text;
+
+use serde_json::Value;
+
+pub use error::JsonPathError;
+
+use ast::{Node, Step};
+use eval::Evaluation;
+
+/// A path to values, as in the printer columns of custom resources: `.status.conditions[?(@.type=="Ready")].status`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonPath {
+    steps: Vec<Step>,
+}
+
+impl JsonPath {
+    /// Parses `.a.b`, `a.b`, `{.a.b}` or `{a.b}`.
+    ///
+    /// # Errors
+    ///
+    /// The path is invalid.
+    pub fn parse(path: &str) -> Result<Self, JsonPathError> {
+        let inner = path.strip_prefix('{').and_then(|path| path.strip_suffix('}')).unwrap_or(path);
+        if inner.is_empty() || inner.contains(['{', '}']) {
+            let message = "expected a path like name1.name2, .name1.name2, {name1.name2} or {.name1.name2}";
+            return Err(JsonPathError::syntax(0, message));
+        }
+        let steps = if inner.starts_with(['.', '[', '@', '$']) { parse::path(inner, 0) } else { parse::field(inner) };
+        let steps = steps.map_err(|error| error.shifted(usize::from(inner.len() < path.len())))?;
+        Ok(Self { steps })
+    }
+
+    /// Returns the values that the path finds. Missing keys are found nowhere.
+    ///
+    /// # Errors
+    ///
+    /// The path does not fit the value: an index is out of bounds, a filtered or indexed value is not an array, or
+    /// values of different types are compared. A path that visits ten million values is an error too.
+    pub fn find<'a>(&'a self, value: &'a Value) -> Result<Vec<&'a Value>, JsonPathError> {
+        Evaluation::new(true).path(&self.steps, &[value])
+    }
+}
+
+/// A template of text and paths, as of `kubectl get -o jsonpath`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JsonPathTemplate {
+    nodes: Vec<Node>,
+    missing_keys: bool,
+}
+
+impl JsonPathTemplate {
+    /// Parses a template such as `{range .spec.containers[*]}{.name}{"\n"}{end}`.
+    ///
+    /// # Errors
+    ///
+    /// The template is invalid.
+    pub fn parse(template: &str) -> Result<Self, JsonPathError> {
+        Ok(Self { nodes: parse::template(template)?, missing_keys: true })
+    }
+
+    /// Makes missing keys errors of [`write`](Self::write). By default they print nothing.
+    #[must_use]
+    pub fn with_required_keys(self) -> Self {
+        Self { missing_keys: false, ..self }
+    }
+
+    /// Appends what the template prints of a value.
+    ///
+    /// # Errors
+    ///
+    /// As of [`JsonPath::find`]. Output before the error may have been appended.
+    pub fn write(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), JsonPathError> {
+        write(&self.nodes, value, &mut Evaluation::new(self.missing_keys), out)
+    }
+}
+
+/// Prints a value like Go's `fmt.Print`, as `kubectl get -o custom-columns` does: `map[a:1]`, `[1 2]`, `<nil>`.
+pub fn print(value: &Value, out: &mut Vec<u8>) {
+    text::print(value, out);
+}
+
+fn write(nodes: &[Node], value: &Value, evaluation: &mut Evaluation, out: &mut Vec<u8>) -> Result<(), JsonPathError> {
+    for node in nodes {
+        evaluation.visit(1)?;
+        match node {
+            Node::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Node::Print(steps) => print_all(&evaluation.path(steps, &[value])?, out),
+            Node::Range(steps, body) => {
+                for element in evaluation.path(steps, &[value])? {
+                    write(body, element, evaluation, out)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_all(values: &[&Value], out: &mut Vec<u8>) {
+    for (at, value) in values.iter().enumerate() {
+        if at > 0 {
+            out.push(b' ');
+        }
+        text::template(value, out);
+    }
+}
