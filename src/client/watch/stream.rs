@@ -1,6 +1,7 @@
 //! [`Watch`]: its settings, and the stream over its connections.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -232,6 +233,24 @@ impl<F> Watch<F> {
     #[doc(hidden)]
     pub fn into_connections(self) -> Connections {
         self.connections
+    }
+}
+
+impl<F, O, E> Watch<F>
+where
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    /// Waits for the next event, as `next` of `StreamExt` does; `None` after an error.
+    ///
+    /// Dropping the future loses no event.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the watch cannot resume.
+    pub async fn next(&mut self) -> Option<Result<WatchEvent<O>, Error>> {
+        let Self { connections, decode } = self;
+        poll_fn(|cx| connections.advance(cx, &mut |_, item| decode(item))).await.transpose()
     }
 }
 
