@@ -65,14 +65,13 @@ use crate::wire::Encoding;
 /// change the version to resume from. A bookmark without a version, or with version 0, is ignored.
 ///
 /// ```no_run
-/// use futures::TryStreamExt;
 /// use k8s_pb::api::core::v1::Pod;
 /// use listwatch::client::{Client, WatchEvent, Resource, WatchParams};
 ///
 /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
 /// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state());
-/// while let Some(event) = pods.try_next().await? {
-///     match event {
+/// while let Some(event) = pods.next().await {
+///     match event? {
 ///         WatchEvent::Added(pod) | WatchEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
 ///         WatchEvent::Deleted(pod) => println!("{:?} was deleted", pod.metadata),
 ///         WatchEvent::Synced { resource_version } => println!("the initial state is complete at {resource_version}"),
