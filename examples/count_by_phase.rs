@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::env::args;
 use std::error::Error;
 
-use futures::TryStreamExt as _;
 use listwatch::ItemError;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch::path::pod;
@@ -22,7 +21,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok::<_, ItemError>(pod::PHASE.str(item)?.map_or_else(|| "none".to_owned(), String::from))
     });
     let mut counts = BTreeMap::<String, u64>::new();
-    while let Some(phase) = phases.try_next().await? {
+    while let Some(phase) = phases.next().await {
+        let phase = phase?;
         *counts.entry(phase).or_default() += 1;
     }
     for (phase, count) in counts {

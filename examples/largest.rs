@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use std::env::args;
 use std::error::Error;
 
-use futures::TryStreamExt as _;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
@@ -21,7 +20,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         item.meta().map(|meta| (item.bytes().len(), meta.name().into_owned()))
     });
     let mut largest = BinaryHeap::new();
-    while let Some(size) = sizes.try_next().await? {
+    while let Some(size) = sizes.next().await {
+        let size = size?;
         largest.push(Reverse(size));
         if largest.len() > 10 {
             largest.pop();

@@ -6,7 +6,6 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 
-use futures::TryStreamExt as _;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
@@ -23,7 +22,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let part = format!("{file}.part");
     let mut writer = BufWriter::new(File::create(&part)?);
-    while let Some(name) = names.try_next().await? {
+    while let Some(name) = names.next().await {
+        let name = name?;
         writeln!(writer, "{name}")?;
     }
     writer.flush()?;

@@ -5,7 +5,6 @@ use std::env::args;
 use std::error::Error;
 use std::io::{BufWriter, Write as _, stdout};
 
-use futures::TryStreamExt as _;
 use listwatch::client::{Client, HttpTransport, ListParams, Resource, Selection};
 use listwatch_testserver::{Answer, Body, Server};
 
@@ -25,7 +24,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         item.to_json(&mut line).map(|_| line)
     });
     let mut out = BufWriter::new(stdout().lock());
-    while let Some(line) = lines.try_next().await? {
+    while let Some(line) = lines.next().await {
+        let line = line?;
         out.write_all(&line)?;
         out.write_all(b"\n")?;
     }

@@ -4,7 +4,6 @@
 use std::env::args;
 use std::error::Error;
 
-use futures::TryStreamExt as _;
 use listwatch::client::{Client, HttpTransport, Resource, WatchEvent, WatchParams};
 use listwatch_testserver::{Answer, Body, Server};
 
@@ -20,8 +19,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
     });
     let mut existing = 0;
-    while let Some(event) = pods.try_next().await? {
-        match event {
+    while let Some(event) = pods.next().await {
+        match event? {
             WatchEvent::Added(name) => {
                 existing += 1;
                 println!("added {name}");

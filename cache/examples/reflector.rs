@@ -6,9 +6,9 @@ use std::error::Error;
 
 use k8s_pb::api::core::v1::Pod;
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport, Resource};
+use listwatch::client::{Client, HttpTransport};
 use listwatch::path::pod;
-use listwatch_cache::{Change, Reflector, StorageFormat, Store};
+use listwatch_cache::{Change, Reflector};
 use listwatch_testserver::{Answer, Body, Server};
 
 #[tokio::main]
@@ -18,12 +18,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let base = url.clone().or(server.as_ref().map(Server::url)).unwrap_or_default();
 
     let client = Client::new(HttpTransport::builder(base).build()?);
-    let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(StorageFormat::Encoded));
-    let pods = reflector.cache();
+    let pods = Reflector::<Pod>::of(&client).spawn();
     // An index function reads fields off the bytes of an object.
     let by_node =
         pods.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.item()?)?.map(String::from)));
-    tokio::spawn(reflector.run());
     let version = pods.synced().await?;
     println!("{} Pods at version {version}, {} nodes have Pods", pods.len(), by_node.values().len());
 

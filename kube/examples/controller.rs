@@ -18,9 +18,7 @@ use k8s_pb::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use kube_lease_manager::LeaseManagerBuilder;
-use listwatch::client::Client;
 use listwatch_cache::{Cache, Object, Reflector};
-use listwatch_kube::KubeTransport;
 use listwatch_kube::controller::{self, Action, Controller};
 use serde_json::json;
 
@@ -52,11 +50,9 @@ async fn reconcile(config_map: Object<ConfigMap>, context: Arc<Context>) -> Resu
 async fn main() -> Result<(), Error> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
     let config = kube::Config::infer().await?;
-    let reflector = Reflector::<ConfigMap>::of(&Client::new(KubeTransport::from_config(config.clone())?));
-    let config_maps = reflector.cache();
-    tokio::spawn(reflector.run());
+    let (reads, client) = listwatch_kube::clients(config)?;
+    let config_maps = Reflector::<ConfigMap>::of(&reads).spawn();
 
-    let client = kube::Client::try_from(config)?;
     let lease =
         LeaseManagerBuilder::new(client.clone(), "listwatch-controller").with_namespace("default").build().await?;
     while !lease.changed().await? {}

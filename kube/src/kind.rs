@@ -46,7 +46,7 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
 /// use listwatch_kube::Kube;
 ///
 /// # fn run(client: &Client) {
-/// let reflector = Reflector::<Kube<Pod>>::of(client);
+/// let pods = Reflector::<Kube<Pod>>::of(client).spawn();
 /// # }
 /// ```
 impl<K: DeserializeOwned + serde::Serialize + Send + Sync + 'static> StoreType for Kube<K> {

@@ -6,6 +6,7 @@
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches, and
 //!   objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi, [`ToResource`] and [`FromResource`]
 //!   kube's `ApiResource`, `ToObjectKey` and `ToObjectRef` kube's `ObjectRef`.
+//! - [`clients`](clients()) creates both clients of a program that writes: listwatch's for reads, kube's for writes.
 //! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's
 //!   `Controller`.
 //! - `runtime::watcher` (feature `runtime`) replaces `kube::runtime::watcher`, for kube's reflectors, stores and
@@ -35,7 +36,8 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = Kubeconfig::default().load()?.ok_or("no kubeconfig, and not in a cluster")?;
 //! let client = Client::new(KubeTransport::from_config(config)?);
-//! let reflector = Reflector::<Kube<Pod>>::of(&client);
+//! let pods = Reflector::<Kube<Pod>>::of(&client).spawn();
+//! println!("{} Pods at version {}", pods.len(), pods.synced().await?);
 //! # Ok(())
 //! # }
 //! ```
@@ -52,6 +54,7 @@
 // | `selectors` | label selectors of k8s-openapi |
 // | `kubeconfig` | kubeconfigs as kubectl reads them, as kube's `Config` |
 // | `transport` | the transport over `kube::Client`: connections, TLS, credentials |
+// | `clients` | both clients of a program |
 // | `runtime` | the replacement of kube's watcher, over `transport` |
 // | `controller` | the controller on caches: `action`, `queue`, `related`, `run` and `finalizer`, `mod` |
 //
@@ -61,6 +64,7 @@ pub mod controller;
 #[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
+mod clients;
 mod dynamic;
 mod kind;
 mod kubeconfig;
@@ -71,6 +75,7 @@ pub mod runtime;
 mod selectors;
 mod transport;
 
+pub use clients::clients;
 pub use dynamic::{FromResource, ToResource};
 #[cfg(feature = "k8s-pb")]
 pub use k8s_pb;

@@ -160,6 +160,18 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
+    /// Waits for the next item, as `next` of `StreamExt` does; `None` after the last item or an error.
+    ///
+    /// Dropping the future loses no item.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the list is incomplete.
+    pub async fn next(&mut self) -> Option<Result<O, Error>> {
+        let Self { pages, decode } = self;
+        poll_fn(|cx| pages.advance(cx, decode)).await.transpose()
+    }
+
     /// Collects all items, and returns them with the list's summary. It starts over when a page has expired (410), at
     /// most three times.
     ///

@@ -2,7 +2,6 @@
 //!
 //! ```no_run
 //! # #[cfg(feature = "reqwest")] {
-//! use futures::TryStreamExt;
 //! use listwatch::client::{Client, HttpTransport, ListParams, Resource};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +10,8 @@
 //!     .list_with(&Resource::PODS, &ListParams::default(), |pod| {
 //!         pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
 //!     });
-//! while let Some(name) = names.try_next().await? {
+//! while let Some(name) = names.next().await {
+//!     let name = name?;
 //!     println!("{name}");
 //! }
 //! let summary = names.summary().expect("a list that ends without an error is complete");

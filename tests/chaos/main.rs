@@ -20,7 +20,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
 use listwatch::Limits;
 use listwatch::client::{Client, ErrorKind, HttpTransportBuilder, ListParams, Resource, Retry};
 use listwatch_testserver::{Answer, RawAnswer, RawEnd, RawServer, Server, Synthesizer, leak, recorded_pods};

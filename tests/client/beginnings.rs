@@ -1,7 +1,6 @@
 //! White space before JSON is accepted wherever a body is read, as Go's `encoding/json` accepts it; a body that is
 //! neither JSON nor protobuf is an error that shows its beginning.
 
-use futures::StreamExt as _;
 use listwatch::client::{Error, ErrorKind, ListParams, Resource, Retry, WatchParams};
 use listwatch::{BodyFormat, Json, ListReader};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{Client, Compression, Error, ErrorKind, ListParams, ListSummary, Resource, Retry, Selection};
 use listwatch::{DecodeErrorKind, Json, Limits};

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use listwatch::Shard;
 use listwatch::client::{Client, Error, ListParams, Resource, Retry, Selection};
 use listwatch::{Encoding, ItemError, ItemRef, Limits};

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures::StreamExt as _;
 use listwatch::client::{Client, ListParams, Resource, Selection, WatchEvent, WatchParams};
 use listwatch::{ItemError, ItemRef};
 

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use listwatch::client::{ErrorKind, Resource, TransportErrorKind, WatchParams};
 use tokio::time::Instant;
 

@@ -5,7 +5,6 @@
 use std::fmt::Debug;
 use std::process::Command;
 
-use futures::StreamExt as _;
 use listwatch::client::{Client, Error, HttpTransport, ListParams, Resource, Retry};
 use listwatch::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, TOKEN, leak, recorded_pods};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use listwatch::client::{ErrorKind, ListParams, Resource, Retry, TransportErrorKind, WatchParams};
 use listwatch_testserver::recorded_pods;
 use tokio::time::{Instant, sleep};

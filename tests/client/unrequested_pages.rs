@@ -1,6 +1,5 @@
 //! Pages as servers and proxies send them: split without a request, empty, with repeated tokens, of several versions.
 
-use futures::StreamExt as _;
 use listwatch::client::{ErrorKind, List, ListParams, Resource, Selection};
 use listwatch::{ItemError, ItemRef};
 

@@ -2,7 +2,6 @@
 
 use std::io::Read as _;
 
-use futures::StreamExt;
 use listwatch::client::{Resource, WatchParams};
 use listwatch_testserver::{Answer, Body};
 

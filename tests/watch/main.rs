@@ -17,7 +17,6 @@ mod waits;
 
 use std::time::Duration;
 
-use futures::StreamExt;
 use listwatch::client::{Client, Error, Resource, Watch, WatchEvent, WatchParams};
 use listwatch::{ItemError, ItemRef};
 use support::config_maps;

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
 use listwatch::ItemRef;
 use listwatch::client::{Client, Resource, WatchEvent, WatchParams};
 use tokio::time::{sleep, timeout};

@@ -1,6 +1,5 @@
 //! A watch that resumes delivers each change once and in order, however its connections end.
 
-use futures::StreamExt as _;
 use listwatch::client::{TransportErrorKind, WatchParams};
 
 use crate::support::config_maps::{self, added, bookmark, error, event, initial_end};

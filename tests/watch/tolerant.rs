@@ -1,6 +1,5 @@
 //! Objects that do not fit the type of a watch.
 
-use futures::StreamExt;
 use listwatch::client::{Client, Error, Resource, WatchEvent, WatchParams};
 use listwatch::{Item, Json, Tolerant, UndecodableObject};
 

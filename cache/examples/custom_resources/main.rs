@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use listwatch::client::{Client, HttpTransport, Resource};
 use listwatch::{FieldPath, Json};
-use listwatch_cache::{Cache, Change, Object, Reflector, StorageFormat, Store};
+use listwatch_cache::{Cache, Change, Object, Reflector, StorageFormat};
 use listwatch_testserver::Server;
 use tokio::task::JoinHandle;
 use tokio::time::interval;
@@ -27,9 +27,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let base = url.clone().or(server.as_ref().map(Server::url)).unwrap_or_default();
 
     let client = Client::new(HttpTransport::builder(base).build()?);
-    let reflector = Reflector::<Json<Definition>>::new(&client, &Resource::CUSTOM_RESOURCE_DEFINITIONS);
-    let mut definitions = reflector.cache().subscribe().with_initial_state().start();
-    tokio::spawn(reflector.run());
+    let definitions = Reflector::<Json<Definition>>::new(&client, &Resource::CUSTOM_RESOURCE_DEFINITIONS).spawn();
+    let mut definitions = definitions.subscribe().with_initial_state().start();
     let mut kinds = BTreeMap::new();
     let mut is_synced = false;
     let mut minute = interval(Duration::from_secs(60));
@@ -79,7 +78,7 @@ fn follow(client: &Client, kinds: &mut BTreeMap<String, Kind>, object: &Object<J
     if kinds.get(object.name()).is_some_and(|kind| kind.resource == resource) {
         return;
     }
-    let reflector = Reflector::<[u8]>::new(client, &resource).store(Store::new(StorageFormat::Compressed));
+    let reflector = Reflector::<[u8]>::new(client, &resource).store(StorageFormat::Compressed);
     let cache = reflector.cache();
     let running = tokio::spawn(async move {
         let Err(error) = reflector.run().await;

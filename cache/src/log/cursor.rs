@@ -1,6 +1,7 @@
 //! The cursors of a change log.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -47,6 +48,15 @@ impl<T: StoreType + ?Sized> ChangeCursor<T> {
         &self.version
     }
 
+    /// Waits for the next change, as `next` of `StreamExt` does; `None` after an error.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ChangesExpired`].
+    pub async fn next(&mut self) -> Option<Result<Arc<LoggedChange<T>>, StoreError>> {
+        poll_fn(|cx| self.poll_change(cx)).await
+    }
+
     /// Returns the next change, if there is one.
     ///
     /// # Errors
@@ -54,6 +64,19 @@ impl<T: StoreType + ?Sized> ChangeCursor<T> {
     /// [`StoreError::ChangesExpired`].
     pub fn try_next(&mut self) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
         self.advance(None)
+    }
+
+    fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arc<LoggedChange<T>>, StoreError>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let next = self.advance(Some(cx.waker()));
+        self.has_ended = next.is_err();
+        match next {
+            Ok(Some(change)) => Poll::Ready(Some(Ok(change))),
+            Ok(None) => Poll::Pending,
+            Err(expired) => Poll::Ready(Some(Err(expired))),
+        }
     }
 
     fn advance(&mut self, waker: Option<&Waker>) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
@@ -82,16 +105,7 @@ impl<T: StoreType + ?Sized> Stream for ChangeCursor<T> {
     type Item = Result<Arc<LoggedChange<T>>, StoreError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.has_ended {
-            return Poll::Ready(None);
-        }
-        let next = self.advance(Some(cx.waker()));
-        self.has_ended = next.is_err();
-        match next {
-            Ok(Some(change)) => Poll::Ready(Some(Ok(change))),
-            Ok(None) => Poll::Pending,
-            Err(expired) => Poll::Ready(Some(Err(expired))),
-        }
+        self.poll_change(cx)
     }
 }
 

@@ -38,22 +38,18 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 /// ```no_run
 /// use k8s_pb::api::core::v1::Pod;
 /// use listwatch::ItemError;
-/// use listwatch_cache::{StorageFormat, Store};
-/// use listwatch::client::{Selection, Client, Resource};
+/// use listwatch::client::Client;
 /// use listwatch::path::pod;
-/// use listwatch_cache::Reflector;
+/// use listwatch_cache::{Reflector, StorageFormat};
 ///
 /// # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-/// let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).store(Store::new(StorageFormat::Encoded));
-/// let pods = reflector.cache();
+/// let pods = Reflector::<Pod>::of(&client).store(StorageFormat::Compressed).spawn();
 /// let by_node = pods.index("node", |pod| {
 ///     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))
 /// });
-/// let running = tokio::spawn(reflector.run());
 /// let version = pods.synced().await?;
 /// println!("{} Pods at version {version}, {} on node-1", pods.len(), by_node.count("node-1"));
-/// let Err(error) = running.await?;
-/// Err(error.into())
+/// # Ok(())
 /// # }
 /// ```
 ///
@@ -71,7 +67,8 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 /// | `listwatch.load_retry`: a loaded file cannot be compared with the server | warn | `resource`, `error`, `seconds` (until the next) |
 /// | `listwatch.skipped`: the store could not hold an object | warn | `skipped` |
 /// | `listwatch.index_error`: the function of an index failed | warn | `error`, `errors` |
-#[must_use = "nothing is sent until run is polled"]
+/// | `listwatch.ended`: an error ended a reflector that was [spawned](Self::spawn) | error | `resource`, `error` |
+#[must_use = "nothing is sent until it is spawned, or run is polled"]
 pub struct Reflector<T: StoreType + ?Sized> {
     pub(super) client: Client,
     pub(super) resource: Resource,
@@ -136,11 +133,13 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self
     }
 
-    /// Sets the store, before [`change_log`](Self::change_log). It may contain objects: the first complete list deletes
-    /// the objects that the collection does not have. Use a store for only one reflector at a time.
-    pub fn store(mut self, store: Store<T>) -> Self {
+    /// Sets the store, before [`change_log`](Self::change_log): a [`StorageFormat`] for a new one.
+    ///
+    /// The store may contain objects: the first complete list deletes the objects that the collection does not have.
+    /// Use a store for only one reflector at a time.
+    pub fn store(mut self, store: impl Into<Store<T>>) -> Self {
         self.sync.forget_version();
-        self.store = AttachedStore::new(store);
+        self.store = AttachedStore::new(store.into());
         self
     }
 
@@ -173,7 +172,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self
     }
 
-    /// Returns a handle for readers of the store. Call it after [`store`](Self::store): an earlier handle keeps the
+    /// Returns a handle for readers of the store, for use before the reflector runs. Call it after [`store`](Self::store): an earlier handle keeps the
     /// store that it was created for.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {

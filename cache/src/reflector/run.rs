@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
 use crate::StoreType;
-use crate::reflector::cache::Collection;
+use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::feed::{Feed, FeedStep, Received};
 use crate::reflector::handle::Reflector;
 use crate::reflector::silence::SilenceCheck;
@@ -74,6 +74,32 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self.status.send_modify(|status| status.ended_by = Some(error.clone()));
         self.store.cause = Some(error.clone());
         Err(error)
+    }
+
+    /// Runs the reflector in a task of tokio, and returns the cache that it keeps synced.
+    ///
+    /// The task ends with the runtime, or with an error as [`run`](Self::run) does; dropping the cache does not end it.
+    /// The error is logged, and [`synced`](Cache::synced), [`status`](Cache::status) and subscribers return it. To stop
+    /// a reflector earlier, spawn [`run`](Self::run), and abort that task.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime.
+    #[must_use]
+    pub fn spawn(self) -> Cache<T> {
+        let cache = self.cache();
+        let resource = self.resource.clone();
+        tokio::spawn(async move {
+            let Err(error) = self.run().await;
+            tracing::error!(
+                name: "listwatch.ended",
+                target: TARGET,
+                %resource,
+                error = field::display(chain(&error)),
+                "the reflector ended"
+            );
+        });
+        cache
     }
 
     /// Tells the readers of the cache which collection it has.

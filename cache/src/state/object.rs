@@ -168,6 +168,18 @@ impl<T: StoreType + ?Sized> Object<T> {
         Ok(self.encoded()?.item())
     }
 
+    /// Returns the object in JSON, as the API server would send it: see [`ItemRef::to_json`], which also returns the
+    /// number of unknown fields that it leaves out.
+    ///
+    /// # Errors
+    ///
+    /// As [`encoded`](Self::encoded), and as [`ItemRef::to_json`].
+    pub fn to_json(&self) -> Result<Vec<u8>, ItemError> {
+        let mut json = Vec::new();
+        self.item()?.to_json(&mut json)?;
+        Ok(json)
+    }
+
     /// Returns true if the selector matches the labels, and false if they cannot be read.
     pub(crate) fn matches(&self, selector: &LabelSelector) -> bool {
         let matches = |meta| selector.matches(&meta).inspect_err(|error| self.encoded.count_error(error));

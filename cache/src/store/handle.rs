@@ -233,6 +233,13 @@ impl<T: StoreType + ?Sized> Store<T> {
     }
 }
 
+/// An empty store.
+impl<T: StoreType + ?Sized> From<StorageFormat> for Store<T> {
+    fn from(format: StorageFormat) -> Self {
+        Self::new(format)
+    }
+}
+
 impl<T: StoreType + ?Sized> Deref for Store<T> {
     type Target = StoreReader<T>;
 

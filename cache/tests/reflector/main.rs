@@ -10,6 +10,7 @@ mod one_task;
 mod own_writes;
 mod script;
 mod shards;
+mod spawn;
 mod status;
 mod strategies;
 #[path = "../../../tests/support/client.rs"]

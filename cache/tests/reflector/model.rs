@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use futures::StreamExt as _;
 use listwatch::EventType;
 use listwatch::client::{Client, Resource};
 use listwatch_cache::{Cache, Reflector, Strategy};

@@ -8,7 +8,8 @@ use listwatch_cache::{ObjectKey, SyncError};
 
 /// The result of a reconcile: when the object is reconciled again, unless a change requests it earlier.
 ///
-/// It has the constructors of kube's `Action`, whose fields are private.
+/// It has the constructors of kube's `Action`. There is no conversion: kube's does not return its time, and has no
+/// [`backoff`](Self::backoff). So a reconciler that moves changes the import, and keeps its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Action(pub(super) NextReconcile);

@@ -12,10 +12,7 @@
 //! use k8s_openapi::api::core::v1 as api;
 //! use k8s_pb::api::core::v1::{ConfigMap, Pod};
 //! use kube::api::{Api, Patch, PatchParams};
-//! use listwatch_cache::{Object, StorageFormat, Store};
-//! use listwatch::client::Client;
-//! use listwatch_cache::{Cache, Reflector};
-//! use listwatch_kube::KubeTransport;
+//! use listwatch_cache::{Cache, Object, Reflector};
 //! use listwatch_kube::controller::{Action, Controller};
 //! use serde_json::json;
 //!
@@ -45,15 +42,12 @@
 //!
 //! # async fn run() -> Result<(), Error> {
 //! let config = kube::Config::infer().await?;
-//! let client = Client::new(KubeTransport::from_config(config.clone())?);
-//! let pods = Reflector::<Pod>::of(&client).store(Store::new(StorageFormat::Encoded));
-//! let config_maps = Reflector::<ConfigMap>::of(&client);
-//! let context = Context { client: config.try_into()?, config_maps: config_maps.cache() };
-//! let controller = Controller::new(pods.cache()).owns(config_maps.cache()).shutdown_on_signal();
-//! tokio::spawn(pods.run());
-//! tokio::spawn(config_maps.run());
-//! controller
-//!     .run(reconcile, |_, _, _| Action::backoff(), Arc::new(context))
+//! let (reads, client) = listwatch_kube::clients(config)?;
+//! let config_maps = Reflector::<ConfigMap>::of(&reads).spawn();
+//! Controller::new(Reflector::<Pod>::of(&reads).spawn())
+//!     .owns(config_maps.clone())
+//!     .shutdown_on_signal()
+//!     .run(reconcile, |_, _, _| Action::backoff(), Arc::new(Context { client, config_maps }))
 //!     .for_each(async |done| {
 //!         if let Err(error) = done {
 //!             eprintln!("error: {error:?}");
@@ -134,7 +128,7 @@ const MAX_TRIGGERS: usize = 1024;
 ///
 /// Controllers share caches: each gets clones of the same [`Cache`], so a process has one watch for each collection. A
 /// cache may be the own one of one controller, and owned or watched by others. The reflectors are not part of a
-/// controller: the caller [runs](listwatch_cache::Reflector::run) each once. A controller that ends leaves caches and
+/// controller: the caller [spawns](listwatch_cache::Reflector::spawn) each once. A controller that ends leaves caches and
 /// other controllers as they are. A controller that starts later reconciles all objects, without a request to the
 /// server.
 ///

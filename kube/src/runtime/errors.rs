@@ -87,7 +87,7 @@ fn kube_cause(cause: listwatch::StatusCause) -> StatusCause {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use futures::{StreamExt as _, stream};
+    use futures::stream;
     use listwatch::Json;
     use listwatch::client::{
         Client, Request, Resource, Response, ResponseFuture, Retry, Transport, TransportError, WatchParams,

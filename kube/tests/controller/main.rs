@@ -1,5 +1,6 @@
 //! When a [`Controller`] reconciles which object, under paused time.
 
+mod finalizer;
 mod lifecycle;
 mod requests;
 mod selection;

@@ -1,18 +1,13 @@
 //! Reconciles of deleted and of written objects.
 
 use std::collections::BTreeMap;
-use std::error::Error as StdError;
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, PartialObjectMeta};
-use kube::client::Body;
 use listwatch_cache::{Cache, Object};
-use listwatch_kube::controller::finalizer::{Event, finalizer};
 use listwatch_kube::controller::{Action, Controller};
-use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::support::*;
@@ -84,64 +79,5 @@ async fn a_reconciler_never_sees_a_state_older_than_its_own_write() {
         assert!(!task.is_finished(), "the controller has panicked");
         assert_eq!(main.cache.get(("ns", "a")).unwrap().resource_version(), "21", "{way:?}");
         task.abort();
-    }
-}
-
-#[tokio::test]
-async fn a_finalizer_is_added_before_and_removed_after_the_reconciler() {
-    for (finalizers, is_deleting, fails, expected) in [
-        (json!([]), false, false, "add, Ok(await_change)"),
-        (json!(["other"]), false, false, "add, Ok(await_change)"),
-        (json!(["other", "mine"]), false, false, "apply, Ok(requeue)"),
-        (json!(["mine"]), false, true, "apply, Err(failed to apply object: no such luck)"),
-        (json!(["other", "mine"]), true, false, "cleanup, remove 1, Ok(requeue)"),
-        (json!(["mine"]), true, true, "cleanup, Err(failed to clean up object: no such luck)"),
-        (json!(["other"]), true, false, "Ok(await_change)"),
-    ] {
-        let main = Collection::<Main>::unsynced();
-        let mut object = object("a", 1);
-        object["metadata"]["finalizers"] = finalizers;
-        if is_deleting {
-            object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        }
-        main.events.send::<Main>("ADDED", object.clone());
-        main.sync();
-        main.cache.synced().await.unwrap();
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let patched = Arc::clone(&lines);
-        let server = tower::service_fn(move |request: http::Request<Body>| {
-            let (patched, answer) = (Arc::clone(&patched), object.clone());
-            async move {
-                assert_eq!(request.uri().path(), "/api/v1/namespaces/ns/configmaps/a");
-                let patch: Value = serde_json::from_slice(&request.into_body().collect_bytes().await?)?;
-                let last = patch.as_array().unwrap().last().unwrap();
-                let (operation, at) = (last["op"].as_str().unwrap(), last["path"].as_str().unwrap());
-                let index = at.strip_prefix("/metadata/finalizers").unwrap().trim_start_matches(['/', '-']);
-                patched.lock().unwrap().push(format!("{operation} {index}").trim().to_owned());
-                Ok::<_, Box<dyn StdError + Send + Sync>>(http::Response::new(Body::from(
-                    answer.to_string().into_bytes(),
-                )))
-            }
-        });
-        let client = kube::Client::new(server, "default");
-        let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client, "ns");
-        let called = Arc::clone(&lines);
-        let reconcile = async |event| {
-            let (event, object): (_, Arc<Object<Main>>) = match event {
-                Event::Apply(object) => ("apply", object),
-                Event::Cleanup(object) => ("cleanup", object),
-            };
-            assert_eq!(written(&object), "a@1");
-            called.lock().unwrap().push(event.to_owned());
-            if fails { Err(io::Error::other("no such luck")) } else { Ok(Action::requeue(seconds(1.0))) }
-        };
-        let result = finalizer(&api, "mine", main.cache.get(("ns", "a")).unwrap(), reconcile).await;
-        lines.lock().unwrap().push(match result {
-            Ok(action) if action == Action::requeue(seconds(1.0)) => "Ok(requeue)".to_owned(),
-            Ok(action) if action == Action::await_change() => "Ok(await_change)".to_owned(),
-            Ok(action) => panic!("{action:?}"),
-            Err(error) => format!("Err({error})"),
-        });
-        assert_eq!(lines.lock().unwrap().join(", "), expected);
     }
 }

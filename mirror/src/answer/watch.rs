@@ -33,7 +33,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::stream;
 use listwatch::{Encoding, EventType};
 use listwatch_cache::{ChangeCursor, LoggedChange, ObjectKey};
 use tokio::task::yield_now;

@@ -1,6 +1,7 @@
 //! The events of one connection, as a stream.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -39,6 +40,23 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
+    /// Waits for the next event, as `next` of `StreamExt` does; `None` after the end of the response or an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the connection fails, or the server sends an error.
+    pub async fn next(&mut self) -> Option<Result<WatchEvent<O>, Error>> {
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchEvent<O>, Error>>> {
+        let next = ready!(self.advance(cx));
+        if !matches!(next, Ok(Some(_))) {
+            self.connection = None;
+        }
+        Poll::Ready(next.transpose())
+    }
+
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<WatchEvent<O>>, Error>> {
         let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(None)) };
         let decode = &mut self.decode;
@@ -74,11 +92,7 @@ where
     type Item = Result<WatchEvent<O>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = ready!(self.advance(cx));
-        if !matches!(next, Ok(Some(_))) {
-            self.connection = None;
-        }
-        Poll::Ready(next.transpose())
+        self.poll_event(cx)
     }
 }
 

@@ -1,6 +1,7 @@
 //! [`Watch`]: its settings, and the stream over its connections.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -64,14 +65,13 @@ use crate::wire::Encoding;
 /// change the version to resume from. A bookmark without a version, or with version 0, is ignored.
 ///
 /// ```no_run
-/// use futures::TryStreamExt;
 /// use k8s_pb::api::core::v1::Pod;
 /// use listwatch::client::{Client, WatchEvent, Resource, WatchParams};
 ///
 /// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
 /// let mut pods = client.watch::<Pod>(&Resource::PODS, &WatchParams::with_initial_state());
-/// while let Some(event) = pods.try_next().await? {
-///     match event {
+/// while let Some(event) = pods.next().await {
+///     match event? {
 ///         WatchEvent::Added(pod) | WatchEvent::Modified(pod) => println!("{:?} exists", pod.metadata),
 ///         WatchEvent::Deleted(pod) => println!("{:?} was deleted", pod.metadata),
 ///         WatchEvent::Synced { resource_version } => println!("the initial state is complete at {resource_version}"),
@@ -232,6 +232,24 @@ impl<F> Watch<F> {
     #[doc(hidden)]
     pub fn into_connections(self) -> Connections {
         self.connections
+    }
+}
+
+impl<F, O, E> Watch<F>
+where
+    F: FnMut(ItemRef<'_>) -> Result<O, E>,
+    E: Into<ItemError>,
+{
+    /// Waits for the next event, as `next` of `StreamExt` does; `None` after an error.
+    ///
+    /// Dropping the future loses no event.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the watch cannot resume.
+    pub async fn next(&mut self) -> Option<Result<WatchEvent<O>, Error>> {
+        let Self { connections, decode } = self;
+        poll_fn(|cx| connections.advance(cx, &mut |_, item| decode(item))).await.transpose()
     }
 }
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, DeleteParams, PartialObjectMeta, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, Config, ResourceExt};
-use listwatch::LabelSelector;
 use listwatch::client::Selection;
-use listwatch_cache::{Object, Reflector, StorageFormat, Store};
+use listwatch_cache::{Object, Reflector, StorageFormat};
 use listwatch_kube::controller::finalizer::{Event, finalizer};
 use listwatch_kube::controller::{Action, Controller};
-use listwatch_kube::{Kube, KubeTransport};
+use listwatch_kube::{Kube, clients};
 use serde_json::json;
 
 use super::{FINALIZER, MANAGED_BY, MANAGER, WebApp};
@@ -29,19 +28,13 @@ type Error = anyhow::Error;
 /// # Errors
 /// If the configuration is wrong.
 pub async fn run(config: Config) -> anyhow::Result<()> {
-    let caches = listwatch::client::Client::new(KubeTransport::from_config(config.clone())?);
-    let client = Client::try_from(config)?;
+    let (caches, client) = clients(config)?;
     let (label, value) = MANAGED_BY;
-    let owned = Selection::all().labels(LabelSelector::new().equal(label, value)).metadata_only();
-    let apps = Reflector::<Kube<WebApp>>::of(&caches).store(Store::new(StorageFormat::Compressed));
-    let deployments = Reflector::<Kube<Deployment>>::of(&caches).selection(owned.clone());
-    let services = Reflector::<Kube<Service>>::of(&caches).selection(owned);
-    let controller =
-        Controller::new(apps.cache()).owns(deployments.cache()).owns(services.cache()).shutdown_on_signal();
-    tokio::spawn(apps.run());
-    tokio::spawn(deployments.run());
-    tokio::spawn(services.run());
-    controller
+    let owned = Selection::all().labels(format!("{label}={value}").parse()?).metadata_only();
+    Controller::new(Reflector::<Kube<WebApp>>::of(&caches).store(StorageFormat::Compressed).spawn())
+        .owns(Reflector::<Kube<Deployment>>::of(&caches).selection(owned.clone()).spawn())
+        .owns(Reflector::<Kube<Service>>::of(&caches).selection(owned).spawn())
+        .shutdown_on_signal()
         .run(reconcile, retry, Arc::new(Context { client }))
         .for_each(async |reconciled| {
             if let Err(error) = reconciled {
@@ -57,13 +50,12 @@ fn retry(_: Object<Kube<WebApp>>, _: &Error, _: Arc<Context>) -> Action {
 }
 
 async fn reconcile(app: Object<Kube<WebApp>>, context: Arc<Context>) -> Result<Action, Error> {
-    let apps = Api::<PartialObjectMeta<WebApp>>::namespaced(context.client.clone(), app.namespace());
-    let decoded = app.decode()?;
-    let done = finalizer(&apps, FINALIZER, app, async |event| match event {
-        Event::Apply(_) => apply(&decoded, &context).await,
-        Event::Cleanup(_) => clean_up(&decoded, &context).await,
-    });
-    Ok(done.await?)
+    let apps = Api::<WebApp>::namespaced(context.client.clone(), app.namespace());
+    finalizer(&apps, FINALIZER, app, async |event| match event {
+        Event::Apply(app) => Ok(apply(&*app.decode()?, &context).await?),
+        Event::Cleanup(app) => Ok(clean_up(&*app.decode()?, &context).await?),
+    })
+    .await
 }
 
 /// Creates or repairs what the app owns, and reports its state.

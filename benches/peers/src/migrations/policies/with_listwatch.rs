@@ -7,7 +7,7 @@ use kube::Config;
 use listwatch::client::Client;
 use listwatch::path::meta;
 use listwatch::{LabelSelector, Projection};
-use listwatch_cache::{Cache, Object, Reflector, StorageFormat, Store};
+use listwatch_cache::{Cache, Object, Reflector, StorageFormat};
 use listwatch_kube::KubeTransport;
 use tokio::sync::Mutex;
 
@@ -36,11 +36,10 @@ impl Caches {
         }
         let resource = self.client.resolve(&format!("{api_version}/{kind}")).await;
         let resource = resource.with_context(|| format!("no kind {kind}"))?;
-        let reflector = Reflector::<[u8]>::new(&self.client, &resource)
+        let cache = Reflector::<[u8]>::new(&self.client, &resource)
             .projection(Projection::new().drop(&meta::MANAGED_FIELDS))
-            .store(Store::new(StorageFormat::Compressed));
-        let cache = reflector.cache();
-        tokio::spawn(reflector.run());
+            .store(StorageFormat::Compressed)
+            .spawn();
         cache.synced().await?;
         reflectors.insert(format!("{api_version}/{kind}"), cache.clone());
         Ok(cache)
@@ -50,7 +49,7 @@ impl Caches {
 impl Lookup for Caches {
     async fn get(&self, api_version: &str, kind: &str, key: (&str, &str)) -> anyhow::Result<Option<Vec<u8>>> {
         let cache = self.store(api_version, kind).await?;
-        cache.get(key).as_ref().map(json).transpose()
+        Ok(cache.get(key).map(|object| object.to_json()).transpose()?)
     }
 
     async fn list(
@@ -62,13 +61,6 @@ impl Lookup for Caches {
     ) -> anyhow::Result<Vec<Vec<u8>>> {
         let cache = self.store(api_version, kind).await?;
         let labels = label.into_iter().fold(LabelSelector::new(), |labels, (key, value)| labels.equal(key, value));
-        cache.list_labels(namespace, &labels).iter().map(json).collect()
+        Ok(cache.list_labels(namespace, &labels).iter().map(Object::to_json).collect::<Result<_, _>>()?)
     }
-}
-
-/// Returns an object in JSON.
-fn json(object: &Object<[u8]>) -> anyhow::Result<Vec<u8>> {
-    let mut json = Vec::new();
-    object.item()?.to_json(&mut json)?;
-    Ok(json)
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Config;
+use listwatch::Projection;
 use listwatch::client::{Client, Selection};
 use listwatch::path::{meta, pod};
-use listwatch::{LabelSelector, Projection};
-use listwatch_cache::{Change, Reflector, StorageFormat, Store};
+use listwatch_cache::{Change, Reflector, StorageFormat};
 use listwatch_kube::{Kube, KubeTransport};
 
 use super::{Discovery, Workers};
@@ -19,17 +19,16 @@ use super::{Discovery, Workers};
 pub async fn discover(config: Config, discovery: Discovery, workers: Arc<Workers>) -> anyhow::Result<()> {
     let client = Client::new(KubeTransport::from_config(config)?);
     let (label, value) = &discovery.label;
-    let selector = LabelSelector::new().equal(label, value);
+    let selector = format!("{label}={value}").parse()?;
     let pods = Reflector::<Kube<Pod>>::of(&client)
         .selection(Selection::all().labels(selector))
         .projection(fields())
-        .store(Store::new(StorageFormat::Compressed));
+        .store(StorageFormat::Compressed);
     let pods = match &discovery.namespace {
         Some(namespace) => pods.namespace(namespace),
         None => pods,
     };
-    let mut changes = pods.cache().subscribe().start();
-    tokio::spawn(pods.run());
+    let mut changes = pods.spawn().subscribe().with_initial_state().start();
     while let Some(change) = changes.next().await {
         match change {
             Change::Applied { new, .. } => match new.decode() {
