@@ -1,0 +1,157 @@
+//! The rows of custom resources, by the columns of their definition: `tableconvertor.go` of the apiextensions API server.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use listwatch::ItemError;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::age::age_at;
+use crate::cell::{Cell, Column, Row};
+use crate::columns;
+use crate::fields::null_is_default;
+use crate::json_path::{self, JsonPath, JsonPathError};
+
+/// Why the columns of a custom resource cannot be printed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CustomPrinterError {
+    /// The bytes are no `CustomResourceDefinition` in JSON.
+    #[error("the definition cannot be read: {0}")]
+    Definition(#[from] serde_json::Error),
+    /// The definition has no such version.
+    #[error("the definition has no version {0:?}")]
+    Version(String),
+    /// The path of a column is invalid.
+    #[error("column {column:?}: {error}")]
+    Path {
+        /// The name of the column.
+        column: String,
+        /// The error of the path.
+        error: JsonPathError,
+    },
+}
+
+#[derive(Deserialize)]
+struct Definition {
+    spec: DefinitionSpec,
+}
+
+#[derive(Deserialize)]
+struct DefinitionSpec {
+    versions: Vec<DefinitionVersion>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DefinitionVersion {
+    name: String,
+    #[serde(default, deserialize_with = "null_is_default")]
+    additional_printer_columns: Vec<PrinterColumn>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PrinterColumn {
+    name: String,
+    r#type: String,
+    format: String,
+    description: String,
+    priority: i32,
+    #[serde(rename = "jsonPath")]
+    json_path: String,
+}
+
+/// The columns of one version of a custom resource.
+#[derive(Debug)]
+pub(crate) struct CustomColumns {
+    /// The name, and the columns of the definition.
+    pub(crate) columns: Vec<Column>,
+    /// The paths of the columns after the name.
+    paths: Vec<JsonPath>,
+}
+
+impl CustomColumns {
+    pub(crate) fn from_definition(definition: &[u8], version: &str) -> Result<Self, CustomPrinterError> {
+        let Definition { spec } = serde_json::from_slice(definition)?;
+        let found = spec.versions.into_iter().find(|found| found.name == version);
+        let mut of_version =
+            found.ok_or_else(|| CustomPrinterError::Version(version.to_owned()))?.additional_printer_columns;
+        if of_version.is_empty() {
+            of_version.push(default_column());
+        }
+        let mut columns: Vec<_> = columns::CONFIG_MAP.iter().take(1).cloned().collect();
+        let mut paths = Vec::new();
+        for column in of_version {
+            let PrinterColumn { name, r#type, format, description, priority, json_path } = column;
+            let path = JsonPath::parse(&format!("{{{json_path}}}"));
+            paths.push(path.map_err(|error| CustomPrinterError::Path { column: name.clone(), error })?);
+            let description = match &*description {
+                "" => format!("Custom resource definition column (in JSONPath format): {json_path}"),
+                _ => description,
+            };
+            let [name, r#type, format, description] = [name, r#type, format, description].map(Cow::Owned);
+            columns.push(Column { name, r#type, format, description, priority });
+        }
+        Ok(Self { columns, paths })
+    }
+
+    /// Returns the row of an object in JSON.
+    pub(crate) fn row(&self, object: &[u8], now: Timestamp) -> Result<Row, ItemError> {
+        let object: Value = serde_json::from_slice(object).map_err(ItemError::other)?;
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let mut cells = vec![Cell::text(name)];
+        for (column, path) in self.columns.iter().skip(1).zip(&self.paths) {
+            // As on the server, a path that does not fit the object finds nothing.
+            let found = path.find(&object).ok().and_then(|found| found.first().copied());
+            cells.push(found.map_or(Cell::Null, |value| cell(&column.r#type, value, now)));
+        }
+        Ok(Row { cells, conditions: &[] })
+    }
+}
+
+/// The column of a definition without columns.
+fn default_column() -> PrinterColumn {
+    let description = columns::CONFIG_MAP.iter().find(|column| column.name == "Age").map(|age| age.description.clone());
+    PrinterColumn {
+        name: "Age".to_owned(),
+        r#type: "date".to_owned(),
+        description: description.unwrap_or_default().into_owned(),
+        json_path: ".metadata.creationTimestamp".to_owned(),
+        ..PrinterColumn::default()
+    }
+}
+
+/// Returns the cell of a value in a column of this type. A value of another type has none.
+fn cell(r#type: &str, value: &Value, now: Timestamp) -> Cell {
+    match (r#type, value) {
+        ("string", Value::Null) => Cell::text("<no value>"),
+        ("string", Value::Array(_) | Value::Object(_)) => Cell::Text(go_json(value)),
+        ("string", value) => {
+            let mut text = Vec::new();
+            json_path::print(value, &mut text);
+            Cell::Text(String::from_utf8_lossy(&text).into_owned())
+        }
+        ("integer", Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => Cell::Integer(number),
+            #[expect(clippy::cast_possible_truncation, reason = "as in Go, the fraction is left out")]
+            (None, Some(number)) => Cell::Integer(number as i64),
+            (None, None) => Cell::Null,
+        },
+        ("number", Value::Number(number)) => number.as_f64().map_or(Cell::Null, Cell::Number),
+        ("boolean", Value::Bool(value)) => Cell::Boolean(*value),
+        ("date", Value::String(text)) => match text.parse() {
+            Ok(time) => Cell::Text(age_at(now, Some(time))),
+            Err(_) => Cell::text("<invalid>"),
+        },
+        _ => Cell::Null,
+    }
+}
+
+/// Returns the value as Go's `encoding/json` writes it, which escapes for HTML.
+fn go_json(value: &Value) -> String {
+    let escapes =
+        [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u{2028}", "\\u2028"), ("\u{2029}", "\\u2029")];
+    escapes.iter().fold(value.to_string(), |text, (from, to)| text.replace(from, to))
+}
