@@ -9,13 +9,13 @@
 // | `shutdown` | | the signal that ends watches and connections |
 // | `queue` | | permits for a limited number of requests |
 // | `metrics` | | counters and gauges |
-// | `response` | `body`, `gzip`, `status` | bodies, their compression, errors as Statuses |
+// | `response` | `body`, `go_json`, `gzip`, `status` | bodies, their compression, errors as Statuses |
 // | `accept` | `reader`, `tls`, `stall`, `open_responses`, `http`, `listener` | connections |
 // | `request` | `query`, `attributes`, `list_options`, `path`, `info`, `filter` | what a request asks for |
 // | `authorize` | `error`, `review_cache`, `review_client`, `reviewer`, `authorizer` | reviews of readers |
 // | `negotiate` | | the representation of a response |
-// | `resource` | `current_version`, `paged_snapshots`, `mirrored`, `set` | the mirrored resources |
-// | `answer` | `list_queue`, `freshness`, `continue_token`, `select`, `cache_read`, `get`, `list`, `watch`, `handler` | reads from a cache |
+// | `resource` | `current_version`, `paged_snapshots`, `table_printer`, `mirrored`, `set` | the mirrored resources |
+// | `answer` | `list_queue`, `freshness`, `continue_token`, `select`, `table_encoder`, `read_encoder`, `cache_read`, `get`, `list`, `watch`, `handler` | reads from a cache |
 // | `forward` | | requests that the API server answers |
 // | `own_pages` | | probes and metrics |
 // | `pipeline` | | all steps of a request |

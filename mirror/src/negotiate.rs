@@ -17,13 +17,23 @@ const SUPPORTED: &str = "application/json, application/yaml, application/vnd.kub
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Representation {
     pub(crate) encoding: Encoding,
-    /// True for `PartialObjectMetadata`, in a list `PartialObjectMetadataList`.
-    pub(crate) metadata_only: bool,
+    pub(crate) form: Form,
+}
+
+/// What a response has of each object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// The object.
+    Whole,
+    /// `PartialObjectMetadata`, in a list `PartialObjectMetadataList`.
+    Metadata,
+    /// A row of a `Table`, in JSON.
+    Row,
 }
 
 impl Representation {
     /// Whole objects as JSON.
-    pub(crate) const JSON: Self = Self { encoding: Encoding::Json, metadata_only: false };
+    pub(crate) const JSON: Self = Self { encoding: Encoding::Json, form: Form::Whole };
 
     /// Returns the content type of objects and lists. As the API server's, it does not name the transformation.
     pub(crate) fn content_type(self) -> HeaderValue {
@@ -93,9 +103,12 @@ fn read_clause(clause: &str, verb: ReadVerb, has_protobuf: bool) -> Option<Resul
     match (kind, group, version) {
         // Custom resources have no protobuf form, except for their metadata.
         ("", "", "") if encoding == Encoding::Protobuf && !has_protobuf => None,
-        ("", "", "") => Some(Ok(Representation { encoding, metadata_only: false })),
-        (kind, "meta.k8s.io", "v1") if kind == partial => Some(Ok(Representation { encoding, metadata_only: true })),
-        // The API server decides which of the other forms it accepts: `Table`, and the versions `v1beta1`.
+        ("", "", "") => Some(Ok(Representation { encoding, form: Form::Whole })),
+        (kind, "meta.k8s.io", "v1") if kind == partial => Some(Ok(Representation { encoding, form: Form::Metadata })),
+        // A Table has no protobuf form.
+        ("Table", "meta.k8s.io", "v1") if encoding == Encoding::Protobuf => None,
+        ("Table", "meta.k8s.io", "v1") => Some(Ok(Representation { encoding, form: Form::Row })),
+        // The API server decides which of the other forms it accepts, such as those of `v1beta1`.
         _ => Some(Err(Refusal::Forward)),
     }
 }
@@ -129,8 +142,12 @@ mod tests {
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
         const OF_OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-        let whole = |encoding| Representation { encoding, metadata_only: false };
-        let partial = |encoding| Representation { encoding, metadata_only: true };
+        const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;\
+            g=meta.k8s.io,application/json";
+
+        let whole = |encoding| Representation { encoding, form: Form::Whole };
+        let partial = |encoding| Representation { encoding, form: Form::Metadata };
+        let row = Representation { encoding: Encoding::Json, form: Form::Row };
         for (accept, verb, expected) in [
             ("", ReadVerb::List, Some(whole(Encoding::Json))),
             ("*/*", ReadVerb::List, Some(whole(Encoding::Json))),
@@ -148,10 +165,18 @@ mod tests {
             (OF_LIST, ReadVerb::List, Some(partial(Encoding::Protobuf))),
             (OF_OBJECT, ReadVerb::Get, Some(partial(Encoding::Json))),
             (OF_OBJECT, ReadVerb::Watch, Some(partial(Encoding::Json))),
+            (TABLE, ReadVerb::List, Some(row)),
+            (TABLE, ReadVerb::Get, Some(row)),
+            (TABLE, ReadVerb::Watch, Some(row)),
+            (
+                "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
+                ReadVerb::List,
+                Some(whole(Encoding::Json)),
+            ),
             // Left to the API server.
             (OF_LIST, ReadVerb::Watch, None),
             (OF_OBJECT, ReadVerb::List, None),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", ReadVerb::List, None),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", ReadVerb::List, None),
             ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1", ReadVerb::List, None),
             ("application/yaml", ReadVerb::Get, None),
             ("application/json;pretty=1", ReadVerb::Get, None),

@@ -108,6 +108,7 @@ async fn on_loopback(server: &Server, stale_reads: bool, format: StorageFormat) 
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub const JSON: &str = "application/json";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 type Got = (u16, String, bool, Vec<u8>);
 
@@ -205,6 +206,15 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
             ("api/v1/namespaces".to_owned(), JSON.to_owned(), true),
             (format!("api/v1/namespaces/{namespace}"), JSON.to_owned(), true),
             ("api/v1/nodes".to_owned(), JSON.to_owned(), true),
+            ("api/v1/configmaps".to_owned(), TABLE.to_owned(), true),
+            ("api/v1/configmaps?limit=2".to_owned(), TABLE.to_owned(), true),
+            ("api/v1/configmaps?includeObject=Object".to_owned(), TABLE.to_owned(), true),
+            ("api/v1/configmaps?includeObject=None".to_owned(), TABLE.to_owned(), true),
+            ("api/v1/configmaps?labelSelector=no%3Done".to_owned(), TABLE.to_owned(), true),
+            ("api/v1/configmaps?includeObject=x".to_owned(), TABLE.to_owned(), false),
+            ("api/v1/namespaces".to_owned(), TABLE.to_owned(), true),
+            (format!("api/v1/namespaces/{namespace}"), TABLE.to_owned(), true),
+            ("apis/example.com/v1/widgets".to_owned(), TABLE.to_owned(), false),
             ("apis/example.com/v1/widgets".to_owned(), JSON.to_owned(), true),
             ("apis/example.com/v1/widgets".to_owned(), format!("{PROTOBUF},{JSON}"), true),
             ("apis/example.com/v1/widgets".to_owned(), format!("{JSON};{partial}"), true),
@@ -214,7 +224,7 @@ async fn a_mirror_answers_with_the_bytes_of_the_server() -> Result<()> {
             ("apis/example.com/v1/widgets".to_owned(), format!("{PROTOBUF};{partial}"), false),
             ("api/v1/pods?fieldSelector=spec.unknown%3Dx".to_owned(), JSON.to_owned(), false),
             ("api/v1/services".to_owned(), PROTOBUF.to_owned(), false),
-            ("api/v1/pods?limit=3".to_owned(), format!("{JSON};as=Table;v=v1;g=meta.k8s.io"), false),
+            ("api/v1/pods?limit=3".to_owned(), TABLE.to_owned(), false),
             ("api/v1".to_owned(), JSON.to_owned(), false),
             ("apis".to_owned(), JSON.to_owned(), false),
             ("version".to_owned(), JSON.to_owned(), false),

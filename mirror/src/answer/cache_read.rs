@@ -5,11 +5,13 @@ use std::sync::Arc;
 use listwatch::encode::Encoder;
 use listwatch_cache::Snapshot;
 
+use super::read_encoder::ReadEncoder;
 use super::select::ReadSelector;
-use crate::negotiate::Representation;
+use super::table_encoder::TableEncoder;
+use crate::negotiate::{Form, Representation};
 use crate::request::ReadRequest;
 use crate::resource::Mirrored;
-use crate::response::{BodyError, Refusal, status};
+use crate::response::{Refusal, status};
 
 /// A body is written in chunks of about this size.
 pub(super) const CHUNK: usize = 64 << 10;
@@ -17,21 +19,32 @@ pub(super) const CHUNK: usize = 64 << 10;
 /// A read that is answered from the cache of its resource.
 pub(super) struct CacheRead {
     pub(super) mirrored: Arc<Mirrored>,
-    pub(super) encoder: Encoder,
+    pub(super) encoder: ReadEncoder,
     pub(super) selector: ReadSelector,
     pub(super) representation: Representation,
     pub(super) request: ReadRequest,
 }
 
 impl CacheRead {
+    /// # Errors
+    ///
+    /// [`Refusal::Forward`] for a Table of a kind whose columns the mirror does not know, and errors of selectors.
     pub(super) fn new(
         mirrored: &Arc<Mirrored>,
         request: ReadRequest,
         representation: Representation,
     ) -> Result<Self, Refusal> {
-        let list_kind = format!("{}List", mirrored.type_meta.kind);
-        let encoder = Encoder::new(representation.encoding, mirrored.type_meta.clone(), list_kind);
-        let encoder = if representation.metadata_only { encoder.metadata_only() } else { encoder };
+        let type_meta = &mirrored.type_meta;
+        let encoder = Encoder::new(representation.encoding, type_meta.clone(), format!("{}List", type_meta.kind));
+        let encoder = match representation.form {
+            Form::Whole => ReadEncoder::new(encoder, None),
+            Form::Metadata => ReadEncoder::new(encoder.metadata_only(), None),
+            Form::Row => {
+                let printer = mirrored.table_printer().ok_or(Refusal::Forward)?;
+                let table = TableEncoder::new(printer, type_meta.clone(), request.options.include_object);
+                ReadEncoder::new(encoder, Some(table))
+            }
+        };
         let selector = ReadSelector::parse(mirrored, &request)?;
         Ok(Self { mirrored: Arc::clone(mirrored), encoder, selector, representation, request })
     }
@@ -45,9 +58,4 @@ impl CacheRead {
         let snapshot = self.mirrored.cache.exact_snapshot();
         snapshot.map(Arc::new).ok_or_else(|| status::unavailable("the cache is being relisted", 1).into())
     }
-}
-
-/// Refuses an object that was written without some of its fields.
-pub(super) fn refuse_unknown_fields(count: u64) -> Result<(), BodyError> {
-    if count == 0 { Ok(()) } else { Err("an object has fields that the mirror does not know".into()) }
 }

@@ -1,6 +1,6 @@
 //! A GET of one object.
 
-use super::cache_read::{CacheRead, refuse_unknown_fields};
+use super::cache_read::CacheRead;
 use super::freshness::FreshnessGate;
 use crate::response::{BodyError, Refusal, ResponseBody, status};
 
@@ -13,7 +13,7 @@ pub(super) async fn answer_get(freshness: &FreshnessGate, read: &CacheRead) -> R
     let object = object.ok_or_else(|| status::not_found(resource.group(), resource.plural(), name))?;
     let encoded = object.item().map_err(BodyError::from).and_then(|item| {
         let mut body = Vec::new();
-        refuse_unknown_fields(encoder.object(&item, &mut body)?)?;
+        encoder.object(&item, &mut body)?;
         Ok(body)
     });
     // The object has fields that the mirror cannot write.

@@ -15,8 +15,8 @@ use super::list_queue::ListQueue;
 use super::watch::answer_watch;
 use crate::authorize::Grant;
 use crate::metrics::MirrorMetrics;
-use crate::negotiate::Representation;
-use crate::request::{ReadRequest, ReadVerb};
+use crate::negotiate::{Form, Representation};
+use crate::request::{IncludeObject, ReadRequest, ReadVerb};
 use crate::resource::Mirrored;
 use crate::response::{Refusal, ResponseBody, status};
 use crate::settings::MirrorSettings;
@@ -99,7 +99,11 @@ fn check_support(mirrored: &Mirrored, request: &ReadRequest, representation: Rep
         || request.verb == ReadVerb::Get && request.namespace.is_none() && is_namespaced;
     let options = &request.options;
     let has_other_form = options.pretty || !options.shard_selector.is_empty();
-    let is_protobuf = representation.encoding == Encoding::Protobuf;
-    let cannot_encode = is_protobuf && !mirrored.has_protobuf() || mirrored.would_lack_fields(representation);
+    let Representation { encoding, form } = representation;
+    // The API server refuses the value.
+    let has_other_form = has_other_form || form == Form::Row && options.include_object == IncludeObject::Invalid;
+    let has_whole_objects = form == Form::Whole || form == Form::Row && options.include_object == IncludeObject::Object;
+    let cannot_encode = encoding == Encoding::Protobuf && !mirrored.has_protobuf()
+        || mirrored.would_lack_fields(encoding, has_whole_objects);
     if has_no_such_path || has_other_form || cannot_encode { Err(Refusal::Forward) } else { Ok(()) }
 }

@@ -19,16 +19,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
 use futures::stream;
-use listwatch::encode::ListBody;
 use listwatch::{Encoding, ItemError, ListMeta};
 use listwatch_cache::{ObjectKey, Snapshot};
 use tokio::task::yield_now;
 
-use super::cache_read::{CHUNK, CacheRead, refuse_unknown_fields};
+use super::cache_read::{CHUNK, CacheRead};
 use super::continue_token::ContinueToken;
 use super::freshness::FreshnessGate;
 use super::list_queue::{ListPermit, ListQueue};
+use super::read_encoder::OpenList;
 use super::select::Candidates;
+use crate::negotiate::Form;
 use crate::request::ResourceVersionMatch;
 use crate::response::{BodyError, Refusal, ResponseBody, status};
 
@@ -141,7 +142,7 @@ impl PlanWalk {
             if is_selected {
                 self.count += 1;
                 if needs_lens {
-                    self.items_len += if representation.metadata_only {
+                    self.items_len += if representation.form == Form::Metadata {
                         encoder.item_len(&object.item()?)?
                     } else {
                         encoder.whole_item_len(object.encoded_len()?)
@@ -183,7 +184,7 @@ struct ListChunks {
     read: CacheRead,
     plan: ListPlan,
     /// `None` before the first chunk and after the last.
-    list: Option<ListBody>,
+    list: Option<OpenList>,
     first: Bytes,
     /// The key of the object before the next chunk.
     last: Option<ObjectKey>,
@@ -207,7 +208,8 @@ impl ListChunks {
         };
         let mut first = Vec::with_capacity(CHUNK + CHUNK / 4);
         let ListPlan { list_meta, walk, .. } = &chunks.plan;
-        chunks.list = Some(chunks.read.encoder.list_head(list_meta, walk.items_len, &mut first));
+        let list = chunks.read.encoder.list_head(list_meta, walk.items_len, &mut first);
+        chunks.list = Some(list.map_err(|_| Refusal::Forward)?);
         chunks.append_objects(&mut first).map_err(|_| Refusal::Forward)?;
         chunks.first = first.into();
         Ok(chunks)
@@ -222,7 +224,7 @@ impl ListChunks {
         let left = candidates.iter_after(selector.namespace.as_deref(), last.as_ref()).take(walk.walked - *walked);
         for object in left {
             if walk.selected.as_ref().is_none_or(|selected| selected.contains(*walked)) {
-                refuse_unknown_fields(encoder.item(&mut body, &object.item()?, out)?)?;
+                encoder.item(&mut body, &object.item()?, out)?;
             }
             *walked += 1;
             let is_full = out.len() >= CHUNK;
@@ -317,6 +319,40 @@ mod tests {
         // The API server reads only the namespace (`ListPredicate` in apiserver `registry/generic/registry/store.go`).
         let of_path = json(&mirror, "/api/v1/namespaces/web/configmaps?limit=2").await;
         assert_eq!(of_path["metadata"]["continue"], token);
+    }
+
+    #[tokio::test]
+    async fn tables_have_columns_cells_and_the_requested_objects() {
+        const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        const ONE: &str = "/api/v1/namespaces/web/configmaps/000001";
+        const LIST: &str = "/api/v1/configmaps?limit=2";
+
+        let mirror = FakeApiServer::new(3, 100).mirror(Limits::default()).await;
+        for (path, rows, kind) in [
+            (LIST, 2, "PartialObjectMetadata"),
+            ("/api/v1/configmaps?limit=2&includeObject=Metadata", 2, "PartialObjectMetadata"),
+            ("/api/v1/configmaps?limit=2&includeObject=Object", 2, "ConfigMap"),
+            ("/api/v1/configmaps?limit=2&includeObject=None", 2, ""),
+            ("/api/v1/configmaps?labelSelector=a", 0, ""),
+            (ONE, 1, "PartialObjectMetadata"),
+        ] {
+            let response = get(&mirror, path, TABLE).await;
+            assert!(response.headers().contains_key(LAG), "{path}");
+            let table = response.into_body().collect().await.unwrap().to_bytes();
+            let head = br#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":""#;
+            assert!(table.starts_with(head) && table.ends_with(b"]}\n"), "{table:?}");
+            let table: Value = serde_json::from_slice(&table).unwrap();
+            assert_eq!(table["columnDefinitions"][1]["name"], "Data", "{path}");
+            assert_eq!(table["rows"].as_array().unwrap().len(), rows, "{path}");
+            assert_eq!(table["metadata"]["continue"].is_string(), rows == 2, "{path}");
+            for row in table["rows"].as_array().unwrap() {
+                assert_eq!((&row["cells"][1], &row["cells"][2]), (&1.into(), &"<unknown>".into()), "{path}");
+                assert_eq!(row["object"]["kind"].as_str().unwrap_or_default(), kind, "{path}");
+                assert_eq!(row["object"].is_null(), kind.is_empty(), "{path}");
+            }
+        }
+        let response = get(&mirror, "/api/v1/configmaps?includeObject=x", TABLE).await;
+        assert!(!response.headers().contains_key(LAG), "the API server refuses the value");
     }
 
     /// Nobody has to read a page for it.

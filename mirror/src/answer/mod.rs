@@ -7,7 +7,9 @@ mod get;
 mod handler;
 mod list;
 mod list_queue;
+mod read_encoder;
 mod select;
+mod table_encoder;
 mod watch;
 
 pub(crate) use self::handler::ReadHandler;

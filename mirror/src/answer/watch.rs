@@ -39,13 +39,13 @@ use listwatch_cache::{ChangeCursor, LoggedChange, ObjectKey};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::cache_read::{CHUNK, CacheRead, refuse_unknown_fields};
+use super::cache_read::{CHUNK, CacheRead};
 use super::freshness::{Freshness, FreshnessGate};
 use super::list_queue::{ListPermit, ListQueue};
 use super::select::Candidates;
 use crate::authorize::Grant;
 use crate::metrics::{GaugeGuard, MirrorMetrics};
-use crate::negotiate::Representation;
+use crate::negotiate::{Form, Representation};
 use crate::response::{BodyError, Refusal, ResponseBody, status};
 use crate::shutdown::Shutdown;
 
@@ -145,9 +145,15 @@ fn choose_timeout(timeout_seconds: Option<i64>) -> Duration {
     timeout.min(MAX_TIMEOUT)
 }
 
-/// Returns the number by which the change log keeps the frames of a representation.
+/// Returns the number by which the change log keeps the frames of a representation. It keeps no Tables: the first of a
+/// watch differs from the others, and rows have ages.
 fn frame_form(representation: Representation) -> usize {
-    usize::from(representation.encoding == Encoding::Json) + 2 * usize::from(representation.metadata_only)
+    let is_json = usize::from(representation.encoding == Encoding::Json);
+    match representation.form {
+        Form::Whole => is_json,
+        Form::Metadata => is_json + 2,
+        Form::Row => usize::MAX,
+    }
 }
 
 /// The objects of the initial state that are left to send.
@@ -216,7 +222,7 @@ impl WatchStream {
                 () = &mut self.bookmark => {
                     self.bookmark.as_mut().reset(Instant::now() + BOOKMARK_INTERVAL);
                     if self.read.request.options.allow_watch_bookmarks {
-                        return Some(Ok(self.bookmark_frame(false)));
+                        return Some(self.bookmark_frame());
                     }
                 }
             }
@@ -228,7 +234,7 @@ impl WatchStream {
     fn end_with_bookmark(&mut self) -> Option<Result<Bytes, BodyError>> {
         self.has_ended = true;
         let has_bookmark = self.read.request.options.allow_watch_bookmarks && self.initial.is_none();
-        has_bookmark.then(|| Ok(self.bookmark_frame(false)))
+        has_bookmark.then(|| self.bookmark_frame())
     }
 
     fn end_expired(&mut self, reason: &str) -> Bytes {
@@ -239,21 +245,21 @@ impl WatchStream {
         frame.into()
     }
 
-    fn bookmark_frame(&mut self, ends_initial_events: bool) -> Bytes {
+    fn bookmark_frame(&mut self) -> Result<Bytes, BodyError> {
         let mut frame = Vec::new();
-        self.read.encoder.bookmark(self.changes.resource_version(), ends_initial_events, &mut frame);
-        frame.into()
+        self.read.encoder.bookmark(self.changes.resource_version(), false, &mut frame)?;
+        Ok(frame.into())
     }
 
     /// Returns the frames of some objects of the initial state, and after the last the bookmark.
     fn initial_frames(&mut self) -> Result<Bytes, BodyError> {
         let Some(InitialEvents { candidates, last, .. }) = &mut self.initial else { return Ok(Bytes::new()) };
-        let CacheRead { mirrored, encoder, selector, .. } = &self.read;
+        let CacheRead { mirrored, encoder, selector, .. } = &mut self.read;
         let mut frames = Vec::with_capacity(CHUNK);
         let mut next = None;
         for object in candidates.iter_after(selector.namespace.as_deref(), last.as_ref()).take(INITIAL_STEP) {
             if selector.selects(mirrored, &object)? {
-                refuse_unknown_fields(encoder.event(EventType::Added, &object.item()?, None, &mut frames)?)?;
+                encoder.event(EventType::Added, &object.item()?, None, &mut frames)?;
             }
             next = Some(object);
             if frames.len() >= CHUNK {
@@ -264,7 +270,7 @@ impl WatchStream {
             *last = Some(next.key());
         } else {
             if self.bookmarks_initial_end {
-                encoder.bookmark(candidates.snapshot.resource_version(), true, &mut frames);
+                encoder.bookmark(candidates.snapshot.resource_version(), true, &mut frames)?;
             }
             self.initial = None;
         }
@@ -272,8 +278,8 @@ impl WatchStream {
     }
 
     /// Returns the frame of a change; `None` if the reader does not select the object.
-    fn change_frame(&self, change: &LoggedChange<[u8]>) -> Result<Option<Bytes>, BodyError> {
-        let CacheRead { mirrored, encoder, selector, .. } = &self.read;
+    fn change_frame(&mut self, change: &LoggedChange<[u8]>) -> Result<Option<Bytes>, BodyError> {
+        let CacheRead { mirrored, encoder, selector, .. } = &mut self.read;
         let object = change.object();
         if !selector.has_namespace(object.namespace()) {
             return Ok(None);
@@ -290,28 +296,29 @@ impl WatchStream {
         match (had, has, change.old()) {
             (true, true, _) => return self.shared_frame(change).map(Some),
             (false, true, _) => {
-                refuse_unknown_fields(encoder.event(EventType::Added, &object.item()?, None, &mut frame)?)?;
+                encoder.event(EventType::Added, &object.item()?, None, &mut frame)?;
             }
             // An object that no longer matches is sent in its old state, at the new version.
             (true, false, Some(old)) => {
                 let version = Some(change.resource_version());
                 let state = if change.kind() == EventType::Deleted { &object } else { &old };
-                refuse_unknown_fields(encoder.event(EventType::Deleted, &state.item()?, version, &mut frame)?)?;
+                encoder.event(EventType::Deleted, &state.item()?, version, &mut frame)?;
             }
             (false, false, _) | (true, false, None) => return Ok(None),
         }
         Ok(Some(frame.into()))
     }
 
-    /// Returns the frame of a change as it is in the log: encoded once for all watches of the same representation.
-    fn shared_frame(&self, change: &LoggedChange<[u8]>) -> Result<Bytes, BodyError> {
-        let encoder = &self.read.encoder;
+    /// Returns the frame of a change as it is in the log: encoded once for all watches of the same representation, but
+    /// for Tables.
+    fn shared_frame(&mut self, change: &LoggedChange<[u8]>) -> Result<Bytes, BodyError> {
+        let encoder = &mut self.read.encoder;
         change.frame(self.frame_form, |change| {
             let mut frame = Vec::new();
             // The API server sends the deleted object at the version of the deletion.
             let version = (change.kind() == EventType::Deleted).then(|| change.resource_version());
             let object = change.object();
-            refuse_unknown_fields(encoder.event(change.kind(), &object.item()?, version, &mut frame)?)?;
+            encoder.event(change.kind(), &object.item()?, version, &mut frame)?;
             frame.shrink_to_fit();
             Ok::<_, BodyError>(frame)
         })
@@ -423,5 +430,29 @@ mod tests {
             // The frame is encoded once, and the list of wakers grows.
             assert!(version == 1001 || allocations < 30, "{allocations} allocations");
         }
+    }
+
+    #[tokio::test]
+    async fn only_the_first_table_has_columns() {
+        const PATH: &str = "/api/v1/configmaps?watch=1&allowWatchBookmarks=1&includeObject=None";
+
+        let mirror = FakeApiServer::new(2, 100).mirror(Limits::default()).await;
+        let response = crate::testing::get(&mirror, PATH, "application/json;as=Table;v=v1;g=meta.k8s.io").await;
+        let mut body = response.into_body();
+        let mut frames = Vec::new();
+        // The bookmark follows the objects.
+        for _ in 0..2 {
+            let lines = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            let lines = lines.split_inclusive(|byte| *byte == b'\n');
+            frames.extend(lines.map(|line| serde_json::from_slice::<serde_json::Value>(line).unwrap()));
+        }
+        let kinds: Vec<_> = frames.iter().map(|frame| frame["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["ADDED", "ADDED", "BOOKMARK"]);
+        let has_columns: Vec<_> = frames.iter().map(|frame| frame["object"]["columnDefinitions"].is_array()).collect();
+        assert_eq!(has_columns, [true, false, false]);
+        assert!(frames[1]["object"]["rows"][0]["object"].is_null());
+        // As on the API server, the last bookmark of the initial state has metadata.
+        let annotations = &frames[2]["object"]["rows"][0]["object"]["metadata"]["annotations"];
+        assert_eq!(annotations["k8s.io/initial-events-end"], "true");
     }
 }

@@ -25,6 +25,18 @@ pub(crate) struct ListOptions {
     pub(crate) timeout_seconds: Option<i64>,
     pub(crate) pretty: bool,
     pub(crate) shard_selector: String,
+    pub(crate) include_object: IncludeObject,
+}
+
+/// `includeObject`: what a row of a Table has in addition to its cells. Other representations ignore it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    #[default]
+    Metadata,
+    Object,
+    None,
+    /// A value that the API server refuses.
+    Invalid,
 }
 
 /// `resourceVersionMatch`.
@@ -37,7 +49,7 @@ pub(crate) enum ResourceVersionMatch {
 }
 
 /// The parameters of a GET of one object, which ignores those of lists.
-const GET_PARAMETERS: [&str; 3] = ["pretty", "resourceVersion", "timeout"];
+const GET_PARAMETERS: [&str; 4] = ["includeObject", "pretty", "resourceVersion", "timeout"];
 
 /// The further parameters of a list or a watch.
 const LIST_PARAMETERS: [&str; 10] = [
@@ -114,6 +126,12 @@ impl ListOptions {
             timeout_seconds,
             pretty: query.parse_flag("pretty").unwrap_or_default(),
             shard_selector: text("shardSelector"),
+            include_object: match query.first_value("includeObject").unwrap_or_default() {
+                "" | "Metadata" => IncludeObject::Metadata,
+                "Object" => IncludeObject::Object,
+                "None" => IncludeObject::None,
+                _ => IncludeObject::Invalid,
+            },
         })
     }
 
@@ -263,7 +281,7 @@ mod tests {
     #[test]
     fn reads_all_parameters_of_a_list() {
         let query = "labelSelector=a%3Db&fieldSelector=metadata.name%3Dx&limit=%2B5&resourceVersion=7\
-            &resourceVersionMatch=Exact&timeoutSeconds=-1&pretty=true&shardSelector=s";
+            &resourceVersionMatch=Exact&timeoutSeconds=-1&pretty=true&shardSelector=s&includeObject=None";
         let expected = ListOptions {
             labels: LabelSelector::new().equal("a", "b"),
             fields: FieldSelector::new().equal("metadata.name", "x"),
@@ -274,6 +292,7 @@ mod tests {
             timeout_seconds: Some(-1),
             pretty: true,
             shard_selector: "s".to_owned(),
+            include_object: IncludeObject::None,
             ..ListOptions::default()
         };
         assert_eq!(parsed(ReadVerb::List, query), Ok(Some(expected)));

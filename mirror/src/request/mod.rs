@@ -10,5 +10,5 @@ mod query;
 pub(crate) use self::attributes::{Attributes, ReadVerb, ResourceAttributes};
 pub(crate) use self::filter::{ListenerPort, RequestFilter};
 pub(crate) use self::info::{OwnPage, ReadRequest, RequestInfo, RequestRoute};
-pub(crate) use self::list_options::{ListOptions, ResourceVersionMatch};
+pub(crate) use self::list_options::{IncludeObject, ListOptions, ResourceVersionMatch};
 pub(crate) use self::query::QueryPairs;

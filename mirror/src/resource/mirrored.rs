@@ -12,8 +12,8 @@ use listwatch_cache::{Cache, Index, Object, Snapshot};
 
 use super::current_version::CurrentVersion;
 use super::paged_snapshots::PagedSnapshots;
+use super::table_printer::TablePrinter;
 use crate::metrics::ResourceMetrics;
-use crate::negotiate::Representation;
 
 /// A resource that a mirror answers from a cache.
 pub struct Mirrored {
@@ -141,14 +141,14 @@ impl Mirrored {
         }
     }
 
-    /// Returns true if a response in this representation would lack fields of an object.
-    pub(crate) fn would_lack_fields(&self, representation: Representation) -> bool {
-        let is_json = representation.encoding == Encoding::Json;
+    /// Returns true if a response in this encoding would lack fields of an object, or of the metadata of an object.
+    pub(crate) fn would_lack_fields(&self, encoding: Encoding, has_whole_objects: bool) -> bool {
+        let is_json = encoding == Encoding::Json;
         let Some(unknown) = self.unknown_fields.as_ref().filter(|_| is_json) else {
             return false;
         };
         unknown.count(&UnknownFields::InMetadata) > 0
-            || !representation.metadata_only && unknown.count(&UnknownFields::Elsewhere) > 0
+            || has_whole_objects && unknown.count(&UnknownFields::Elsewhere) > 0
             || !unknown.errors().is_empty()
     }
 
@@ -160,6 +160,11 @@ impl Mirrored {
     /// Returns the encoding of the objects in the cache.
     pub(crate) fn encoding(&self) -> Encoding {
         if self.has_protobuf() { Encoding::Protobuf } else { Encoding::Json }
+    }
+
+    /// Returns the printer of Tables; `None` if the columns are not known.
+    pub(crate) fn table_printer(&self) -> Option<TablePrinter> {
+        TablePrinter::for_kind(&self.type_meta)
     }
 
     /// Keeps the snapshot of a list in pages for some time, so that the list continues at its version.

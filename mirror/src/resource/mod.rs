@@ -4,7 +4,9 @@ mod current_version;
 mod mirrored;
 mod paged_snapshots;
 mod set;
+mod table_printer;
 
 pub use self::mirrored::Mirrored;
 pub(crate) use self::mirrored::ResourceStatus;
 pub(crate) use self::set::MirroredSet;
+pub(crate) use self::table_printer::TablePrinter;

@@ -73,19 +73,19 @@ async fn forwards_secrets_only_if_they_are_mirrored() {
         "/api/v1/namespaces/a/%73ecrets",
         "/api/v1/namespaces/a/secrets/b/status",
     ];
-    const TABLE: &str = "Accept: application/json;as=Table;g=meta.k8s.io;v=v1\r\n";
+    const YAML: &str = "Accept: application/yaml\r\n";
 
     let upstream = Upstream::new();
     let without = Running::start(mirror(&upstream).resource(mirrored(&upstream, &Resource::PODS)));
     for path in PATHS {
-        for accept in ["", TABLE] {
+        for accept in ["", YAML] {
             let response = without.get(path, accept).await;
             assert_eq!(code(&response), "403", "{path}");
         }
     }
     assert!(upstream.paths().is_empty());
     let with = Running::start(mirror(&upstream).resource(mirrored(&upstream, &Resource::SECRETS)));
-    assert_eq!(code(&with.get("/api/v1/namespaces/a/secrets/b", TABLE).await), "200");
+    assert_eq!(code(&with.get("/api/v1/namespaces/a/secrets/b", YAML).await), "200");
     assert!(!upstream.paths().is_empty());
     // Its cache is not synced, so it answers nothing itself.
     assert_eq!(code(&with.get("/api/v1/namespaces/a/secrets/b", "").await), "503");
