@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use listwatch::client::{Client, Transport};
+use tokio::task::JoinSet;
 
 use crate::accept::{CertificateFiles, HttpServer, ServingCertificate, serve_listener};
 use crate::pipeline::Pipeline;
@@ -96,6 +97,13 @@ impl Mirror {
         let port = ListenerPort { port: address.port(), is_tls: certificate.is_some() };
         let pipeline = Arc::new(Pipeline::new(&transport, resources.into(), &settings, port).client(client));
         let (metrics, shutting_down) = (pipeline.metrics.clone(), pipeline.shutdown.clone());
+        // Dropping it ends them.
+        let mut columns = JoinSet::new();
+        let definitions = Client::new(transport);
+        for mirrored in pipeline.resources.iter() {
+            let (mirrored, definitions) = (Arc::clone(mirrored), definitions.clone());
+            columns.spawn(async move { mirrored.follow_columns(&definitions).await });
+        }
         let server = HttpServer::new(settings.limits, metrics, shutting_down, pipeline);
         serve_listener(server, listener, certificate, shutdown).await
     }

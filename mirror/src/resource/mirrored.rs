@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use listwatch::client::Resource;
+use listwatch::client::{Client, Resource};
 use listwatch::encode::Encoder;
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, ItemError, TypeMeta};
@@ -12,7 +12,7 @@ use listwatch_cache::{Cache, Index, Object, Snapshot};
 
 use super::current_version::CurrentVersion;
 use super::paged_snapshots::PagedSnapshots;
-use super::table_printer::TablePrinter;
+use super::table_printer::{TablePrinter, TablePrinters};
 use crate::metrics::ResourceMetrics;
 
 /// A resource that a mirror answers from a cache.
@@ -27,6 +27,7 @@ pub struct Mirrored {
     unknown_fields: Option<Index<[u8], UnknownFields>>,
     /// Indexes by the paths of their field selectors.
     pub(crate) indexes: Vec<(String, TextIndex)>,
+    tables: TablePrinters,
     paged: Arc<PagedSnapshots>,
     pub(crate) current_version: CurrentVersion,
 }
@@ -78,6 +79,7 @@ impl Mirrored {
             })
         });
         Self {
+            tables: TablePrinters::new(&resource, &type_meta),
             paged: PagedSnapshots::new(cache.clone()),
             current_version: CurrentVersion::new(resource.clone(), namespace.clone()),
             cache,
@@ -164,7 +166,12 @@ impl Mirrored {
 
     /// Returns the printer of Tables; `None` if the columns are not known.
     pub(crate) fn table_printer(&self) -> Option<TablePrinter> {
-        TablePrinter::for_kind(&self.type_meta)
+        self.tables.printer()
+    }
+
+    /// Keeps the columns of a custom resource up to date. It completes at once for other resources.
+    pub(crate) async fn follow_columns(&self, client: &Client) {
+        self.tables.follow_definition(client).await;
     }
 
     /// Keeps the snapshot of a list in pages for some time, so that the list continues at its version.
