@@ -12,5 +12,6 @@ mod mirror;
 mod mirror_access;
 mod reflector;
 mod shards;
+mod tables;
 mod warm;
 mod watch;
