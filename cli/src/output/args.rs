@@ -1,17 +1,23 @@
 //! The options of the output, and the formats.
 
-use clap::ValueEnum;
+use std::ffi::OsStr;
 
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
+use listwatch_tables::json_path::{ItemsTemplate, JsonPathTemplate};
+
+use super::custom_columns::CustomColumns;
 use crate::failure::Failure;
 
 /// How objects are printed.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, PartialEq)]
 pub enum OutputFormat {
     /// One line per object: NAMESPACE/NAME, or NAME if it has no namespace
     Name,
-    /// Columns: namespace, name, version, age and size in bytes
+    /// Columns: namespace, name, version, age and size in bytes, and for Pods ready, status and restarts
     Table,
-    /// The columns of `table`, owner and UID, and for Pods phase, node and IP
+    /// The columns of `table`, owner and UID, and for Pods node and IP
     Wide,
     /// One JSON object per line, with kind and apiVersion
     Json,
@@ -19,22 +25,101 @@ pub enum OutputFormat {
     Yaml,
     /// For lists: one JSON object that describes the whole list, once it is complete
     Summary,
+    /// What a template of kubectl's JSONPath prints
+    JsonPath(ItemsTemplate),
+    /// A table of the values of paths
+    CustomColumns(CustomColumns),
+}
+
+/// The names of the formats, and what they print.
+const FORMATS: &[(&str, &str)] = &[
+    ("name", "One line per object: NAMESPACE/NAME, or NAME if it has no namespace"),
+    ("table", "Columns: namespace, name, version, age and size in bytes, and for Pods ready, status and restarts"),
+    ("wide", "The columns of `table`, owner and UID, and for Pods node and IP"),
+    ("json", "One JSON object per line, with kind and apiVersion"),
+    ("yaml", "One YAML document per object"),
+    ("summary", "For lists: one JSON object that describes the whole list, once it is complete"),
+    (
+        "jsonpath=",
+        "kubectl's JSONPath: `{range .items[*]}…{end}` or `{.items[*].a.b}` prints items as they arrive, a template \
+         without .items prints a line for each object; jsonpath-file= reads it from a file",
+    ),
+    (
+        "custom-columns=",
+        "A table of paths, as of kubectl: NAME:.metadata.name,NODE:.spec.nodeName; custom-columns-file= reads them \
+         from a file with a line of headers and a line of paths",
+    ),
+];
+
+/// Parses the value of `--output`.
+#[derive(Clone)]
+struct OutputFormatParser;
+
+impl TypedValueParser for OutputFormatParser {
+    type Value = OutputFormat;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<OutputFormat, clap::Error> {
+        let text = value.to_string_lossy();
+        parse_format(&text).map_err(|reason| {
+            let arg = arg.map(ToString::to_string).unwrap_or_default();
+            let message = format!("invalid value '{text}' for '{arg}': {reason}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(FORMATS.iter().map(|(name, help)| PossibleValue::new(*name).help(*help))))
+    }
+}
+
+fn parse_format(text: &str) -> Result<OutputFormat, String> {
+    let (name, argument) = text.split_once('=').map_or((text, None), |(name, rest)| (name, Some(rest)));
+    let read = |file: &str| std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"));
+    match (name, argument) {
+        ("name", None) => Ok(OutputFormat::Name),
+        ("table", None) => Ok(OutputFormat::Table),
+        ("wide", None) => Ok(OutputFormat::Wide),
+        ("json", None) => Ok(OutputFormat::Json),
+        ("yaml", None) => Ok(OutputFormat::Yaml),
+        ("summary", None) => Ok(OutputFormat::Summary),
+        ("jsonpath", Some(template)) => parse_template(template),
+        ("jsonpath-file", Some(file)) => parse_template(&read(file)?),
+        ("custom-columns", Some(columns)) => CustomColumns::parse(columns).map(OutputFormat::CustomColumns),
+        ("custom-columns-file", Some(file)) => CustomColumns::parse_file(&read(file)?).map(OutputFormat::CustomColumns),
+        ("jsonpath" | "jsonpath-file" | "custom-columns" | "custom-columns-file", None) => {
+            Err(format!("expected {name}=VALUE"))
+        }
+        _ => {
+            let names: Vec<_> = FORMATS.iter().map(|(name, _)| *name).collect();
+            Err(format!("expected one of {}", names.join(", ")))
+        }
+    }
+}
+
+fn parse_template(template: &str) -> Result<OutputFormat, String> {
+    let parsed = JsonPathTemplate::parse(template).and_then(JsonPathTemplate::for_items);
+    parsed.map(OutputFormat::JsonPath).map_err(|error| error.to_string())
 }
 
 impl OutputFormat {
     /// Returns true if the format prints items as they arrive.
-    pub fn prints_items(self) -> bool {
-        self != Self::Summary
+    pub fn prints_items(&self) -> bool {
+        *self != Self::Summary
     }
 
     /// Returns true if the format prints the fields of objects.
-    pub fn prints_fields(self) -> bool {
+    pub fn prints_fields(&self) -> bool {
         matches!(self, Self::Json | Self::Yaml)
     }
 
+    /// Returns true if the format needs all fields of objects.
+    pub fn needs_fields(&self) -> bool {
+        self.prints_fields() || matches!(self, Self::JsonPath(_) | Self::CustomColumns(_))
+    }
+
     /// Returns true if the format prints a table.
-    pub fn is_table(self) -> bool {
-        matches!(self, Self::Table | Self::Wide)
+    pub fn is_table(&self) -> bool {
+        matches!(self, Self::Table | Self::Wide | Self::CustomColumns(_))
     }
 }
 
@@ -42,7 +127,7 @@ impl OutputFormat {
 #[derive(Clone, clap::Args)]
 pub struct OutputArgs {
     /// Output format
-    #[arg(short = 'o', long = "output", value_enum, default_value_t = OutputFormat::Name, value_name = "FORMAT", help_heading = "Output")]
+    #[arg(short = 'o', long = "output", value_parser = OutputFormatParser, default_value = "name", value_name = "FORMAT", help_heading = "Output")]
     pub format: OutputFormat,
 
     /// In a table, do not print headers
@@ -84,6 +169,11 @@ impl OutputArgs {
             }
             (_, Some(option)) if !self.format.is_table() => {
                 return Err(Failure::Usage(format!("{option} is for -o table and wide")));
+            }
+            _ if matches!(self.format, OutputFormat::CustomColumns(_))
+                && (self.show_labels || !self.label_columns.is_empty()) =>
+            {
+                return Err(Failure::Usage("--show-labels and --label-columns are for -o table and wide".to_owned()));
             }
             _ => {}
         }

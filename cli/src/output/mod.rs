@@ -10,8 +10,10 @@
 //! | format | printed | needs |
 //! |---|---|---|
 //! | `name` | each item as it arrives | its metadata |
-//! | `table`, `wide` | the first 100 rows together, later ones as they arrive | its metadata, for `wide` the fields of Pods |
+//! | `table`, `wide` | the first 100 rows together, later ones as they arrive | its metadata, and the fields of Pods |
 //! | `json`, `yaml` | each item as it arrives | all fields: from a server, JSON |
+//! | `jsonpath` | each item as it arrives, between the texts around the items | all fields: from a server, JSON |
+//! | `custom-columns` | as `table` | all fields: from a server, JSON |
 //! | `summary` | one object, after a complete list | nothing |
 //!
 //! Invariants:
@@ -20,7 +22,7 @@
 //!   exit code 0 does, and the summary, which [`Output::end`] prints after the library has proved the end.
 //! - After an error or a signal, the rows so far are flushed. The command then ends with one line on stderr.
 //! - No row stays in the buffer for longer than [`FLUSH_EVERY`], because a reader may wait for it.
-//! - Memory is constant: a table keeps its first rows only, and no format keeps an object.
+//! - Memory is constant: a table keeps its first rows only, and no format keeps an object. `--sort-by` keeps all rows.
 //! - Text of a server passes through `escape_controls`, except in JSON and YAML, which escape it themselves.
 //!
 //! Closed pipes: a write to a closed stdout is [`Failure::Closed`](crate::failure::Failure), with exit code 0, because
@@ -35,17 +37,19 @@
 //!   then kept, and [`RowFormatter::check_paths`] turns it into a usage error.
 //! - YAML is made from the line of JSON, so that `--drop` and numbers have one implementation.
 //!
-//! Not done: the columns of kubectl's own tables, which the server computes and protobuf does not have. Coloured cells:
-//! the columns count characters. A pager and `-o jsonpath`: `jq` reads `-o json`.
+//! Not done: all columns of kubectl's own tables, because each kind has others. Coloured cells: the columns count
+//! characters. A pager.
 //!
-//! The order of the files, lowest first: `age`, `args`, `table`, `yaml`, `progress`, `row`, `stdout`, `print`, this
+//! The order of the files, lowest first: `custom_columns`, `args`, `table`, `yaml`, `progress`, `row`, `sort`, `stdout`, `print`, this
 //! file.
 
-mod age;
 mod args;
+mod custom_columns;
 mod print;
 mod progress;
 mod row;
+#[cfg(feature = "cluster")]
+mod sort;
 mod stdout;
 mod table;
 mod yaml;
@@ -56,6 +60,8 @@ pub use self::print::FLUSH_EVERY;
 pub use self::print::print_rows;
 pub use self::progress::ListProgress;
 pub use self::row::{Row, RowFormatter};
+#[cfg(feature = "cluster")]
+pub use self::sort::RowSorter;
 pub use self::stdout::{Output, SummaryObject};
 #[cfg(feature = "cluster")]
 pub use self::yaml::to_yaml;

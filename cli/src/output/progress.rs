@@ -29,7 +29,7 @@ pub struct ListProgressBar {
 }
 
 impl ListProgressBar {
-    pub fn new(format: OutputFormat) -> Self {
+    pub fn new(format: &OutputFormat) -> Self {
         if format.prints_items() && io::stdout().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
         }

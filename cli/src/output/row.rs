@@ -1,15 +1,20 @@
 //! Items as rows of the output.
 
+use jiff::Timestamp;
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, ItemError, ItemRef, Projection, TypeMeta};
+use listwatch::{Encoding, ItemError, ItemRef, MetaView, Projection, TypeMeta};
+use listwatch_tables::{Printer, age_at};
+use serde_json::Value;
 
-use super::age::{INVALID_AGE, age_since};
 use super::args::{OutputArgs, OutputFormat};
 use super::table::{Cells, TableColumn};
 use super::yaml::to_yaml;
 use crate::escape::escape_controls;
 use crate::failure::Failure;
 use crate::field_paths::parse_drop_path;
+
+/// What kubectl prints in place of an age that is negative.
+const INVALID_AGE: &str = "<invalid>";
 
 /// What kubectl prints in place of an absent value.
 const NONE: &str = "<none>";
@@ -54,7 +59,17 @@ impl<'a> RowFormatter<'a> {
 
     /// Returns the row of an item.
     pub fn format_row(&mut self, item: &ItemRef<'_>) -> Result<Row, ItemError> {
-        match self.args.format {
+        match &self.args.format {
+            OutputFormat::JsonPath(template) => {
+                let object = self.value(item)?;
+                let mut line = Vec::new();
+                let has_value = template.write_item(&object, &mut line).map_err(ItemError::other)?;
+                Ok(if has_value { Row::Line(line) } else { Row::Nothing })
+            }
+            OutputFormat::CustomColumns(columns) => {
+                let cells = columns.cells(&self.value(item)?);
+                Ok(Row::Table([vec![String::new()], cells, vec![String::new()]].concat()))
+            }
             OutputFormat::Summary => Ok(Row::Nothing),
             OutputFormat::Json => self.json(item).map(Row::Line),
             OutputFormat::Yaml => to_yaml(&self.json(item)?).map(Row::Line),
@@ -70,13 +85,16 @@ impl<'a> RowFormatter<'a> {
             String::new(),
             escape_controls(&meta.namespace()).into_owned(),
             escape_controls(&meta.name()).into_owned(),
-            escape_controls(&meta.resource_version()).into_owned(),
-            meta.creation_timestamp().map_or_else(|_| INVALID_AGE.to_owned(), age_since),
-            item.bytes().len().to_string(),
         ];
+        cells.extend(pod_cells(item)?);
+        cells.extend([
+            escape_controls(&meta.resource_version()).into_owned(),
+            age_of(&meta),
+            item.bytes().len().to_string(),
+        ]);
         if self.args.format == OutputFormat::Wide {
-            let is_pod = item.type_meta().item_kind() == "Pod" && item.type_meta().api_version == "v1";
-            for path in [&pod::PHASE, &pod::NODE_NAME, &pod::POD_IP] {
+            let is_pod = is_pod(item);
+            for path in [&pod::NODE_NAME, &pod::POD_IP] {
                 let text = if is_pod { path.str(*item)? } else { None };
                 cells.push(match text.as_deref() {
                     Some("") | None if is_pod => NONE.to_owned(),
@@ -99,6 +117,13 @@ impl<'a> RowFormatter<'a> {
         }
         cells.push(String::new());
         Ok(cells)
+    }
+
+    /// Returns the object as a value of JSON.
+    fn value(&mut self, item: &ItemRef<'_>) -> Result<Value, ItemError> {
+        let mut json = Vec::new();
+        self.unknown_fields += item.to_json(&mut json)?;
+        serde_json::from_slice(&json).map_err(ItemError::other)
     }
 
     /// Returns the object as a line of JSON, without the fields that the options omit.
@@ -136,11 +161,16 @@ impl<'a> RowFormatter<'a> {
 /// Only watches fill EVENT and CHANGED.
 pub fn table_columns(args: &OutputArgs) -> Vec<TableColumn> {
     let column = |header: &str, optional| TableColumn { header: header.to_owned(), optional, right: false };
+    if let OutputFormat::CustomColumns(columns) = &args.format {
+        let columns = columns.headers().map(|header| column(header, false));
+        return [column("EVENT", true)].into_iter().chain(columns).chain([column("CHANGED", true)]).collect();
+    }
     let mut columns = vec![column("EVENT", true), column("NAMESPACE", true), column("NAME", false)];
+    columns.extend(["READY", "STATUS", "RESTARTS"].map(|header| column(header, true)));
     columns.extend([column("VERSION", false), column("AGE", false)]);
     columns.push(TableColumn { right: true, ..column("SIZE", false) });
     if args.format == OutputFormat::Wide {
-        columns.extend(["PHASE", "NODE", "IP"].map(|header| column(header, true)));
+        columns.extend(["NODE", "IP"].map(|header| column(header, true)));
         columns.extend(["OWNER", "UID"].map(|header| column(header, false)));
     }
     // As in kubectl: the last segment of the key, in upper case.
@@ -151,6 +181,32 @@ pub fn table_columns(args: &OutputArgs) -> Vec<TableColumn> {
     }
     columns.push(column("CHANGED", true));
     columns
+}
+
+/// Returns the age of an object. A time that is no time is `<invalid>`.
+fn age_of(meta: &MetaView<'_>) -> String {
+    match meta.creation_timestamp() {
+        Ok(None) => age_at(Timestamp::now(), None),
+        Ok(Some(created)) => match Timestamp::new(created.seconds, created.nanos) {
+            Ok(created) => age_at(Timestamp::now(), Some(created)),
+            // Outside of the years that a timestamp has: in the past only Go's zero time.
+            Err(_) => INVALID_AGE.to_owned(),
+        },
+        Err(_) => INVALID_AGE.to_owned(),
+    }
+}
+
+fn is_pod(item: &ItemRef<'_>) -> bool {
+    item.type_meta().item_kind() == "Pod" && item.type_meta().api_version == "v1"
+}
+
+/// Returns READY, STATUS and RESTARTS of a Pod, as kubectl prints them; empty texts for other objects.
+fn pod_cells(item: &ItemRef<'_>) -> Result<[String; 3], ItemError> {
+    let printer = if is_pod(item) { Printer::for_kind(&TypeMeta::new("v1", "Pod")) } else { None };
+    let Some(printer) = printer else { return Ok(Default::default()) };
+    let row = printer.row(item, Timestamp::now())?;
+    let mut cells = row.cells.iter().skip(1).map(|cell| escape_controls(&cell.to_string()).into_owned());
+    Ok(std::array::from_fn(|_| cells.next().unwrap_or_default()))
 }
 
 /// Returns NAMESPACE/NAME, or the name of an object without a namespace, as a line.

@@ -17,12 +17,18 @@ pub struct Output {
     format: OutputFormat,
     out: BufWriter<StdoutLock<'static>>,
     table: RowTable,
+    /// The text before the next item, for `-o jsonpath`.
+    pending_text: Vec<u8>,
 }
 
 impl Output {
     pub fn new(args: &OutputArgs) -> Self {
         let columns = if args.format.is_table() { table_columns(args) } else { Vec::new() };
-        Self::with_table(args.format, RowTable::new(columns, args.no_headers))
+        let mut output = Self::with_table(args.format.clone(), RowTable::new(columns, args.no_headers));
+        if let OutputFormat::JsonPath(template) = &args.format {
+            output.pending_text = template.before().to_vec();
+        }
+        output
     }
 
     /// Returns an output that prints no items.
@@ -31,17 +37,24 @@ impl Output {
     }
 
     fn with_table(format: OutputFormat, table: RowTable) -> Self {
-        Self { format, out: BufWriter::with_capacity(BUFFER, io::stdout().lock()), table }
+        let out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
+        Self { format, out, table, pending_text: Vec::new() }
     }
 
-    pub fn format(&self) -> OutputFormat {
-        self.format
+    pub fn format(&self) -> &OutputFormat {
+        &self.format
     }
 
     /// Prints a row.
     pub fn print_row(&mut self, row: Row) -> io::Result<()> {
         match row {
-            Row::Line(line) => self.out.write_all(&line),
+            Row::Line(line) => {
+                self.out.write_all(&self.pending_text)?;
+                if let OutputFormat::JsonPath(template) = &self.format {
+                    template.separator().clone_into(&mut self.pending_text);
+                }
+                self.out.write_all(&line)
+            }
             Row::Table(cells) => self.table.add_row(&mut self.out, cells),
             Row::Nothing => Ok(()),
         }
@@ -58,7 +71,14 @@ impl Output {
         if self.format.is_table() {
             self.table.end(&mut self.out)?;
         }
-        if let (OutputFormat::Summary, Some(summary)) = (self.format, summary) {
+        if let OutputFormat::JsonPath(template) = &self.format {
+            // The text before the items, if there were none.
+            if self.pending_text != template.separator() {
+                self.out.write_all(&self.pending_text)?;
+            }
+            self.out.write_all(template.after())?;
+        }
+        if let (OutputFormat::Summary, Some(summary)) = (&self.format, summary) {
             serde_json::to_writer(&mut self.out, summary)?;
             writeln!(self.out)?;
         }

@@ -456,3 +456,30 @@ fn warns_of_insecure_connections() {
     let expected = "warning: --insecure-skip-tls-verify: the server's certificate is not verified\n";
     assert_eq!((stderr(&output), output.status.code()), (expected, Some(0)));
 }
+
+#[test]
+fn sorts_the_rows_of_a_list() {
+    let items = ["web-10", "web-9", "api-1"].map(|name| crate::support::api::config_map(name, 1, ""));
+    let list = format!(
+        r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},"items":[{}]}}"#,
+        items.join(",")
+    );
+    let list = || Answer::ok(Body::replay(list.clone())).content_type("application/json");
+    for (format, expected) in [
+        ("name", "web/api-1\nweb/web-9\nweb/web-10\n"),
+        ("jsonpath={.items[*].metadata.name}", "api-1 web-9 web-10"),
+        ("custom-columns=N:.metadata.name", "N\napi-1\nweb-9\nweb-10\n"),
+    ] {
+        let output = Api::new([list()]).run(&["list", "cm", "-n", "web", "--sort-by", ".metadata.name", "-o", format]);
+        assert_eq!((stdout(&output), output.status.code()), (expected, Some(0)), "{format}: {}", stderr(&output));
+    }
+    for (args, expected) in [
+        (["--sort-by", "{.a", "-o", "name"], "--sort-by"),
+        (["--sort-by", ".a", "--limit", "3"], "cannot be used with"),
+        (["--sort-by", ".a", "-o", "summary"], "-o summary prints no items: no --sort-by"),
+    ] {
+        let output = Api::new([list()]).run(&[&["list", "cm"][..], &args].concat());
+        assert!(stderr(&output).contains(expected), "{args:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}

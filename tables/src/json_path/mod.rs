@@ -14,16 +14,20 @@
 mod ast;
 mod error;
 mod eval;
+mod items;
 mod parse;
 mod quoted;
 mod slice;
+mod template;
 mod text;
 
 use serde_json::Value;
 
 pub use error::JsonPathError;
+pub use items::ItemsTemplate;
+pub use template::JsonPathTemplate;
 
-use ast::{Node, Step};
+use ast::Step;
 use eval::Evaluation;
 
 /// A path to values, as in the printer columns of custom resources: `.status.conditions[?(@.type=="Ready")].status`.
@@ -60,65 +64,7 @@ impl JsonPath {
     }
 }
 
-/// A template of text and paths, as of `kubectl get -o jsonpath`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct JsonPathTemplate {
-    nodes: Vec<Node>,
-    missing_keys: bool,
-}
-
-impl JsonPathTemplate {
-    /// Parses a template such as `{range .spec.containers[*]}{.name}{"\n"}{end}`.
-    ///
-    /// # Errors
-    ///
-    /// The template is invalid.
-    pub fn parse(template: &str) -> Result<Self, JsonPathError> {
-        Ok(Self { nodes: parse::template(template)?, missing_keys: true })
-    }
-
-    /// Makes missing keys errors of [`write`](Self::write). By default they print nothing.
-    #[must_use]
-    pub fn with_required_keys(self) -> Self {
-        Self { missing_keys: false, ..self }
-    }
-
-    /// Appends what the template prints of a value.
-    ///
-    /// # Errors
-    ///
-    /// As of [`JsonPath::find`]. Output before the error may have been appended.
-    pub fn write(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), JsonPathError> {
-        write(&self.nodes, value, &mut Evaluation::new(self.missing_keys), out)
-    }
-}
-
 /// Prints a value like Go's `fmt.Print`, as `kubectl get -o custom-columns` does: `map[a:1]`, `[1 2]`, `<nil>`.
 pub fn print(value: &Value, out: &mut Vec<u8>) {
     text::print(value, out);
-}
-
-fn write(nodes: &[Node], value: &Value, evaluation: &mut Evaluation, out: &mut Vec<u8>) -> Result<(), JsonPathError> {
-    for node in nodes {
-        evaluation.visit(1)?;
-        match node {
-            Node::Text(text) => out.extend_from_slice(text.as_bytes()),
-            Node::Print(steps) => print_all(&evaluation.path(steps, &[value])?, out),
-            Node::Range(steps, body) => {
-                for element in evaluation.path(steps, &[value])? {
-                    write(body, element, evaluation, out)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn print_all(values: &[&Value], out: &mut Vec<u8>) {
-    for (at, value) in values.iter().enumerate() {
-        if at > 0 {
-            out.push(b' ');
-        }
-        text::template(value, out);
-    }
 }

@@ -39,7 +39,7 @@ and `subjectaccessreviews`:
   kubectl --server https://listwatch-mirror.ci.svc:8443 --certificate-authority ca.crt \\
       --token \"$(kubectl create token runner -n ci)\" get pods -n ci -o name
 
-Looking around with kubectl. JSON, YAML, names and custom columns come from memory; the API server prints tables:
+Looking around with kubectl. Tables of common kinds, JSON and names come from memory:
   listwatch mirror pods deploy,rs nodes --index pods:spec.nodeName --write-kubeconfig mirror.kubeconfig
   kubectl --kubeconfig mirror.kubeconfig get pods -A --field-selector spec.nodeName=node-1 -o name
   kubectl --kubeconfig mirror.kubeconfig get deploy,rs -A -o json > workloads.json

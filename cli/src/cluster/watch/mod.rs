@@ -106,7 +106,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         [name] => selection = selection.fields(name_selector(name)),
         _ => return Err(Failure::Usage(ONE_NAME.to_owned())),
     }
-    if output_args.format.prints_fields() {
+    if output_args.format.needs_fields() {
         selection = selection.json();
     }
     let (client, namespace) = connection.client().await?;

@@ -64,9 +64,9 @@ impl WatchPrinter {
     pub async fn watch(&mut self, from: WatchParams) -> Result<Error, Failure> {
         let Self { output_args, selection, client, resource, namespace, .. } = self;
         // The YAML of an event is converted from its JSON.
-        let format = match output_args.format {
+        let format = match &output_args.format {
             OutputFormat::Yaml => OutputFormat::Json,
-            format => format,
+            format => format.clone(),
         };
         let item_args = OutputArgs { format, ..output_args.clone() };
         let mut formatter = RowFormatter::new(&item_args)?;
@@ -175,8 +175,8 @@ impl WatchPrinter {
         let is_diff = self.previous.is_some();
         let lines = changes.map(|changes| change_lines(changes, self.most_chars));
         match row {
-            Row::Line(line) if self.is_plain => {
-                let is_yaml = self.output.format() == OutputFormat::Yaml;
+            Row::Line(line) if self.is_plain || matches!(self.output.format(), OutputFormat::JsonPath(_)) => {
+                let is_yaml = *self.output.format() == OutputFormat::Yaml;
                 let line = if is_yaml { to_yaml(&line).map_err(io::Error::other)? } else { line };
                 self.output.print_row(Row::Line(line))
             }
@@ -189,7 +189,7 @@ impl WatchPrinter {
                 event.extend_from_slice(b"\"object\":");
                 event.extend_from_slice(line.trim_ascii_end());
                 event.extend_from_slice(b"}\n");
-                if self.output.format() == OutputFormat::Yaml {
+                if *self.output.format() == OutputFormat::Yaml {
                     event = to_yaml(&event).map_err(io::Error::other)?;
                 }
                 self.output.print_row(Row::Line(event))

@@ -42,9 +42,9 @@ fn prints_an_aligned_table() {
     let pods = pods(&fixture("pods.pb"));
     let output = decode(&["-o", "table", "-"], &fixture("pods.pb"));
     let rows: Vec<Vec<&str>> = stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["NAMESPACE", "NAME", "VERSION", "AGE", "SIZE"]);
+    assert_eq!(rows[0], ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "VERSION", "AGE", "SIZE"]);
     for (row, pod) in rows[1..].iter().zip(&pods) {
-        assert_eq!([row[0], row[1], row[2], row[4]], cells(pod));
+        assert_eq!([row[0], row[1], row[row.len() - 3], row[row.len() - 1]], cells(pod));
     }
     assert_eq!(rows.len(), 121);
     // The columns are aligned: sizes end where their header does.
@@ -114,7 +114,7 @@ fn prints_wide_and_label_columns() {
         stdout(&output).lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
     };
     let wide = rows(&["-o", "wide", "-L", "app,app.kubernetes.io/version"]);
-    let header = "NAMESPACE NAME VERSION AGE SIZE PHASE NODE IP OWNER UID APP VERSION";
+    let header = "NAMESPACE NAME READY STATUS RESTARTS VERSION AGE SIZE NODE IP OWNER UID APP VERSION";
     assert_eq!(wide[0].join(" "), header);
     let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "<none>".to_owned());
     for (row, pod) in wide[1..].iter().zip(pods(&body)) {
@@ -122,15 +122,10 @@ fn prints_wide_and_label_columns() {
         let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
         let owner = owner.map(|owner| format!("{}/{}", owner.kind.clone().unwrap(), owner.name.clone().unwrap()));
         let label = |key: &str| or_none(meta.labels.get(key).cloned());
-        let expected = [
-            or_none(status.phase),
-            or_none(spec.node_name),
-            or_none(status.pod_ip),
-            or_none(owner),
-            meta.uid.clone().unwrap(),
-        ];
-        assert_eq!(row[5..10], expected);
-        assert_eq!(row[10..], [label("app"), label("app.kubernetes.io/version")]);
+        assert_eq!(row[2].split_once('/').unwrap().1, spec.containers.len().to_string());
+        let expected = [or_none(spec.node_name), or_none(status.pod_ip), or_none(owner), meta.uid.clone().unwrap()];
+        assert_eq!(row[8..12], expected);
+        assert_eq!(row[12..], [label("app"), label("app.kubernetes.io/version")]);
     }
     assert_eq!(rows(&["-o", "wide", "-L", "app,app.kubernetes.io/version", "--no-headers"]), wide[1..]);
     assert_eq!(rows(&["-o", "table", "--limit", "3", "--no-headers"]).len(), 3);
@@ -291,5 +286,52 @@ fn prints_summaries() {
         let output = decode(&["-o", "summary"], &fixture(name));
         let expected = format!("{expected}\n");
         assert_eq!((stdout(&output), output.status.code()), (&*expected, Some(0)), "{name}: {}", stderr(&output));
+    }
+}
+
+/// What kubectl prints of the same list.
+#[test]
+fn prints_templates_and_custom_columns() {
+    let body = br#"{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"9"},"items":[
+        {"metadata":{"name":"a","labels":{"x.y/z":"1"}},"spec":{"n":[1,{"b":true}]}},
+        {"metadata":{"name":"b"},"spec":{}}]}"#;
+    for (format, expected) in [
+        ("jsonpath={.items[*].metadata.name}", "a b"),
+        ("jsonpath={.items[*].spec.n}", "[1,{\"b\":true}]"),
+        ("jsonpath=[{range .items[*]}{.metadata.name}{\",\"}{end}]", "[a,b,]"),
+        ("jsonpath={.metadata.name}", "a\nb\n"),
+        (
+            "custom-columns=NAME:.metadata.name,L:.metadata.labels.x\\.y/z,n:.spec.n[*],N:{.spec.n}",
+            "NAME   L        n               N\na      1        1,map[b:true]   [1 map[b:true]]\n\
+             b      <none>   <none>          <none>\n",
+        ),
+    ] {
+        let output = decode(&["-o", format], body);
+        assert_eq!((stdout(&output), output.status.code()), (expected, Some(0)), "{format}: {}", stderr(&output));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for (option, text, expected) in [
+        ("jsonpath-file", "{.items[*].metadata.name}", "a b"),
+        ("custom-columns-file", "A   B\n.metadata.name   .kind\n", "A   B\na   Widget\nb   Widget\n"),
+    ] {
+        let file = directory.path().join(option);
+        std::fs::write(&file, text).unwrap();
+        let output = decode(&["-o", &format!("{option}={}", file.to_str().unwrap())], body);
+        assert_eq!((stdout(&output), output.status.code()), (expected, Some(0)), "{option}: {}", stderr(&output));
+    }
+    let empty = br#"{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{},"items":[]}"#;
+    assert_eq!(stdout(&decode(&["-o", "jsonpath=<{.items[*].metadata.name}>"], empty)), "<>");
+    for (format, expected) in [
+        ("jsonpath", "expected jsonpath=VALUE"),
+        ("jsonpath={.a", "unclosed"),
+        ("jsonpath={.items[0].metadata.name}", "the template needs the whole list"),
+        ("custom-columns=a", "\"a\" is no column: expected HEADER:PATH"),
+        ("custom-columns=A:.b[", "column \"A\": "),
+        ("custom-columns-file=/nowhere", "cannot read /nowhere: "),
+        ("xml", "expected one of name, table, wide, json, yaml, summary, jsonpath=, custom-columns="),
+    ] {
+        let output = decode(&["-o", format], body);
+        assert!(stderr(&output).contains(expected), "{format}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2), "{format}");
     }
 }
