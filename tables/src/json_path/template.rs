@@ -33,7 +33,7 @@ impl JsonPathTemplate {
     ///
     /// # Errors
     ///
-    /// As of [`JsonPath::find`]. Output before the error may have been appended.
+    /// As of [`JsonPath::find`](super::JsonPath::find). Output before the error may have been appended.
     pub fn write(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), JsonPathError> {
         write(&self.nodes, value, &mut Evaluation::new(self.missing_keys), out)
     }
