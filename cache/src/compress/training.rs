@@ -183,4 +183,35 @@ mod tests {
         (0..WINDOW).for_each(|_| training.record_whole(true, 1000, 500));
         assert!(!training.is_due(true));
     }
+
+    #[test]
+    fn samples_are_spread_over_the_collection() {
+        // The number of objects, and the length of each.
+        for (objects, len) in [(1, 100), (100, 1000), (10_000, 50), (20_000, 1000), (20_000, 20_000), (400_000, 1000)] {
+            let choice = SampleChoice::of(objects as usize, objects as usize * len);
+            let samples = |places: std::ops::Range<u32>| places.filter(|place| choice.has(*place)).count();
+            let expected = (len * ENOUGH_SAMPLES).clamp(ENOUGH_SAMPLES_LEN, MOST_SAMPLES_LEN) / len;
+            if objects as usize <= expected {
+                assert_eq!(samples(0..objects), objects as usize, "{objects} of {len}");
+                continue;
+            }
+            // A tenth more or less, also of each quarter.
+            let is_near = |count: usize, expected: usize| count.abs_diff(expected) <= expected / 10 + 2;
+            assert!(is_near(samples(0..objects), expected), "{objects} of {len}: {}", samples(0..objects));
+            for quarter in 0..4 {
+                let count = samples(quarter * objects / 4..(quarter + 1) * objects / 4);
+                assert!(is_near(count, expected / 4), "{objects} of {len}, quarter {quarter}: {count}");
+            }
+            // Objects with a period of 10: each remainder has samples.
+            for remainder in 0..10 {
+                let count = (0..objects).filter(|place| place % 10 == remainder && choice.has(*place)).count();
+                assert!(count > expected / 20, "{objects} of {len}, remainder {remainder}: {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_collection_has_a_choice() {
+        assert!(SampleChoice::of(0, 0).has(7));
+    }
 }
