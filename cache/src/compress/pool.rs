@@ -129,6 +129,13 @@ impl DecoderPool {
         self.kept_bytes += bytes.len();
         let (reference, bytes) = (Arc::downgrade(reference), Arc::clone(bytes));
         self.kept.push(KeptReference { reference, bytes, is_used: false });
+        // The new reference gets the place of the removed one, and the hand passes it. At the end, it would be moved to
+        // the hand by the next removal, and be removed by the one after.
+        let last = self.kept.len() - 1;
+        if self.hand <= last {
+            self.kept.swap(self.hand, last);
+            self.hand += 1;
+        }
     }
 
     /// Removes a reference that was not used since the hand passed it.
@@ -168,5 +175,88 @@ impl DecoderPool {
     pub(super) fn zstd_bytes(&self) -> usize {
         let contexts = self.contexts.iter().flat_map(|context| [&context.whole, &context.delta]);
         contexts.flatten().map(DCtx::sizeof).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(shared: &Arc<SharedPool>) -> Arc<Reference> {
+        Reference::new(shared, "ns".into(), ReferenceFrame { dictionary: None, body: [1, 2, 3].into() }, 9)
+    }
+
+    fn keep(shared: &Arc<SharedPool>, len: usize) -> Arc<Reference> {
+        let reference = reference(shared);
+        lock(&shared.pool).keep(&reference, &Arc::new(vec![0; len]));
+        reference
+    }
+
+    fn has(shared: &Arc<SharedPool>, reference: &Arc<Reference>) -> bool {
+        lock(&shared.pool).place(Arc::as_ptr(reference)).is_some()
+    }
+
+    fn find(shared: &Arc<SharedPool>, reference: &Arc<Reference>) -> bool {
+        lock(&shared.pool).find(Arc::as_ptr(reference)).is_some()
+    }
+
+    #[test]
+    fn bounds_the_number_and_the_bytes_of_kept_references() {
+        // The last column is the number of references that are kept.
+        for (len, count, kept) in [
+            (1, 10, 10),
+            (1, MOST_KEPT + 1, MOST_KEPT),
+            (KEPT_LEN, 17, MOST_KEPT_BYTES / KEPT_LEN),
+            (KEPT_LEN + 1, 3, 0),
+            (MOST_KEPT_BYTES / 3 + 1, 3, 0),
+        ] {
+            let shared = Arc::new(SharedPool::default());
+            let references: Vec<_> = (0..count).map(|_| keep(&shared, len)).collect();
+            let found = references.iter().filter(|reference| find(&shared, reference)).count();
+            assert_eq!((found, lock(&shared.pool).kept_bytes), (kept, kept * len), "{len} {count}");
+        }
+    }
+
+    #[test]
+    fn removes_references_that_were_not_used_since_the_hand_passed_them() {
+        let shared = Arc::new(SharedPool::default());
+        let references: Vec<_> = (0..MOST_KEPT).map(|_| keep(&shared, 1)).collect();
+        let left = |shared| references.iter().map(|reference| has(shared, reference)).collect::<Vec<_>>();
+        for reference in references.iter().step_by(2) {
+            assert!(find(&shared, reference));
+        }
+        // As many as are unused.
+        let newer: Vec<_> = (0..MOST_KEPT / 2).map(|_| keep(&shared, 1)).collect();
+        assert_eq!(left(&shared), (0..MOST_KEPT).map(|at| at % 2 == 0).collect::<Vec<_>>());
+        assert_eq!(newer.iter().filter(|reference| has(&shared, reference)).count(), MOST_KEPT / 2);
+        // The hand clears the marks once it comes round: then the oldest leave, too.
+        let more: Vec<_> = (0..MOST_KEPT).map(|_| keep(&shared, 1)).collect();
+        assert!(more.iter().any(|reference| has(&shared, reference)));
+        assert_eq!(left(&shared).iter().filter(|is_left| **is_left).count(), 0);
+        assert_eq!(lock(&shared.pool).kept.len(), MOST_KEPT);
+    }
+
+    #[test]
+    fn a_dropped_reference_leaves_the_pool() {
+        let shared = Arc::new(SharedPool::default());
+        let (one, other) = (keep(&shared, 10), keep(&shared, 20));
+        assert_eq!(shared.reference_bytes.load(Ordering::Relaxed), 2 * Reference::allocated(3));
+        one.replace_frame(&[0; 5], None);
+        assert_eq!(shared.reference_bytes.load(Ordering::Relaxed), Reference::allocated(3) + Reference::allocated(5));
+        drop(one);
+        assert_eq!(shared.reference_bytes.load(Ordering::Relaxed), Reference::allocated(3));
+        {
+            let mut pool = lock(&shared.pool);
+            assert_eq!((pool.kept.len(), pool.kept_bytes), (1, 20));
+            // A second copy is not kept.
+            pool.keep(&other, &Arc::new(vec![0; 20]));
+            assert_eq!((pool.kept.len(), pool.kept_bytes), (1, 20));
+        }
+        drop(other);
+        {
+            let pool = lock(&shared.pool);
+            assert_eq!((pool.kept.len(), pool.kept_bytes), (0, 0));
+        }
+        assert_eq!(shared.reference_bytes.load(Ordering::Relaxed), 0);
     }
 }
