@@ -185,9 +185,16 @@ fn prints_items_as_they_arrive() {
         assert!(lines.write_item(item, &mut out).unwrap());
     }
     assert_eq!(String::from_utf8(out).unwrap(), "1!\n!\nx!\n");
-    for template in
-        ["{.items[0].a}", "{.items}", "{.kind}{.items[*].a}", "{.items[*].a}{.items[*].b}", "{range .items[*].a}{end}"]
-    {
+    for template in [
+        "{.items[0].a}",
+        "{.items}",
+        "{.kind}{.items[*].a}",
+        "{.items[*].a}{.items[*].b}",
+        "{range .items[*].a}{end}",
+        "{.items[*]['a','b']}",
+        "{.items[*].a['b','c']}",
+        "{.items[*]\"text\"}",
+    ] {
         let error = JsonPathTemplate::parse(template).unwrap().for_items().unwrap_err().to_string();
         assert!(error.contains("needs the whole list"), "{template}: {error}");
     }

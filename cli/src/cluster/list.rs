@@ -57,7 +57,7 @@ pub struct ListArgs {
 
     /// Sort by the value of this JSONPath, such as .metadata.creationTimestamp.
     ///
-    /// Numbers, quantities and texts sort as in kubectl. The command keeps all rows in memory until the list is
+    /// Numbers and quantities sort by size, other texts byte by byte. The command keeps all rows in memory until the list is
     /// complete: with -o name about 100 bytes each, with -o json whole objects.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["limit", "watch", "watch_only"], value_parser = parse_sort_path)]
     sort_by: Option<JsonPath>,
@@ -135,7 +135,7 @@ pub async fn run(args: ListArgs) -> Result<(), Failure> {
         }
     }
     if let Some(sorter) = sorter {
-        sorter.into_rows().try_for_each(|row| output.print_row(row))?;
+        sorter.into_rows()?.try_for_each(|row| output.print_row(row))?;
     }
     notices::warn_of_unknown_fields(formatter.unknown_fields);
     if let (true, Some(selection), true) = (watch || watch_only, watched, missing.is_empty()) {

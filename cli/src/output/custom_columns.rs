@@ -1,5 +1,6 @@
 //! The columns of `-o custom-columns`.
 
+use listwatch::ItemError;
 use listwatch_tables::json_path::{JsonPath, print};
 use serde_json::Value;
 
@@ -35,18 +36,22 @@ impl CustomColumns {
     }
 
     /// Returns the cells of an object. As in kubectl, several values are separated by commas.
-    pub fn cells(&self, object: &Value) -> Vec<String> {
-        let cell = |path: &JsonPath| {
-            let found = path.find(object).unwrap_or_default();
+    ///
+    /// # Errors
+    ///
+    /// A path does not fit the object.
+    pub fn cells(&self, object: &Value) -> Result<Vec<String>, ItemError> {
+        let cell = |(header, path): &(String, JsonPath)| {
+            let found = path.find(object).map_err(|error| ItemError::other(format!("column {header:?}: {error}")))?;
             let texts = found.into_iter().map(|value| {
                 let mut text = Vec::new();
                 print(value, &mut text);
                 escape_controls(&String::from_utf8_lossy(&text)).into_owned()
             });
             let texts: Vec<_> = texts.collect();
-            if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") }
+            Ok(if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") })
         };
-        self.0.iter().map(|(_, path)| cell(path)).collect()
+        self.0.iter().map(cell).collect()
     }
 }
 

@@ -67,7 +67,7 @@ impl<'a> RowFormatter<'a> {
                 Ok(if has_value { Row::Line(line) } else { Row::Nothing })
             }
             OutputFormat::CustomColumns(columns) => {
-                let cells = columns.cells(&self.value(item)?);
+                let cells = columns.cells(&self.value(item)?)?;
                 Ok(Row::Table([vec![String::new()], cells, vec![String::new()]].concat()))
             }
             OutputFormat::Summary => Ok(Row::Nothing),

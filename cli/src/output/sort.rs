@@ -7,23 +7,29 @@ use listwatch_tables::json_path::{JsonPath, print};
 use serde_json::Value;
 
 use super::row::Row;
+use crate::failure::Failure;
 
 /// The rows of a list with the values that they are sorted by. It keeps no objects.
 pub struct RowSorter {
     path: JsonPath,
-    rows: Vec<(Option<SortKey>, Row)>,
+    rows: Vec<(SortKey, Row)>,
+    /// True if an object had a value, or null.
+    is_found: bool,
 }
 
-/// A value of the path.
-#[derive(PartialEq)]
+/// A value of the path, in the order of the variants.
+///
+/// kubectl compares two texts as quantities if both are some. That is no order: `3 < 2Gi` as quantities, and
+/// `2Gi < 2x < 3` as texts. So all quantities are before all other texts.
 enum SortKey {
+    Missing,
     Number(f64),
     Text(String),
 }
 
 impl RowSorter {
     pub fn new(path: JsonPath) -> Self {
-        Self { path, rows: Vec::new() }
+        Self { path, rows: Vec::new(), is_found: false }
     }
 
     /// Keeps the row of an item.
@@ -32,44 +38,47 @@ impl RowSorter {
         item.to_json(&mut json)?;
         let object: Value = serde_json::from_slice(&json).map_err(ItemError::other)?;
         let found = self.path.find(&object).map_err(ItemError::other)?;
-        self.rows.push((found.first().and_then(|value| SortKey::of(value)), row));
+        self.is_found |= !found.is_empty();
+        self.rows.push((found.first().map_or(SortKey::Missing, |value| SortKey::of(value)), row));
         Ok(())
     }
 
     /// Returns the rows, those without a value first. Rows with equal values keep their order.
-    pub fn into_rows(mut self) -> impl Iterator<Item = Row> {
-        self.rows.sort_by(|(a, _), (b, _)| match (a, b) {
-            (Some(a), Some(b)) => a.compare(b),
-            (a, b) => a.is_some().cmp(&b.is_some()),
-        });
-        self.rows.into_iter().map(|(_, row)| row)
+    ///
+    /// # Errors
+    ///
+    /// As in kubectl, no object has the field.
+    pub fn into_rows(mut self) -> Result<impl Iterator<Item = Row>, Failure> {
+        if !self.rows.is_empty() && !self.is_found {
+            return Err(Failure::Error("no object in the list has the field of --sort-by".to_owned()));
+        }
+        self.rows.sort_by(|(a, _), (b, _)| a.compare(b));
+        Ok(self.rows.into_iter().map(|(_, row)| row))
     }
 }
 
 impl SortKey {
-    fn of(value: &Value) -> Option<Self> {
+    fn of(value: &Value) -> Self {
         match value {
-            Value::Null => None,
-            Value::Number(number) => number.as_f64().map(Self::Number),
-            Value::String(text) => Some(Self::Text(text.clone())),
+            Value::Null => Self::Missing,
+            Value::Number(number) => number.as_f64().map_or(Self::Missing, Self::Number),
+            Value::String(text) => quantity(text).map_or_else(|| Self::Text(text.clone()), Self::Number),
             other => {
                 let mut text = Vec::new();
                 print(other, &mut text);
-                Some(Self::Text(String::from_utf8_lossy(&text).into_owned()))
+                Self::Text(String::from_utf8_lossy(&text).into_owned())
             }
         }
     }
 
-    /// Compares as kubectl: texts that both are quantities by their size, others in natural order.
+    /// Compares by size, or byte by byte as kubectl since 1.31.
     fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
+            (Self::Missing, Self::Missing) => Ordering::Equal,
+            (Self::Missing, _) | (Self::Number(_), Self::Text(_)) => Ordering::Less,
+            (_, Self::Missing) | (Self::Text(_), Self::Number(_)) => Ordering::Greater,
             (Self::Number(a), Self::Number(b)) => a.total_cmp(b),
-            (Self::Number(_), Self::Text(_)) => Ordering::Less,
-            (Self::Text(_), Self::Number(_)) => Ordering::Greater,
-            (Self::Text(a), Self::Text(b)) => match (quantity(a), quantity(b)) {
-                (Some(a), Some(b)) => a.total_cmp(&b),
-                _ => natural(a, b),
-            },
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
         }
     }
 }
@@ -100,36 +109,6 @@ fn quantity(text: &str) -> Option<f64> {
     number.parse::<f64>().ok().map(|number| number * factor)
 }
 
-/// Compares texts in which runs of digits count as numbers: `web-2` before `web-10`.
-fn natural(a: &str, b: &str) -> Ordering {
-    let (mut a, mut b) = (a, b);
-    loop {
-        let ordering = match (a.chars().next(), b.chars().next()) {
-            (None, None) => return Ordering::Equal,
-            (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
-                let (x, y) = (take_number(&mut a), take_number(&mut b));
-                x.len().cmp(&y.len()).then_with(|| x.cmp(y))
-            }
-            (x, y) => {
-                a = x.and_then(|x| a.get(x.len_utf8()..)).unwrap_or_default();
-                b = y.and_then(|y| b.get(y.len_utf8()..)).unwrap_or_default();
-                x.cmp(&y)
-            }
-        };
-        if ordering != Ordering::Equal {
-            return ordering;
-        }
-    }
-}
-
-/// Splits the digits at the beginning off, and returns them without leading zeros.
-fn take_number<'a>(text: &mut &'a str) -> &'a str {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, rest) = text.split_at_checked(end).unwrap_or((text, ""));
-    *text = rest;
-    number.trim_start_matches('0')
-}
-
 #[cfg(test)]
 mod tests {
     use listwatch::Encoding;
@@ -140,8 +119,9 @@ mod tests {
     #[test]
     fn sorts_as_kubectl() {
         for (values, expected) in [
-            (json!(["web-10", "web-2", "web-1"]), vec!["web-1", "web-2", "web-10"]),
-            (json!(["a1b2", "a01b1", "a1", "b"]), vec!["a1", "a01b1", "a1b2", "b"]),
+            (json!(["web-10", "web-2", "web-1"]), vec!["web-1", "web-10", "web-2"]),
+            (json!(["a1b2", "a01b1", "a1", "b"]), vec!["a01b1", "a1", "a1b2", "b"]),
+            (json!(["none", "10", "9"]), vec!["9", "10", "none"]),
             (json!([10, 9, 2.5, -1]), vec!["-1", "2.5", "9", "10"]),
             (json!(["2Gi", "1500m", "1Gi", "3"]), vec!["1500m", "3", "1Gi", "2Gi"]),
             (json!([true, null, "x", false]), vec!["null", "false", "true", "x"]),
@@ -157,11 +137,25 @@ mod tests {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes()), Row::Line(text.into())).unwrap();
             }
-            let rows = sorter.into_rows().map(|row| match row {
+            let rows = sorter.into_rows().map_err(|_| "no field").unwrap().map(|row| match row {
                 Row::Line(line) => String::from_utf8(line).unwrap(),
                 _ => unreachable!(),
             });
             assert_eq!(rows.collect::<Vec<_>>(), expected);
         }
+    }
+
+    /// `3 < 2Gi` as quantities, `2Gi < 2x < 3` as texts.
+    #[test]
+    fn any_texts_have_an_order() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut sorter = RowSorter::new(JsonPath::parse(".v").unwrap());
+        for _ in 0..10_000 {
+            let text: String =
+                (0..random.usize(0..4)).map(|_| *random.choice(b"123kGix-. ").unwrap() as char).collect();
+            let object = json!({"kind": "A", "apiVersion": "v1", "v": text}).to_string();
+            sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes()), Row::Nothing).unwrap();
+        }
+        assert!(sorter.into_rows().is_ok_and(|rows| rows.count() == 10_000));
     }
 }

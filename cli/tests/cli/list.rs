@@ -466,13 +466,16 @@ fn sorts_the_rows_of_a_list() {
     );
     let list = || Answer::ok(Body::replay(list.clone())).content_type("application/json");
     for (format, expected) in [
-        ("name", "web/api-1\nweb/web-9\nweb/web-10\n"),
-        ("jsonpath={.items[*].metadata.name}", "api-1 web-9 web-10"),
-        ("custom-columns=N:.metadata.name", "N\napi-1\nweb-9\nweb-10\n"),
+        ("name", "web/api-1\nweb/web-10\nweb/web-9\n"),
+        ("jsonpath={.items[*].metadata.name}", "api-1 web-10 web-9"),
+        ("custom-columns=N:.metadata.name", "N\napi-1\nweb-10\nweb-9\n"),
     ] {
         let output = Api::new([list()]).run(&["list", "cm", "-n", "web", "--sort-by", ".metadata.name", "-o", format]);
         assert_eq!((stdout(&output), output.status.code()), (expected, Some(0)), "{format}: {}", stderr(&output));
     }
+    let output = Api::new([list()]).run(&["list", "cm", "-n", "web", "--sort-by", ".metadata.nam"]);
+    assert_eq!(stderr(&output).lines().last(), Some("error: no object in the list has the field of --sort-by"));
+    assert_eq!((stdout(&output), output.status.code()), ("", Some(1)));
     for (args, expected) in [
         (["--sort-by", "{.a", "-o", "name"], "--sort-by"),
         (["--sort-by", ".a", "--limit", "3"], "cannot be used with"),

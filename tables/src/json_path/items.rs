@@ -102,9 +102,14 @@ fn names_items(node: &Node) -> bool {
 
 /// Returns the steps after `.items[*]`.
 fn after_items(steps: Vec<Step>) -> Result<Vec<Step>, JsonPathError> {
+    // These apply to all items at once: a union of two fields is the first of all items, then the second.
+    let is_of_list = |step: &Step| matches!(step, Step::Union(_) | Step::Text(_));
     let mut steps = steps.into_iter().skip(1);
     match steps.next() {
-        Some(Step::Slice(Slice { start: None, end: SliceEnd::Length, step: None })) => Ok(steps.collect()),
+        Some(Step::Slice(Slice { start: None, end: SliceEnd::Length, step: None })) => {
+            let steps: Vec<_> = steps.collect();
+            if steps.iter().any(is_of_list) { Err(needs_list()) } else { Ok(steps) }
+        }
         _ => Err(needs_list()),
     }
 }

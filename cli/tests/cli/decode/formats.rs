@@ -321,6 +321,15 @@ fn prints_templates_and_custom_columns() {
     }
     let empty = br#"{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{},"items":[]}"#;
     assert_eq!(stdout(&decode(&["-o", "jsonpath=<{.items[*].metadata.name}>"], empty)), "<>");
+    // Not `<none>`: the path is wrong, or the object is.
+    for (format, expected) in [
+        ("custom-columns=N:.spec.n[5]", "column \"N\": array index out of bounds: index 5, length 2"),
+        ("jsonpath={.items[*].metadata[0]}", "an object is not an array"),
+    ] {
+        let output = decode(&["-o", format], body);
+        assert!(stderr(&output).contains(expected), "{format}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1), "{format}");
+    }
     for (format, expected) in [
         ("jsonpath", "expected jsonpath=VALUE"),
         ("jsonpath={.a", "unclosed"),
