@@ -9,7 +9,7 @@
 // | `shutdown` | | the signal that ends watches and connections |
 // | `queue` | | permits for a limited number of requests |
 // | `metrics` | | counters and gauges |
-// | `response` | `body`, `go_json`, `gzip`, `status` | bodies, their compression, errors as Statuses |
+// | `response` | `body`, `gzip`, `status` | bodies, their compression, errors as Statuses |
 // | `accept` | `reader`, `tls`, `stall`, `open_responses`, `http`, `listener` | connections |
 // | `request` | `query`, `attributes`, `list_options`, `path`, `info`, `filter` | what a request asks for |
 // | `authorize` | `error`, `review_cache`, `review_client`, `reviewer`, `authorizer` | reviews of readers |

@@ -24,7 +24,8 @@ pub fn age_at(now: Timestamp, since: Option<Timestamp>) -> String {
     }
 }
 
-/// Returns a number of seconds as `HumanDuration` of `k8s.io/apimachinery/pkg/util/duration` prints it: `5m30s`, `2d4h`.
+/// Returns a number of seconds as kubectl prints it: `5m30s`, `2d4h`. The rules are those of `HumanDuration` in
+/// `k8s.io/apimachinery/pkg/util/duration`.
 #[must_use]
 pub fn human_duration(seconds: i64) -> String {
     let two = |large: i64, large_unit: &str, small: i64, small_unit: &str| match small {

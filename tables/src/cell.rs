@@ -18,7 +18,7 @@ pub struct Column {
     pub format: Cow<'static, str>,
     /// The description of the column.
     pub description: Cow<'static, str>,
-    /// 0 for columns that kubectl always prints, more for those of `-o wide` only.
+    /// The priority. kubectl prints columns of priority 0 always, and the others only with `-o wide`.
     pub priority: i32,
 }
 

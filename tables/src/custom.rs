@@ -1,4 +1,5 @@
-//! The rows of custom resources, by the columns of their definition: `tableconvertor.go` of the apiextensions API server.
+//! The rows of custom resources, by the columns of their definition, as `tableconvertor.go` of the apiextensions API
+//! server computes them.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,7 @@ use crate::age::age_at;
 use crate::cell::{Cell, Column, Row};
 use crate::columns;
 use crate::fields::null_is_default;
-use crate::json_path::{self, JsonPath, JsonPathError};
+use crate::json_path::{JsonPath, JsonPathError, print_in_template};
 
 /// Why the columns of a custom resource cannot be printed.
 #[derive(Debug, thiserror::Error)]
@@ -127,10 +128,9 @@ fn default_column() -> PrinterColumn {
 fn cell(r#type: &str, value: &Value, now: Timestamp) -> Cell {
     match (r#type, value) {
         ("string", Value::Null) => Cell::text("<no value>"),
-        ("string", Value::Array(_) | Value::Object(_)) => Cell::Text(go_json(value)),
         ("string", value) => {
             let mut text = Vec::new();
-            json_path::print(value, &mut text);
+            print_in_template(value, &mut text);
             Cell::Text(String::from_utf8_lossy(&text).into_owned())
         }
         ("integer", Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
@@ -147,11 +147,4 @@ fn cell(r#type: &str, value: &Value, now: Timestamp) -> Cell {
         },
         _ => Cell::Null,
     }
-}
-
-/// Returns the value as Go's `encoding/json` writes it, which escapes for HTML.
-fn go_json(value: &Value) -> String {
-    let escapes =
-        [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u{2028}", "\\u2028"), ("\u{2029}", "\\u2029")];
-    escapes.iter().fold(value.to_string(), |text, (from, to)| text.replace(from, to))
 }

@@ -1,7 +1,7 @@
 //! The printer of a kind.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use listwatch::path::meta;
@@ -17,6 +17,8 @@ use crate::pod::Pod;
 use crate::service::Service;
 use crate::small::{ConfigMap, Namespace, Secret};
 use crate::workload::{Job, Replicated};
+
+static WITHOUT_MANAGED_FIELDS: LazyLock<Projection> = LazyLock::new(|| Projection::new().drop(&meta::MANAGED_FIELDS));
 
 /// Prints the rows of one kind. Cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -110,11 +112,12 @@ impl Printer {
     }
 }
 
+/// Returns the object in JSON; one in protobuf without its `managedFields`, which no printer reads.
 fn json_of<'a>(item: &ItemRef<'a>) -> Result<Cow<'a, [u8]>, ItemError> {
     if item.encoding() == Encoding::Json {
         return Ok(Cow::Borrowed(item.bytes()));
     }
-    let without = item.project(&Projection::new().drop(&meta::MANAGED_FIELDS))?;
+    let without = item.project(&WITHOUT_MANAGED_FIELDS)?;
     let mut json = Vec::new();
     item.with_bytes(&without).to_json(&mut json)?;
     Ok(Cow::Owned(json))

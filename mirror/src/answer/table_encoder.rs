@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use listwatch::encode::Encoder;
 use listwatch::{Encoding, EventType, ItemRef, ListMeta, TypeMeta};
+use listwatch_tables::write_go_json;
 use serde::Serialize;
 
 use crate::request::IncludeObject;
 use crate::resource::TablePrinter;
-use crate::response::{BodyError, write_go_json};
+use crate::response::BodyError;
 
 /// Writes Tables of the objects of one kind.
 pub(super) struct TableEncoder {

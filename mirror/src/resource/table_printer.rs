@@ -12,13 +12,16 @@ use listwatch::path::meta;
 use listwatch::schema::Message;
 use listwatch::{FieldPath, FieldSelector, ItemRef, Projection, TypeMeta};
 use listwatch_cache::{Reflector, StorageFormat, Store};
-use listwatch_tables::{Column, Printer};
+use listwatch_tables::{Column, Printer, write_go_json};
 use tokio::time::sleep;
 
-use crate::response::{BodyError, write_go_json};
+use crate::response::BodyError;
 
 /// The time after which a denied definition is requested again.
 const DENIED_DELAY: Duration = Duration::from_secs(600);
+
+/// The schemas of a definition.
+static SCHEMA: FieldPath = FieldPath::new("spec.versions.schema", &[]);
 
 /// Prints the rows of one kind.
 #[derive(Clone, Debug)]
@@ -134,6 +137,3 @@ impl CustomPrinters {
         }
     }
 }
-
-/// The schemas of a definition.
-static SCHEMA: FieldPath = FieldPath::new("spec.versions.schema", &[]);

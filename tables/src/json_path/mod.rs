@@ -26,6 +26,7 @@ use serde_json::Value;
 pub use error::JsonPathError;
 pub use items::ItemsTemplate;
 pub use template::JsonPathTemplate;
+pub(crate) use text::template as print_in_template;
 
 use ast::Step;
 use eval::Evaluation;
