@@ -118,7 +118,7 @@ mod watch {
         }
 
         fn new_span(&self, span: &Attributes<'_>) -> Id {
-            search(span.metadata(), |fields| span.record(fields));
+            search_fields(span.metadata().target(), |fields| span.record(fields));
             Id::from_u64(1)
         }
 
@@ -129,16 +129,12 @@ mod watch {
         fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
 
         fn event(&self, event: &Event<'_>) {
-            search(event.metadata(), |fields| event.record(fields));
+            search_fields(event.metadata().target(), |fields| event.record(fields));
         }
 
         fn enter(&self, _span: &Id) {}
 
         fn exit(&self, _span: &Id) {}
-    }
-
-    fn search(metadata: &Metadata<'_>, record: impl FnOnce(&mut Fields<'_>)) {
-        search_fields(metadata.target(), record);
     }
 
     /// Ends the process if the fields contain the token.
