@@ -1,5 +1,7 @@
 //! `listwatch list`: a collection of an API server.
 
+use std::mem;
+
 use listwatch::ItemError;
 use listwatch::client::{ListSummary, Resource, Selection};
 use listwatch_tables::json_path::JsonPath;
@@ -57,8 +59,8 @@ pub struct ListArgs {
 
     /// Sort by the value of this JSONPath, such as .metadata.creationTimestamp.
     ///
-    /// Numbers and quantities sort by size, other texts byte by byte. The command keeps all rows in memory until the list is
-    /// complete: with -o name about 100 bytes each, with -o json whole objects.
+    /// Numbers and quantities sort by size, other texts byte by byte. The command keeps all rows in memory until the
+    /// list is complete: with -o json whole objects.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["limit", "watch", "watch_only"], value_parser = parse_sort_path)]
     sort_by: Option<JsonPath>,
 
@@ -77,21 +79,13 @@ pub struct ListArgs {
     connection: ConnectionArgs,
 }
 
-pub async fn run(args: ListArgs) -> Result<(), Failure> {
-    let ListArgs { mut query, names, pages, mut limit, sort_by, watch, watch_only, output: output_args, connection } =
-        args;
-    let names = split_names(&mut query.selection, names)?;
-    let format = output_args.format.clone();
-    if format == OutputFormat::Summary && (limit.is_some() || names.len() > 1) {
-        return Err(Failure::Usage("-o summary is about one whole list: no --limit, and one name at most".to_owned()));
-    }
-    if format == OutputFormat::Summary && sort_by.is_some() {
-        return Err(Failure::Usage("-o summary prints no items: no --sort-by".to_owned()));
-    }
+pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
+    let names = split_names(&mut args.query.selection, mem::take(&mut args.names))?;
+    args.check(&names)?;
+    let is_watch = args.is_watch();
+    let ListArgs { query, pages, mut limit, sort_by, watch_only, output: output_args, connection, .. } = args;
+    let format = &output_args.format;
     let mut sorter = sort_by.map(RowSorter::new);
-    if watch || watch_only {
-        check_watch(&format, &names)?;
-    }
     let mut formatter = RowFormatter::new(&output_args)?;
     let mut selection = query.selection.selection();
     if format.needs_fields() || sorter.is_some() {
@@ -104,20 +98,19 @@ pub async fn run(args: ListArgs) -> Result<(), Failure> {
     let QueryArgs { selection: selection_args, version } = query;
     let found = selection_args.find_resource(&client, namespace).await?;
     let mut output = Output::new(&output_args);
-    let mut missing = Vec::new();
-    let mut listed_version = None;
-    let watched = selections(&names, selection.clone()).into_iter().next().map(|(_, selection)| selection);
-    for (name, selection) in selections(&names, selection).into_iter().filter(|_| !watch_only) {
+    let (mut missing, mut listed_version) = (Vec::new(), None);
+    let selections = select_names(&names, selection);
+    let watched = selections.first().filter(|_| is_watch).map(|(_, selection)| selection.clone());
+    for (name, selection) in selections.into_iter().filter(|_| !watch_only) {
         let params = version.list_params(selection, page_size);
-        let list = list_resource(&client, &found, &params, |item| {
+        let mut items = list_resource(&client, &found, &params, |item| {
             let row = formatter.format_row(&item)?;
             match &mut sorter {
                 Some(sorter) => sorter.add(&item, row).map(|()| Row::Nothing),
                 None => Ok::<_, ItemError>(row),
             }
         });
-        let progress = list.progress();
-        let mut items = list;
+        let progress = items.progress();
         let done = print_rows(&mut items, &mut output, &mut limit, |_| list_progress(&progress)).await?;
         let summary = items.summary().cloned();
         drop(items);
@@ -129,7 +122,7 @@ pub async fn run(args: ListArgs) -> Result<(), Failure> {
         listed_version = Some(summary.list_meta.resource_version.clone());
         match name {
             Some(name) if summary.items == 0 => missing.push(name),
-            _ if format == OutputFormat::Summary => output.end(Some(&summary_object(&summary)))?,
+            _ if *format == OutputFormat::Summary => output.end(Some(&summary_object(&summary)))?,
             None if summary.items == 0 && !format.needs_fields() => notices::print_line("No items found."),
             _ => {}
         }
@@ -138,11 +131,11 @@ pub async fn run(args: ListArgs) -> Result<(), Failure> {
         sorter.into_rows()?.try_for_each(|row| output.print_row(row))?;
     }
     notices::warn_of_unknown_fields(formatter.unknown_fields);
-    if let (true, Some(selection), true) = (watch || watch_only, watched, missing.is_empty()) {
+    if let (Some(selection), true) = (watched, missing.is_empty()) {
         output.flush()?;
         return print_list_changes(client, found, selection, listed_version, output_args, output).await;
     }
-    if format != OutputFormat::Summary {
+    if *format != OutputFormat::Summary {
         output.end(None)?;
     }
     if missing.is_empty() { Ok(()) } else { Err(not_found(&found.0, &missing)) }
@@ -152,19 +145,32 @@ fn parse_sort_path(text: &str) -> Result<JsonPath, String> {
     JsonPath::parse(text).map_err(|error| error.to_string())
 }
 
-/// Refuses what a watch cannot print, or cannot select.
-fn check_watch(format: &OutputFormat, names: &[String]) -> Result<(), Failure> {
-    if *format == OutputFormat::Summary {
-        return Err(Failure::Usage("-o summary is about a list: no --watch or --watch-only".to_owned()));
+impl ListArgs {
+    fn is_watch(&self) -> bool {
+        self.watch || self.watch_only
     }
-    if names.len() > 1 {
-        return Err(Failure::Usage(ONE_NAME.to_owned()));
+
+    /// Refuses options that do not apply to the format, and several names for a watch.
+    fn check(&self, names: &[String]) -> Result<(), Failure> {
+        let is_summary = self.output.format == OutputFormat::Summary;
+        let faults = [
+            (
+                is_summary && (self.limit.is_some() || names.len() > 1),
+                "-o summary is about one whole list: no --limit, and one name at most",
+            ),
+            (is_summary && self.sort_by.is_some(), "-o summary prints no items: no --sort-by"),
+            (is_summary && self.is_watch(), "-o summary is about a list: no --watch or --watch-only"),
+            (self.is_watch() && names.len() > 1, ONE_NAME),
+        ];
+        match faults.into_iter().find(|(is_fault, _)| *is_fault) {
+            Some((_, fault)) => Err(Failure::Usage(fault.to_owned())),
+            None => Ok(()),
+        }
     }
-    Ok(())
 }
 
 /// Returns the selections to list, with their names: one of each name, or the whole selection.
-fn selections(names: &[String], selection: Selection) -> Vec<(Option<&String>, Selection)> {
+fn select_names(names: &[String], selection: Selection) -> Vec<(Option<&String>, Selection)> {
     if names.is_empty() {
         return vec![(None, selection)];
     }

@@ -10,24 +10,16 @@ use listwatch_tables::json_path::{ItemsTemplate, JsonPathTemplate};
 use super::custom_columns::CustomColumns;
 use crate::failure::Failure;
 
-/// How objects are printed.
+/// How objects are printed: see [`FORMATS`].
 #[derive(Clone, PartialEq)]
 pub enum OutputFormat {
-    /// One line per object: NAMESPACE/NAME, or NAME if it has no namespace
     Name,
-    /// Columns: namespace, name, version, age and size in bytes, and for Pods ready, status and restarts
     Table,
-    /// The columns of `table`, owner and UID, and for Pods node and IP
     Wide,
-    /// One JSON object per line, with kind and apiVersion
     Json,
-    /// One YAML document per object
     Yaml,
-    /// For lists: one JSON object that describes the whole list, once it is complete
     Summary,
-    /// What a template of kubectl's JSONPath prints
     JsonPath(ItemsTemplate),
-    /// A table of the values of paths
     CustomColumns(CustomColumns),
 }
 
@@ -157,23 +149,18 @@ impl OutputArgs {
     /// Refuses options that do not apply to the format.
     pub fn check(&self) -> Result<(), Failure> {
         let of_fields = [("--drop", !self.drop.is_empty()), ("--show-managed-fields", self.show_managed_fields)];
-        let of_tables = [
-            ("--label-columns", !self.label_columns.is_empty()),
-            ("--show-labels", self.show_labels),
-            ("--no-headers", self.no_headers),
-        ];
+        let of_objects = [("--label-columns", !self.label_columns.is_empty()), ("--show-labels", self.show_labels)];
         let is_set = |options: &[(&'static str, bool)]| options.iter().find(|option| option.1).map(|option| option.0);
-        match (is_set(&of_fields), is_set(&of_tables)) {
+        let has_columns = matches!(self.format, OutputFormat::Table | OutputFormat::Wide);
+        match (is_set(&of_fields), is_set(&of_objects)) {
             (Some(option), _) if !self.format.prints_fields() => {
                 return Err(Failure::Usage(format!("{option} is for -o json and yaml: no other format prints fields")));
             }
-            (_, Some(option)) if !self.format.is_table() => {
+            (_, Some(option)) if !has_columns => {
                 return Err(Failure::Usage(format!("{option} is for -o table and wide")));
             }
-            _ if matches!(self.format, OutputFormat::CustomColumns(_))
-                && (self.show_labels || !self.label_columns.is_empty()) =>
-            {
-                return Err(Failure::Usage("--show-labels and --label-columns are for -o table and wide".to_owned()));
+            _ if self.no_headers && !self.format.is_table() => {
+                return Err(Failure::Usage("--no-headers is for -o table and wide".to_owned()));
             }
             _ => {}
         }

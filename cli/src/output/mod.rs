@@ -40,8 +40,8 @@
 //! Not done: all columns of kubectl's own tables, because each kind has others. Coloured cells: the columns count
 //! characters. A pager.
 //!
-//! The order of the files, lowest first: `custom_columns`, `args`, `table`, `yaml`, `progress`, `row`, `sort`, `stdout`, `print`, this
-//! file.
+//! The order of the files, lowest first: `custom_columns`, `args`, `table`, `yaml`, `progress`, `row`, `sort`,
+//! `stdout`, `print`, this file.
 
 mod args;
 mod custom_columns;

@@ -1,8 +1,8 @@
 //! Items as rows of the output.
 
 use jiff::Timestamp;
-use listwatch::path::{meta, pod};
-use listwatch::{Encoding, ItemError, ItemRef, MetaView, Projection, TypeMeta};
+use listwatch::path::meta;
+use listwatch::{Encoding, ItemError, ItemRef, Projection, Time, TypeMeta};
 use listwatch_tables::{Printer, age_at};
 use serde_json::Value;
 
@@ -34,6 +34,8 @@ pub struct RowFormatter<'a> {
     drop: Option<Projection>,
     /// The error of a path in `--drop` that the objects do not have.
     invalid_path: Option<String>,
+    /// The printer of Pods.
+    pods: Option<Printer>,
     /// The number of unknown fields, which the JSON lacks.
     pub unknown_fields: u64,
 }
@@ -46,7 +48,8 @@ impl<'a> RowFormatter<'a> {
     /// [`Failure::Usage`] for options that do not apply to the format.
     pub fn new(args: &'a OutputArgs) -> Result<Self, Failure> {
         args.check()?;
-        Ok(Self { args, drop: None, invalid_path: None, unknown_fields: 0 })
+        let pods = Printer::for_kind(&TypeMeta::new("v1", "Pod"));
+        Ok(Self { args, drop: None, invalid_path: None, pods, unknown_fields: 0 })
     }
 
     /// Returns the usage error of a path in `--drop`. It is known after the first item.
@@ -86,21 +89,15 @@ impl<'a> RowFormatter<'a> {
             escape_controls(&meta.namespace()).into_owned(),
             escape_controls(&meta.name()).into_owned(),
         ];
-        cells.extend(pod_cells(item)?);
+        let [ready, status, restarts, ip, node] = self.pod_cells(item)?;
+        cells.extend([ready, status, restarts]);
         cells.extend([
             escape_controls(&meta.resource_version()).into_owned(),
-            age_of(&meta),
+            meta.creation_timestamp().map_or_else(|_| INVALID_AGE.to_owned(), age_of),
             item.bytes().len().to_string(),
         ]);
         if self.args.format == OutputFormat::Wide {
-            let is_pod = is_pod(item);
-            for path in [&pod::NODE_NAME, &pod::POD_IP] {
-                let text = if is_pod { path.str(*item)? } else { None };
-                cells.push(match text.as_deref() {
-                    Some("") | None if is_pod => NONE.to_owned(),
-                    text => escape_controls(text.unwrap_or_default()).into_owned(),
-                });
-            }
+            cells.extend([node, ip]);
             let owner = meta.owner_references()?.find(|owner| owner.controller);
             cells.push(owner.map_or(NONE.to_owned(), |owner| {
                 escape_controls(&format!("{}/{}", owner.kind, owner.name)).into_owned()
@@ -119,11 +116,20 @@ impl<'a> RowFormatter<'a> {
         Ok(cells)
     }
 
+    /// Returns READY, STATUS, RESTARTS, IP and NODE of a Pod, as kubectl prints them; empty texts for other objects.
+    fn pod_cells(&self, item: &ItemRef<'_>) -> Result<[String; 5], ItemError> {
+        let is_pod = item.type_meta().item_kind() == "Pod" && item.type_meta().api_version == "v1";
+        let Some(printer) = self.pods.as_ref().filter(|_| is_pod) else { return Ok(Default::default()) };
+        let row = printer.row(item, Timestamp::now())?;
+        let cell = |at: usize| row.cells.get(at).map(ToString::to_string).unwrap_or_default();
+        Ok([1, 2, 3, 5, 6].map(|at| escape_controls(&cell(at)).into_owned()))
+    }
+
     /// Returns the object as a value of JSON.
     fn value(&mut self, item: &ItemRef<'_>) -> Result<Value, ItemError> {
-        let mut json = Vec::new();
-        self.unknown_fields += item.to_json(&mut json)?;
-        serde_json::from_slice(&json).map_err(ItemError::other)
+        let (value, unknown) = object_value(item)?;
+        self.unknown_fields += unknown;
+        Ok(value)
     }
 
     /// Returns the object as a line of JSON, without the fields that the options omit.
@@ -183,30 +189,21 @@ pub fn table_columns(args: &OutputArgs) -> Vec<TableColumn> {
     columns
 }
 
-/// Returns the age of an object. A time that is no time is `<invalid>`.
-fn age_of(meta: &MetaView<'_>) -> String {
-    match meta.creation_timestamp() {
-        Ok(None) => age_at(Timestamp::now(), None),
-        Ok(Some(created)) => match Timestamp::new(created.seconds, created.nanos) {
-            Ok(created) => age_at(Timestamp::now(), Some(created)),
-            // Outside of the years that a timestamp has: in the past only Go's zero time.
-            Err(_) => INVALID_AGE.to_owned(),
-        },
-        Err(_) => INVALID_AGE.to_owned(),
-    }
+/// Returns the age of an object.
+fn age_of(created: Option<Time>) -> String {
+    let timestamp = |Time { seconds, nanos }: Time| {
+        // A time that no timestamp can have is far from now, too.
+        let nearest = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        Timestamp::new(seconds, nanos).unwrap_or(nearest)
+    };
+    age_at(Timestamp::now(), created.map(timestamp))
 }
 
-fn is_pod(item: &ItemRef<'_>) -> bool {
-    item.type_meta().item_kind() == "Pod" && item.type_meta().api_version == "v1"
-}
-
-/// Returns READY, STATUS and RESTARTS of a Pod, as kubectl prints them; empty texts for other objects.
-fn pod_cells(item: &ItemRef<'_>) -> Result<[String; 3], ItemError> {
-    let printer = if is_pod(item) { Printer::for_kind(&TypeMeta::new("v1", "Pod")) } else { None };
-    let Some(printer) = printer else { return Ok(Default::default()) };
-    let row = printer.row(item, Timestamp::now())?;
-    let mut cells = row.cells.iter().skip(1).map(|cell| escape_controls(&cell.to_string()).into_owned());
-    Ok(std::array::from_fn(|_| cells.next().unwrap_or_default()))
+/// Returns an object as a value of JSON, and the number of unknown fields that it lacks.
+pub(super) fn object_value(item: &ItemRef<'_>) -> Result<(Value, u64), ItemError> {
+    let mut json = Vec::new();
+    let unknown = item.to_json(&mut json)?;
+    Ok((serde_json::from_slice(&json).map_err(ItemError::other)?, unknown))
 }
 
 /// Returns NAMESPACE/NAME, or the name of an object without a namespace, as a line.
@@ -216,4 +213,24 @@ fn name_line(item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
     let (namespace, name) = (escape_controls(&namespace), escape_controls(&name));
     let slash = if namespace.is_empty() { "" } else { "/" };
     Ok([&*namespace, slash, &*name, "\n"].concat().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_ages_of_times_that_no_timestamp_can_have() {
+        let time = |seconds, nanos| Some(Time { seconds, nanos });
+        for (created, expected) in [
+            (None, "<unknown>"),
+            (time(-62_135_596_800, 0), "<unknown>"),
+            (time(253_402_300_799, 0), "<invalid>"),
+            (time(i64::MAX, 999_999_999), "<invalid>"),
+            (time(-62_135_596_799, 0), "292y"),
+            (time(i64::MIN, 0), "292y"),
+        ] {
+            assert_eq!(age_of(created), expected, "{created:?}");
+        }
+    }
 }

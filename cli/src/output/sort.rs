@@ -6,7 +6,7 @@ use listwatch::{ItemError, ItemRef};
 use listwatch_tables::json_path::{JsonPath, print};
 use serde_json::Value;
 
-use super::row::Row;
+use super::row::{Row, object_value};
 use crate::failure::Failure;
 
 /// The rows of a list with the values that they are sorted by. It keeps no objects.
@@ -34,9 +34,7 @@ impl RowSorter {
 
     /// Keeps the row of an item.
     pub fn add(&mut self, item: &ItemRef<'_>, row: Row) -> Result<(), ItemError> {
-        let mut json = Vec::new();
-        item.to_json(&mut json)?;
-        let object: Value = serde_json::from_slice(&json).map_err(ItemError::other)?;
+        let (object, _) = object_value(item)?;
         let found = self.path.find(&object).map_err(ItemError::other)?;
         self.is_found |= !found.is_empty();
         self.rows.push((found.first().map_or(SortKey::Missing, |value| SortKey::of(value)), row));
@@ -71,7 +69,7 @@ impl SortKey {
         }
     }
 
-    /// Compares by size, or byte by byte as kubectl since 1.31.
+    /// Compares by size, or byte by byte as kubectl 1.37.
     fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Missing, Self::Missing) => Ordering::Equal,

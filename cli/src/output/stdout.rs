@@ -17,18 +17,14 @@ pub struct Output {
     format: OutputFormat,
     out: BufWriter<StdoutLock<'static>>,
     table: RowTable,
-    /// The text before the next item, for `-o jsonpath`.
-    pending_text: Vec<u8>,
+    /// True once a line was printed.
+    has_line: bool,
 }
 
 impl Output {
     pub fn new(args: &OutputArgs) -> Self {
         let columns = if args.format.is_table() { table_columns(args) } else { Vec::new() };
-        let mut output = Self::with_table(args.format.clone(), RowTable::new(columns, args.no_headers));
-        if let OutputFormat::JsonPath(template) = &args.format {
-            output.pending_text = template.before().to_vec();
-        }
-        output
+        Self::with_table(args.format.clone(), RowTable::new(columns, args.no_headers))
     }
 
     /// Returns an output that prints no items.
@@ -38,7 +34,7 @@ impl Output {
 
     fn with_table(format: OutputFormat, table: RowTable) -> Self {
         let out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-        Self { format, out, table, pending_text: Vec::new() }
+        Self { format, out, table, has_line: false }
     }
 
     pub fn format(&self) -> &OutputFormat {
@@ -49,10 +45,10 @@ impl Output {
     pub fn print_row(&mut self, row: Row) -> io::Result<()> {
         match row {
             Row::Line(line) => {
-                self.out.write_all(&self.pending_text)?;
                 if let OutputFormat::JsonPath(template) = &self.format {
-                    template.separator().clone_into(&mut self.pending_text);
+                    self.out.write_all(if self.has_line { template.separator() } else { template.before() })?;
                 }
+                self.has_line = true;
                 self.out.write_all(&line)
             }
             Row::Table(cells) => self.table.add_row(&mut self.out, cells),
@@ -72,9 +68,8 @@ impl Output {
             self.table.end(&mut self.out)?;
         }
         if let OutputFormat::JsonPath(template) = &self.format {
-            // The text before the items, if there were none.
-            if self.pending_text != template.separator() {
-                self.out.write_all(&self.pending_text)?;
+            if !self.has_line {
+                self.out.write_all(template.before())?;
             }
             self.out.write_all(template.after())?;
         }

@@ -65,7 +65,8 @@ pub struct MirrorArgs {
 
     /// YAML file of settings, or `-` for stdin: the names and values of these options, and `resources`.
     ///
-    /// Options of the command line replace those of the file. Options that can be repeated, and resources, are added.
+    /// An option of the command line replaces the one of the file. Both lists of resources count, and both of each
+    /// option that can be repeated.
     #[arg(short = 'f', long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new())]
     pub settings: Option<OsString>,
 

@@ -1,7 +1,7 @@
 //! The file of settings of `listwatch mirror`.
 //!
-//! The settings are the command's own options, by their names. So the file becomes arguments before those of the command
-//! line, and clap checks both: no option has a second definition.
+//! A setting has the name of an option of the command. The file becomes arguments, which precede those of the command
+//! line. So clap checks both, and no option has a second definition.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -41,23 +41,24 @@ enum Scalar {
     Text(String),
 }
 
-/// Returns the arguments of the command line with those of its file of settings, if it names one.
+/// Reads the file of settings, if the command line names one, and inserts its settings as arguments.
 ///
 /// # Errors
 ///
 /// [`Failure::Error`] if the file cannot be read, [`Failure::Usage`] if it has no settings of this command.
 pub fn add_settings(command: &Command, mut args: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
+    // Other commands are parsed once.
+    let Some(at) = args.iter().position(|arg| arg == "mirror") else { return Ok(args) };
     let matches = command.clone().ignore_errors(true).try_get_matches_from(&args).ok();
     let file =
         matches.as_ref().and_then(|matches| matches.subcommand_matches("mirror")?.get_one::<OsString>("settings"));
-    let at = args.iter().position(|arg| arg == "mirror");
-    let (Some(file), Some(at), Some(mirror)) = (file, at, command.find_subcommand("mirror")) else { return Ok(args) };
+    let (Some(file), Some(mirror)) = (file, command.find_subcommand("mirror")) else { return Ok(args) };
     let name = if file == "-" { "stdin".into() } else { file.to_string_lossy() };
     let text = read_text(file).map_err(|error| Failure::Error(format!("cannot read {name}: {error}")))?;
     let of_file = settings_args(&text, mirror).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
     // Alone first, so that the error of a value names the file.
     let alone = [OsString::from("mirror")].into_iter().chain(of_file.iter().map(OsString::from));
-    match mirror.clone().no_binary_name(false).try_get_matches_from(alone) {
+    match mirror.clone().try_get_matches_from(alone) {
         // An option of the command line may complete them.
         Err(error) if error.kind() != ErrorKind::MissingRequiredArgument => {
             let text = error.to_string();
@@ -142,7 +143,7 @@ fn unknown_setting(name: &str, command: &Command) -> String {
     }
 }
 
-/// Returns the text of an error of YAML without the lines of the file that it quotes, and without advice to programmers.
+/// Shortens an error of YAML to one line. It drops the lines that the error quotes, and its advice to programmers.
 fn one_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default().trim();
     let line = line.split_once(", set DuplicateKeyPolicy").map_or(line, |(line, _)| line);

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use listwatch::client::{Client, Resource, Selection, WatchParams};
 
-use super::printer::{EventCounts, WatchPrinter};
+use super::printer::WatchPrinter;
 use crate::cluster::listing::list_failure;
 use crate::failure::Failure;
 use crate::notices;
@@ -19,26 +19,15 @@ use crate::signals::interrupted;
 /// error: the changes until a new list are unknown.
 pub async fn print_list_changes(
     client: Client,
-    (resource, namespace): (Resource, Option<String>),
+    found: (Resource, Option<String>),
     selection: Selection,
     version: Option<String>,
     output_args: OutputArgs,
     output: Output,
 ) -> Result<(), Failure> {
     let from = version.map_or_else(WatchParams::from_now, WatchParams::from_version);
-    let mut printer = WatchPrinter {
-        client,
-        resource,
-        namespace,
-        selection,
-        output_args,
-        output,
-        previous: None,
-        is_plain: true,
-        hides_initial: true,
-        most_chars: None,
-        counts: EventCounts::default(),
-    };
+    let mut printer = WatchPrinter::new(client, found, selection, output_args, output);
+    printer.is_plain = true;
     let mut interrupted = pin!(interrupted());
     let ended = tokio::select! {
         () = &mut interrupted => None,

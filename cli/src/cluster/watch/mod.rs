@@ -11,7 +11,7 @@ use listwatch::client::WatchParams;
 
 use self::diff::PreviousObjects;
 pub use self::list_changes::print_list_changes;
-use self::printer::{EventCounts, WatchPrinter};
+use self::printer::WatchPrinter;
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::list_failure;
 use crate::cluster::query::{SelectionArgs, name_selector, split_names};
@@ -110,22 +110,12 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         selection = selection.json();
     }
     let (client, namespace) = connection.client().await?;
-    let (resource, namespace) = selection_args.find_resource(&client, namespace).await?;
+    let found = selection_args.find_resource(&client, namespace).await?;
     let output = Output::new(&output_args);
-    let is_terminal = std::io::stdout().is_terminal();
-    let printer = WatchPrinter {
-        client,
-        resource,
-        namespace,
-        selection,
-        output_args,
-        output,
-        previous: diff.then(|| PreviousObjects::new(show_secrets)),
-        is_plain: false,
-        hides_initial: !initial,
-        most_chars: is_terminal.then_some(MOST_CHARS),
-        counts: EventCounts::default(),
-    };
+    let mut printer = WatchPrinter::new(client, found, selection, output_args, output);
+    printer.previous = diff.then(|| PreviousObjects::new(show_secrets));
+    printer.hides_initial = !initial;
+    printer.most_chars = std::io::stdout().is_terminal().then_some(MOST_CHARS);
     print_until_signal(printer, initial, resource_version).await
 }
 

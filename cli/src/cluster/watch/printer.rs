@@ -60,6 +60,29 @@ struct EventObject {
 }
 
 impl WatchPrinter {
+    /// Returns a printer of all events, with their types and without comparisons.
+    pub fn new(
+        client: Client,
+        (resource, namespace): (Resource, Option<String>),
+        selection: Selection,
+        output_args: OutputArgs,
+        output: Output,
+    ) -> Self {
+        Self {
+            client,
+            resource,
+            namespace,
+            selection,
+            output_args,
+            output,
+            previous: None,
+            is_plain: false,
+            hides_initial: false,
+            most_chars: None,
+            counts: EventCounts::default(),
+        }
+    }
+
     /// Prints the events of a watch until it ends, and returns its error.
     pub async fn watch(&mut self, from: WatchParams) -> Result<Error, Failure> {
         let Self { output_args, selection, client, resource, namespace, .. } = self;

@@ -321,6 +321,8 @@ fn prints_templates_and_custom_columns() {
     }
     let empty = br#"{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{},"items":[]}"#;
     assert_eq!(stdout(&decode(&["-o", "jsonpath=<{.items[*].metadata.name}>"], empty)), "<>");
+    // A beginning that is the separator of values.
+    assert_eq!(stdout(&decode(&["-o", "jsonpath= {.items[*].metadata.name}"], empty)), " ");
     // Not `<none>`: the path is wrong, or the object is.
     for (format, expected) in [
         ("custom-columns=N:.spec.n[5]", "column \"N\": array index out of bounds: index 5, length 2"),
