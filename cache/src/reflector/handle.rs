@@ -172,8 +172,9 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self
     }
 
-    /// Returns a handle for readers of the store, for use before the reflector runs. Call it after [`store`](Self::store): an earlier handle keeps the
-    /// store that it was created for.
+    /// Returns a handle for readers of the store, for use before the reflector runs.
+    ///
+    /// Call it after [`store`](Self::store): an earlier handle keeps the store that it was created for.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
         Cache { store: self.store.clone(), status: self.status.subscribe(), collection: Arc::clone(&self.collection) }

@@ -13,7 +13,7 @@ use crate::mirror::{Running, TABLE, assert_same, collection, get_both};
 
 const PORT: u16 = 16993;
 
-/// Columns of all types, of which some objects lack values.
+/// Columns of all types. One widget has a value for each column, and another one has none.
 const WIDGET_COLUMNS: &str = r#"[
     {"name": "N", "type": "integer", "jsonPath": ".spec.n", "description": "how many"},
     {"name": "Text", "type": "string", "jsonPath": ".spec.text", "priority": 1},

@@ -34,7 +34,7 @@ pub enum Error {
     Metadata(ItemError),
 }
 
-/// The text includes the cause, as that of kube's errors does.
+/// The text includes the cause, as in errors of kube.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

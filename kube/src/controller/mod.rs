@@ -128,8 +128,8 @@ const MAX_TRIGGERS: usize = 1024;
 ///
 /// Controllers share caches: each gets clones of the same [`Cache`], so a process has one watch for each collection. A
 /// cache may be the own one of one controller, and owned or watched by others. The reflectors are not part of a
-/// controller: the caller [spawns](listwatch_cache::Reflector::spawn) each once. A controller that ends leaves caches and
-/// other controllers as they are. A controller that starts later reconciles all objects, without a request to the
+/// controller: the caller [spawns](listwatch_cache::Reflector::spawn) each once. A controller that ends leaves caches
+/// and other controllers as they are. A controller that starts later reconciles all objects, without a request to the
 /// server.
 ///
 /// # Memory
