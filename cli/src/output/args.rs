@@ -105,6 +105,7 @@ impl OutputFormat {
     }
 
     /// Returns true if the format needs all fields of objects.
+    #[cfg(feature = "cluster")]
     pub fn needs_fields(&self) -> bool {
         self.prints_fields() || matches!(self, Self::JsonPath(_) | Self::CustomColumns(_))
     }
