@@ -158,10 +158,10 @@ impl Deployed {
         Ok(cache)
     }
 
-    /// Starts a watch that the mirror forwards.
+    /// Starts a watch that the mirror forwards: it writes no Tables of `v1beta1`.
     async fn forwarded_watch(&self, token: &str) -> Result<reqwest::Response> {
         let url = format!("{}/api/v1/namespaces/{TEAM}/pods?watch=1&resourceVersion=0", self.mirror.url);
-        let accept = format!("{JSON};as=Table;v=v1;g=meta.k8s.io");
+        let accept = format!("{JSON};as=Table;v=v1beta1;g=meta.k8s.io");
         let response = self.http[0].1.get(url).header(ACCEPT, accept).bearer_auth(token).send().await?;
         assert!(response.status().is_success() && !response.headers().contains_key(LAG), "{response:?}");
         Ok(response)
