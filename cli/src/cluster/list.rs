@@ -9,6 +9,7 @@ use listwatch_tables::json_path::JsonPath;
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, list_resource, print_warnings};
 use crate::cluster::query::{PageArgs, QueryArgs, name_selector, split_names};
+use crate::cluster::table_kind::table_kind;
 use crate::cluster::watch::{ONE_NAME, print_list_changes};
 use crate::failure::Failure;
 use crate::notices;
@@ -83,12 +84,11 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
     let names = split_names(&mut args.query.selection, mem::take(&mut args.names))?;
     args.check(&names)?;
     let is_watch = args.is_watch();
-    let ListArgs { query, pages, mut limit, sort_by, watch_only, output: output_args, connection, .. } = args;
-    let format = &output_args.format;
+    let ListArgs { query, pages, mut limit, sort_by, watch_only, output: mut output_args, connection, .. } = args;
+    output_args.check()?;
     let mut sorter = sort_by.map(RowSorter::new);
-    let mut formatter = RowFormatter::new(&output_args)?;
     let mut selection = query.selection.selection();
-    if format.needs_fields() || sorter.is_some() {
+    if output_args.format.needs_fields() || sorter.is_some() {
         selection = selection.json();
     }
     // The server should not send many more items than are printed. At version 0 it ignores page sizes.
@@ -96,7 +96,11 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
     let page_size = pages.page_size(&query.version).into_iter().chain(limit_page).min();
     let (client, namespace) = connection.client().await?;
     let QueryArgs { selection: selection_args, version } = query;
+    let metadata_only = selection_args.metadata_only;
     let found = selection_args.find_resource(&client, namespace).await?;
+    output_args.table_kind = table_kind(&client, &found.0, &output_args, metadata_only).await;
+    let format = &output_args.format;
+    let mut formatter = RowFormatter::new(&output_args)?;
     let mut output = Output::new(&output_args);
     let (mut missing, mut listed_version) = (Vec::new(), None);
     let selections = select_names(&names, selection);

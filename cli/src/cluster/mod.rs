@@ -8,6 +8,7 @@ mod mirror;
 pub mod query;
 mod record;
 mod resource;
+mod table_kind;
 mod watch;
 
 use clap::Subcommand;

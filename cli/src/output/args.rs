@@ -8,6 +8,7 @@ use clap::{Arg, Command};
 use listwatch_tables::json_path::{ItemsTemplate, JsonPathTemplate};
 
 use super::custom_columns::CustomColumns;
+use super::kind::TableKind;
 use crate::failure::Failure;
 
 /// How objects are printed: see [`FORMATS`].
@@ -26,8 +27,8 @@ pub enum OutputFormat {
 /// The names of the formats, and what they print.
 const FORMATS: &[(&str, &str)] = &[
     ("name", "One line per object: NAMESPACE/NAME, or NAME if it has no namespace"),
-    ("table", "Columns: namespace, name, version, age and size in bytes, and for Pods ready, status and restarts"),
-    ("wide", "The columns of `table`, owner and UID, and for Pods node and IP"),
+    ("table", "kubectl's columns of the kind where they are known, else name and age; and the size in bytes"),
+    ("wide", "The columns of `table`, kubectl's wide columns, resource version, owner and UID"),
     ("json", "One JSON object per line, with kind and apiVersion"),
     ("yaml", "One YAML document per object"),
     ("summary", "For lists: one JSON object that describes the whole list, once it is complete"),
@@ -144,6 +145,10 @@ pub struct OutputArgs {
     /// Examples: `status`, `metadata.annotations["KEY"]`.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub drop: Vec<String>,
+
+    /// The kind of a table's columns [default: of the first object]
+    #[arg(skip)]
+    pub table_kind: Option<TableKind>,
 }
 
 impl OutputArgs {

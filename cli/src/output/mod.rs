@@ -10,7 +10,7 @@
 //! | format | printed | needs |
 //! |---|---|---|
 //! | `name` | each item as it arrives | its metadata |
-//! | `table`, `wide` | the first 100 rows together, later ones as they arrive | its metadata, and the fields of Pods |
+//! | `table`, `wide` | the first 100 rows together, later ones as they arrive | the fields that kubectl prints |
 //! | `json`, `yaml` | each item as it arrives | all fields: from a server, JSON |
 //! | `jsonpath` | each item as it arrives, between the texts around the items | all fields: from a server, JSON |
 //! | `custom-columns` | as `table` | all fields: from a server, JSON |
@@ -37,14 +37,19 @@
 //!   then kept, and [`RowFormatter::check_paths`] turns it into a usage error.
 //! - YAML is made from the line of JSON, so that `--drop` and numbers have one implementation.
 //!
-//! Not done: all columns of kubectl's own tables, because each kind has others. Coloured cells: the columns count
+//! - Each row has the columns of its table, because the first object decides which they are: `decode` learns its kind
+//!   from the body.
+//!
+//! Not done: kubectl's columns of the kinds that `listwatch-tables` lacks. Coloured cells: the columns count
 //! characters. A pager.
 //!
-//! The order of the files, lowest first: `custom_columns`, `args`, `table`, `yaml`, `progress`, `row`, `sort`,
-//! `stdout`, `print`, this file.
+//! The order of the files, lowest first: `custom_columns`, `kind`, `args`, `table`, `columns`, `yaml`, `progress`,
+//! `row`, `sort`, `stdout`, `print`, this file.
 
 mod args;
+mod columns;
 mod custom_columns;
+mod kind;
 mod print;
 mod progress;
 mod row;
@@ -55,6 +60,8 @@ mod table;
 mod yaml;
 
 pub use self::args::{OutputArgs, OutputFormat};
+#[cfg(feature = "cluster")]
+pub use self::kind::TableKind;
 #[cfg(feature = "cluster")]
 pub use self::print::FLUSH_EVERY;
 pub use self::print::print_rows;

@@ -1,29 +1,25 @@
 //! Items as rows of the output.
 
-use jiff::Timestamp;
+use std::sync::Arc;
+
 use listwatch::path::meta;
-use listwatch::{Encoding, ItemError, ItemRef, Projection, Time, TypeMeta};
-use listwatch_tables::{Printer, age_at};
+use listwatch::{Encoding, ItemError, ItemRef, Projection, TypeMeta};
 use serde_json::Value;
 
 use super::args::{OutputArgs, OutputFormat};
-use super::table::{Cells, TableColumn};
+use super::columns::{ObjectColumns, table_columns};
+use super::kind::TableKind;
+use super::table::{TableColumn, TableRow};
 use super::yaml::to_yaml;
 use crate::escape::escape_controls;
 use crate::failure::Failure;
 use crate::field_paths::parse_drop_path;
 
-/// What kubectl prints in place of an age that is negative.
-const INVALID_AGE: &str = "<invalid>";
-
-/// What kubectl prints in place of an absent value.
-const NONE: &str = "<none>";
-
 /// The output for one item.
 pub enum Row {
     /// Text that ends in a line break.
     Line(Vec<u8>),
-    Table(Cells),
+    Table(TableRow),
     Nothing,
 }
 
@@ -34,8 +30,10 @@ pub struct RowFormatter<'a> {
     drop: Option<Projection>,
     /// The error of a path in `--drop` that the objects do not have.
     invalid_path: Option<String>,
-    /// The printer of Pods.
-    pods: Option<Printer>,
+    /// The columns of `-o custom-columns`.
+    custom_columns: Arc<[TableColumn]>,
+    /// `None` until the first item, which has the kind of the columns.
+    object_columns: Option<ObjectColumns>,
     /// The number of unknown fields, which the JSON lacks.
     pub unknown_fields: u64,
 }
@@ -48,8 +46,11 @@ impl<'a> RowFormatter<'a> {
     /// [`Failure::Usage`] for options that do not apply to the format.
     pub fn new(args: &'a OutputArgs) -> Result<Self, Failure> {
         args.check()?;
-        let pods = Printer::for_kind(&TypeMeta::new("v1", "Pod"));
-        Ok(Self { args, drop: None, invalid_path: None, pods, unknown_fields: 0 })
+        let custom_columns = match args.format {
+            OutputFormat::CustomColumns(_) => table_columns(args),
+            _ => Arc::default(),
+        };
+        Ok(Self { args, drop: None, invalid_path: None, custom_columns, object_columns: None, unknown_fields: 0 })
     }
 
     /// Returns the usage error of a path in `--drop`. It is known after the first item.
@@ -71,58 +72,27 @@ impl<'a> RowFormatter<'a> {
             }
             OutputFormat::CustomColumns(columns) => {
                 let cells = columns.cells(&self.value(item)?)?;
-                Ok(Row::Table([vec![String::new()], cells, vec![String::new()]].concat()))
+                let cells = [vec![String::new()], cells, vec![String::new()]].concat();
+                Ok(Row::Table(TableRow { columns: Arc::clone(&self.custom_columns), cells }))
             }
             OutputFormat::Summary => Ok(Row::Nothing),
             OutputFormat::Json => self.json(item).map(Row::Line),
             OutputFormat::Yaml => to_yaml(&self.json(item)?).map(Row::Line),
             OutputFormat::Name => name_line(item).map(Row::Line),
-            OutputFormat::Table | OutputFormat::Wide => self.cells(item).map(Row::Table),
+            OutputFormat::Table | OutputFormat::Wide => self.columns(item)?.row(item).map(Row::Table),
         }
     }
 
-    /// Returns the cells of a table, in the order of [`table_columns`].
-    fn cells(&self, item: &ItemRef<'_>) -> Result<Cells, ItemError> {
-        let meta = item.meta()?;
-        let mut cells = vec![
-            String::new(),
-            escape_controls(&meta.namespace()).into_owned(),
-            escape_controls(&meta.name()).into_owned(),
-        ];
-        let [ready, status, restarts, ip, node] = self.pod_cells(item)?;
-        cells.extend([ready, status, restarts]);
-        cells.extend([
-            escape_controls(&meta.resource_version()).into_owned(),
-            meta.creation_timestamp().map_or_else(|_| INVALID_AGE.to_owned(), age_of),
-            item.bytes().len().to_string(),
-        ]);
-        if self.args.format == OutputFormat::Wide {
-            cells.extend([node, ip]);
-            let owner = meta.owner_references()?.find(|owner| owner.controller);
-            cells.push(owner.map_or(NONE.to_owned(), |owner| {
-                escape_controls(&format!("{}/{}", owner.kind, owner.name)).into_owned()
-            }));
-            cells.push(escape_controls(&meta.uid()).into_owned());
+    /// Returns the columns of a table. The first item decides of which kind.
+    fn columns(&mut self, item: &ItemRef<'_>) -> Result<&ObjectColumns, ItemError> {
+        if self.object_columns.is_none() {
+            let kind = match &self.args.table_kind {
+                Some(kind) => Some(kind.clone()),
+                None => TableKind::of_item(item)?,
+            };
+            self.object_columns = Some(ObjectColumns::new(self.args, kind));
         }
-        for key in &self.args.label_columns {
-            cells.push(meta.label(key)?.map_or(NONE.to_owned(), |value| escape_controls(&value).into_owned()));
-        }
-        if self.args.show_labels {
-            let labels = meta.labels()?.map(|(key, value)| escape_controls(&format!("{key}={value}")).into_owned());
-            let labels = labels.collect::<Vec<_>>().join(",");
-            cells.push(if labels.is_empty() { NONE.to_owned() } else { labels });
-        }
-        cells.push(String::new());
-        Ok(cells)
-    }
-
-    /// Returns READY, STATUS, RESTARTS, IP and NODE of a Pod, as kubectl prints them; empty texts for other objects.
-    fn pod_cells(&self, item: &ItemRef<'_>) -> Result<[String; 5], ItemError> {
-        let is_pod = item.type_meta().item_kind() == "Pod" && item.type_meta().api_version == "v1";
-        let Some(printer) = self.pods.as_ref().filter(|_| is_pod) else { return Ok(Default::default()) };
-        let row = printer.row(item, Timestamp::now())?;
-        let cell = |at: usize| row.cells.get(at).map(ToString::to_string).unwrap_or_default();
-        Ok([1, 2, 3, 5, 6].map(|at| escape_controls(&cell(at)).into_owned()))
+        Ok(self.object_columns.as_ref().expect("it is set"))
     }
 
     /// Returns the object as a value of JSON.
@@ -162,43 +132,6 @@ impl<'a> RowFormatter<'a> {
     }
 }
 
-/// Returns the columns of a table, in the order of the cells of a row.
-///
-/// Only watches fill EVENT and CHANGED.
-pub fn table_columns(args: &OutputArgs) -> Vec<TableColumn> {
-    let column = |header: &str, optional| TableColumn { header: header.to_owned(), optional, right: false };
-    if let OutputFormat::CustomColumns(columns) = &args.format {
-        let columns = columns.headers().map(|header| column(header, false));
-        return [column("EVENT", true)].into_iter().chain(columns).chain([column("CHANGED", true)]).collect();
-    }
-    let mut columns = vec![column("EVENT", true), column("NAMESPACE", true), column("NAME", false)];
-    columns.extend(["READY", "STATUS", "RESTARTS"].map(|header| column(header, true)));
-    columns.extend([column("VERSION", false), column("AGE", false)]);
-    columns.push(TableColumn { right: true, ..column("SIZE", false) });
-    if args.format == OutputFormat::Wide {
-        columns.extend(["NODE", "IP"].map(|header| column(header, true)));
-        columns.extend(["OWNER", "UID"].map(|header| column(header, false)));
-    }
-    // As in kubectl: the last segment of the key, in upper case.
-    let of_label = |key: &String| column(&key.rsplit('/').next().unwrap_or(key).to_uppercase(), false);
-    columns.extend(args.label_columns.iter().map(of_label));
-    if args.show_labels {
-        columns.push(column("LABELS", false));
-    }
-    columns.push(column("CHANGED", true));
-    columns
-}
-
-/// Returns the age of an object.
-fn age_of(created: Option<Time>) -> String {
-    let timestamp = |Time { seconds, nanos }: Time| {
-        // A time that no timestamp can have is far from now, too.
-        let nearest = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
-        Timestamp::new(seconds, nanos).unwrap_or(nearest)
-    };
-    age_at(Timestamp::now(), created.map(timestamp))
-}
-
 /// Returns an object as a value of JSON, and the number of unknown fields that it lacks.
 pub(super) fn object_value(item: &ItemRef<'_>) -> Result<(Value, u64), ItemError> {
     let mut json = Vec::new();
@@ -213,24 +146,4 @@ fn name_line(item: &ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
     let (namespace, name) = (escape_controls(&namespace), escape_controls(&name));
     let slash = if namespace.is_empty() { "" } else { "/" };
     Ok([&*namespace, slash, &*name, "\n"].concat().into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prints_ages_of_times_that_no_timestamp_can_have() {
-        let time = |seconds, nanos| Some(Time { seconds, nanos });
-        for (created, expected) in [
-            (None, "<unknown>"),
-            (time(-62_135_596_800, 0), "<unknown>"),
-            (time(253_402_300_799, 0), "<invalid>"),
-            (time(i64::MAX, 999_999_999), "<invalid>"),
-            (time(-62_135_596_799, 0), "292y"),
-            (time(i64::MIN, 0), "292y"),
-        ] {
-            assert_eq!(age_of(created), expected, "{created:?}");
-        }
-    }
 }

@@ -1,12 +1,14 @@
 //! Stdout: rows, tables and summaries, in the order in which they are printed.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::sync::Arc;
 
 use listwatch::{ListMeta, TypeMeta};
 use serde::Serialize;
 
 use super::args::{OutputArgs, OutputFormat};
-use super::row::{Row, table_columns};
+use super::columns::table_columns;
+use super::row::Row;
 use super::table::RowTable;
 
 /// The size of the buffer.
@@ -23,7 +25,7 @@ pub struct Output {
 
 impl Output {
     pub fn new(args: &OutputArgs) -> Self {
-        let columns = if args.format.is_table() { table_columns(args) } else { Vec::new() };
+        let columns = if args.format.is_table() { table_columns(args) } else { Arc::default() };
         Self::with_table(args.format.clone(), RowTable::new(columns, args.no_headers))
     }
 
@@ -51,7 +53,7 @@ impl Output {
                 self.has_line = true;
                 self.out.write_all(&line)
             }
-            Row::Table(cells) => self.table.add_row(&mut self.out, cells),
+            Row::Table(row) => self.table.add_row(&mut self.out, row),
             Row::Nothing => Ok(()),
         }
     }

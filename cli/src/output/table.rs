@@ -1,11 +1,15 @@
 //! Tables whose columns are as wide as their first rows need.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use console::style;
 
-/// One cell per column. Only watches fill the first (EVENT) and the last (CHANGED).
-pub type Cells = Vec<String>;
+/// A row: one cell per column. Only watches fill the first (EVENT) and the last (CHANGED).
+pub struct TableRow {
+    pub columns: Arc<[TableColumn]>,
+    pub cells: Vec<String>,
+}
 
 /// A column of a table.
 pub struct TableColumn {
@@ -16,17 +20,25 @@ pub struct TableColumn {
     pub right: bool,
 }
 
+impl TableColumn {
+    /// Returns a left-aligned column that is always visible.
+    pub fn new(header: &str) -> Self {
+        Self { header: header.to_owned(), optional: false, right: false }
+    }
+}
+
 /// A table with columns as wide as its first rows need, so that memory stays constant.
 ///
 /// A longer cell later shifts its row.
 #[derive(Default)]
 pub struct RowTable {
-    columns: Vec<TableColumn>,
+    /// The columns of the first row; before it, those of a table without rows.
+    columns: Arc<[TableColumn]>,
     no_headers: bool,
     /// `None` until the first rows are printed.
     widths: Option<ColumnWidths>,
     /// The first rows, until the widths are known.
-    waiting: Vec<Cells>,
+    waiting: Vec<Vec<String>>,
 }
 
 /// The width of each column; `None` if it is hidden.
@@ -35,16 +47,19 @@ type ColumnWidths = Vec<Option<usize>>;
 impl RowTable {
     const FIRST_ROWS: usize = 100;
 
-    pub fn new(columns: Vec<TableColumn>, no_headers: bool) -> Self {
+    pub fn new(columns: Arc<[TableColumn]>, no_headers: bool) -> Self {
         Self { columns, no_headers, ..Self::default() }
     }
 
     /// Prints a row, or keeps it until the widths are known.
-    pub fn add_row(&mut self, out: &mut impl Write, cells: Cells) -> io::Result<()> {
+    pub fn add_row(&mut self, out: &mut impl Write, row: TableRow) -> io::Result<()> {
         if let Some(widths) = &self.widths {
-            return self.write_line(out, widths, &cells);
+            return self.write_line(out, widths, &row.cells);
         }
-        self.waiting.push(cells);
+        if self.waiting.is_empty() {
+            self.columns = row.columns;
+        }
+        self.waiting.push(row.cells);
         if self.waiting.len() < Self::FIRST_ROWS { Ok(()) } else { self.begin(out) }
     }
 
@@ -74,7 +89,7 @@ impl RowTable {
     }
 
     /// Returns the widths that these rows need.
-    fn measure(&self, rows: &[Cells]) -> ColumnWidths {
+    fn measure(&self, rows: &[Vec<String>]) -> ColumnWidths {
         let of = |(index, column): (usize, &TableColumn)| {
             let width = rows.iter().filter_map(|cells| cells.get(index)).map(|cell| cell.chars().count()).max();
             let header = if self.no_headers { 0 } else { column.header.len() };
@@ -85,7 +100,7 @@ impl RowTable {
     }
 
     /// Prints a row.
-    fn write_line(&self, out: &mut impl Write, widths: &ColumnWidths, cells: &Cells) -> io::Result<()> {
+    fn write_line(&self, out: &mut impl Write, widths: &ColumnWidths, cells: &[String]) -> io::Result<()> {
         let last = widths.iter().rposition(Option::is_some);
         let mut gap = "";
         for (index, (column, (width, cell))) in self.columns.iter().zip(widths.iter().zip(cells)).enumerate() {

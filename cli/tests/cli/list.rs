@@ -276,6 +276,66 @@ fn explains_the_scheme_of_the_server() {
     }
 }
 
+/// The columns of a custom resource are in its definition, which only a table needs.
+#[test]
+fn prints_the_columns_of_a_custom_resource() {
+    const DEFINITION: &str = r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":
+        {"name":"widgets.example.com"},"spec":{"versions":[{"name":"v1","additionalPrinterColumns":[
+        {"name":"Size","type":"integer","jsonPath":".spec.size"},
+        {"name":"Colour","type":"string","jsonPath":".spec.colour","priority":1}]}]}}"#;
+    let definition = |answer: fn() -> Answer| {
+        Api::by(move |request, _| match &*request.path {
+            "/apis/example.com/v1" => Answer::ok(Body::replay(
+                r#"{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":"widgets",
+                "singularName":"widget","namespaced":true,"kind":"Widget","verbs":["list","watch"]}]}"#,
+            ))
+            .content_type("application/json"),
+            "/apis" => Answer::ok(Body::replay(
+                r#"{"kind":"APIGroupList","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1",
+                "version":"v1"}],"preferredVersion":{"groupVersion":"example.com/v1","version":"v1"}}]}"#,
+            ))
+            .content_type("application/json"),
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com" => answer(),
+            "/apis/example.com/v1/widgets" => {
+                let accept = request.headers["accept"].to_str().unwrap();
+                let (api_version, kind) = match accept.contains("PartialObjectMetadata") {
+                    true => ("meta.k8s.io/v1", "PartialObjectMetadata"),
+                    false => ("example.com/v1", "Widget"),
+                };
+                Answer::ok(Body::replay(format!(
+                    r#"{{"apiVersion":"{api_version}","items":[{{"apiVersion":"{api_version}","kind":"{kind}",
+                    "metadata":{{"name":"a","namespace":"web"}},"spec":{{"size":3,"colour":"red"}}}}],
+                    "kind":"{kind}List","metadata":{{"resourceVersion":"7"}}}}"#
+                )))
+                .content_type("application/json")
+            }
+            path => panic!("{path}"),
+        })
+    };
+    let found: fn() -> Answer = || Answer::ok(Body::replay(DEFINITION)).content_type("application/json");
+    let missing: fn() -> Answer = || status(404, "NotFound", "none");
+    let forbidden: fn() -> Answer = || status(403, "Forbidden", "no");
+    let warning = "warning: cannot read the columns of widgets.example.com: API error: 403 Forbidden: no\n";
+    let plain = "NAMESPACE NAME AGE BYTES web a <unknown>";
+    for (answer, args, expected, warning, definitions) in [
+        (found, "-o table", "NAMESPACE NAME SIZE AGE BYTES web a 3 <unknown>", "", 1),
+        (found, "-o wide --no-headers", "web a 3 red <unknown>", "", 1),
+        (missing, "-o table", plain, "", 1),
+        (forbidden, "-o table", plain, warning, 1),
+        (found, "-o table --metadata-only", plain, "", 0),
+        (found, "-o name", "web/a", "", 0),
+    ] {
+        let api = definition(answer);
+        let args: Vec<_> = ["list", "widgets.example.com", "-A"].into_iter().chain(args.split(' ')).collect();
+        let output = api.run(&args);
+        let printed = stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(printed.starts_with(expected), "{args:?}: {printed}");
+        assert_eq!((stderr(&output), output.status.code()), (warning, Some(0)), "{args:?}");
+        let requested = api.paths().iter().filter(|path| path.contains("customresourcedefinitions")).count();
+        assert_eq!(requested, definitions, "{args:?}");
+    }
+}
+
 #[test]
 fn reports_an_empty_list() {
     for (args, expected) in [

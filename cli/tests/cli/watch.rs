@@ -132,19 +132,13 @@ fn a_list_prints_the_changes_after_it_in_the_same_format() {
     );
     let events =
         || watch(&[8, 9].map(|version| format!(r#"{{"type":"MODIFIED","object":{}}}"#, object(version)) + "\n"));
-    let table = "NAMESPACE   NAME   VERSION   AGE         SIZE\n";
-    let row = |version| format!("web         a      {version}         <unknown>    {}\n", object(7).len());
+    let table = "NAMESPACE   NAME   DATA   AGE         BYTES\n";
+    let row = format!("web         a      1      <unknown>   {:>5}\n", object(7).len());
     for (args, answers, expected, code, requests) in [
         ("-w", vec![list(&object(7)), events(), watch(&[expired()])], "web/a\nweb/a\nweb/a\n".to_owned(), 1, 3),
         ("-w -o json", vec![list(&object(7)), events(), watch(&[expired()])], [7, 8, 9].map(json).concat(), 1, 3),
         ("-w -o yaml", vec![list(&object(7)), events(), watch(&[expired()])], [7, 8, 9].map(yaml).concat(), 1, 3),
-        (
-            "-w -o table",
-            vec![list(&object(7)), events(), watch(&[expired()])],
-            table.to_owned() + &[7, 8, 9].map(row).concat(),
-            1,
-            3,
-        ),
+        ("-w -o table", vec![list(&object(7)), events(), watch(&[expired()])], table.to_owned() + &row.repeat(3), 1, 3),
         ("a -w", vec![list(&object(7)), events(), watch(&[expired()])], "web/a\nweb/a\nweb/a\n".to_owned(), 1, 3),
         // Without a list, and without a watch of an object that does not exist.
         ("--watch-only", vec![now("7"), events(), watch(&[expired()])], "web/a\nweb/a\n".to_owned(), 1, 3),
@@ -175,7 +169,7 @@ fn synced_watch(events: &[String]) -> Answer {
 #[test]
 fn prints_the_values_that_changed() {
     let forbidden = || status(403, "Forbidden", "no");
-    let table = "EVENT   NAMESPACE   NAME   VERSION   AGE         SIZE   CHANGED\n";
+    let table = "EVENT   NAMESPACE   NAME   DATA   AGE         BYTES   CHANGED\n";
     let [modified, again] = [(8, r#","data":{"k":"v","x.y":"z"}"#), (9, r#","data":{"k":"v","x.y":"z"}"#)]
         .map(|(version, rest)| event("MODIFIED", "a", version, rest));
     let created = event("ADDED", "c", 10, r#","data":{"k":"1"}"#);
@@ -243,7 +237,7 @@ fn prints_the_values_that_changed() {
             vec!["-o", "table"],
             vec![synced_watch(&[modified]), forbidden()],
             &format!(
-                "{table}~       web         a      8         <unknown>    139   data.k: \"0\" → v; data[x.y]: (none) → z\n"
+                "{table}~       web         a      2      <unknown>     139   data.k: \"0\" → v; data[x.y]: (none) → z\n"
             ),
             vec![],
             vec!["sendInitialEvents=true", "resourceVersion=7"],

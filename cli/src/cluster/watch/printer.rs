@@ -228,17 +228,17 @@ impl WatchPrinter {
                 let (sign, version) = (style(mark.sign).fg(mark.color), escape_controls(version));
                 self.output.print_row(Row::Line(format!("{sign} {name} {version}{text}\n").into_bytes()))
             }
-            Row::Table(mut cells) => {
+            Row::Table(mut row) => {
                 // No colours: the columns count characters.
-                mark.sign.clone_into(&mut cells[0]);
+                mark.sign.clone_into(&mut row.cells[0]);
                 if is_diff {
-                    *cells.last_mut().expect("a table has columns") = match &lines {
+                    *row.cells.last_mut().expect("a table has columns") = match &lines {
                         None => "-".to_owned(),
                         Some(lines) if lines.is_empty() => "none".to_owned(),
                         Some(lines) => lines.join("; "),
                     };
                 }
-                self.output.print_row(Row::Table(cells))
+                self.output.print_row(Row::Table(row))
             }
             Row::Nothing => Ok(()),
         }

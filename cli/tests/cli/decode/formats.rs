@@ -42,9 +42,11 @@ fn prints_an_aligned_table() {
     let pods = pods(&fixture("pods.pb"));
     let output = decode(&["-o", "table", "-"], &fixture("pods.pb"));
     let rows: Vec<Vec<&str>> = stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "VERSION", "AGE", "SIZE"]);
+    assert_eq!(rows[0], ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "BYTES"]);
     for (row, pod) in rows[1..].iter().zip(&pods) {
-        assert_eq!([row[0], row[1], row[row.len() - 3], row[row.len() - 1]], cells(pod));
+        let meta = pod.metadata.as_ref().unwrap();
+        let size = pod.encoded_len().to_string();
+        assert_eq!([row[0], row[1], row[row.len() - 1]], [meta.namespace(), meta.name(), &size]);
     }
     assert_eq!(rows.len(), 121);
     // The columns are aligned: sizes end where their header does.
@@ -58,13 +60,10 @@ fn prints_an_aligned_table() {
     assert_eq!(stdout(&output).lines().nth(1).unwrap().split_whitespace().last().unwrap(), labels.join(","));
 
     let output = decode(&["-o", "table"], &fixture("clusterroles.pb"));
-    assert_eq!(
-        stdout(&output).split_whitespace().take(5).collect::<Vec<_>>(),
-        ["NAME", "VERSION", "AGE", "SIZE", "admin"]
-    );
-    assert_eq!(stdout(&decode(&["-o", "table"], &fixture("pods-empty.pb"))), "NAME   VERSION   AGE   SIZE\n");
+    assert_eq!(stdout(&output).split_whitespace().take(4).collect::<Vec<_>>(), ["NAME", "AGE", "BYTES", "admin"]);
+    assert_eq!(stdout(&decode(&["-o", "table"], &fixture("pods-empty.pb"))), "NAME   AGE   BYTES\n");
     let output = decode(&["-o", "table", "--show-labels"], &fixture("pods-empty.pb"));
-    assert_eq!(stdout(&output), "NAME   VERSION   AGE   SIZE   LABELS\n");
+    assert_eq!(stdout(&output), "NAME   AGE   BYTES   LABELS\n");
     let output = decode(&["-o", "table", "--no-headers"], &fixture("pods-empty.pb"));
     assert_eq!((stdout(&output), stderr(&output), output.status.code()), ("", "", Some(0)));
 }
@@ -114,7 +113,8 @@ fn prints_wide_and_label_columns() {
         stdout(&output).lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
     };
     let wide = rows(&["-o", "wide", "-L", "app,app.kubernetes.io/version"]);
-    let header = "NAMESPACE NAME READY STATUS RESTARTS VERSION AGE SIZE NODE IP OWNER UID APP VERSION";
+    let header = "NAMESPACE NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES BYTES RESOURCE-VERSION \
+                  OWNER UID APP VERSION";
     assert_eq!(wide[0].join(" "), header);
     let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "<none>".to_owned());
     for (row, pod) in wide[1..].iter().zip(pods(&body)) {
@@ -123,18 +123,63 @@ fn prints_wide_and_label_columns() {
         let owner = owner.map(|owner| format!("{}/{}", owner.kind.clone().unwrap(), owner.name.clone().unwrap()));
         let label = |key: &str| or_none(meta.labels.get(key).cloned());
         assert_eq!(row[2].split_once('/').unwrap().1, spec.containers.len().to_string());
-        let expected = [or_none(spec.node_name), or_none(status.pod_ip), or_none(owner), meta.uid.clone().unwrap()];
-        assert_eq!(row[8..12], expected);
-        assert_eq!(row[12..], [label("app"), label("app.kubernetes.io/version")]);
+        assert_eq!(row[6..8], [or_none(status.pod_ip), or_none(spec.node_name)]);
+        assert_eq!(row[11..14], [meta.resource_version.clone().unwrap(), or_none(owner), meta.uid.clone().unwrap()]);
+        assert_eq!(row[14..], [label("app"), label("app.kubernetes.io/version")]);
     }
     assert_eq!(rows(&["-o", "wide", "-L", "app,app.kubernetes.io/version", "--no-headers"]), wide[1..]);
     assert_eq!(rows(&["-o", "table", "--limit", "3", "--no-headers"]).len(), 3);
-    // The columns of Pods are not shown for other kinds.
-    let output = decode(&["-o", "wide"], &fixture("clusterroles.pb"));
-    assert_eq!(
-        stdout(&output).lines().next().unwrap().split_whitespace().collect::<Vec<_>>(),
-        ["NAME", "VERSION", "AGE", "SIZE", "OWNER", "UID"]
-    );
+}
+
+/// The columns of the kind are kubectl's, without the name.
+#[test]
+fn prints_the_columns_of_each_kind() {
+    for (body, table, wide) in [
+        ("clusterroles.pb", "NAME AGE BYTES", "NAME AGE BYTES RESOURCE-VERSION OWNER UID"),
+        ("configmaps.pb", "NAMESPACE NAME DATA AGE BYTES", "NAMESPACE NAME DATA AGE BYTES RESOURCE-VERSION OWNER UID"),
+        ("namespaces.pb", "NAME STATUS AGE BYTES", "NAME STATUS AGE BYTES RESOURCE-VERSION OWNER UID"),
+        (
+            "nodes.pb",
+            "NAME STATUS ROLES AGE VERSION BYTES",
+            "NAME STATUS ROLES AGE VERSION INTERNAL-IP EXTERNAL-IP OS-IMAGE KERNEL-VERSION CONTAINER-RUNTIME BYTES \
+             RESOURCE-VERSION OWNER UID",
+        ),
+        (
+            "services.pb",
+            "NAMESPACE NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE BYTES",
+            "NAMESPACE NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE SELECTOR BYTES RESOURCE-VERSION OWNER UID",
+        ),
+        ("pods-metadata.pb", "NAMESPACE NAME AGE BYTES", "NAMESPACE NAME AGE BYTES RESOURCE-VERSION OWNER UID"),
+        ("widgets-page-1.json", "NAMESPACE NAME AGE BYTES", "NAMESPACE NAME AGE BYTES RESOURCE-VERSION OWNER UID"),
+    ] {
+        for (format, expected) in [("table", table), ("wide", wide)] {
+            let output = decode(&["-o", format], &fixture(body));
+            let header: Vec<_> = stdout(&output).lines().next().unwrap().split_whitespace().collect();
+            assert_eq!(header.join(" "), expected, "{body}");
+        }
+    }
+}
+
+/// The first object decides of the columns. Others have their own metadata in them.
+#[test]
+fn prints_a_list_of_several_kinds() {
+    let item = |api_version: &str, kind: &str, name: &str, rest: &str| {
+        format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"name":"{name}"}}{rest}}}"#)
+    };
+    let items = [
+        item("v1", "ConfigMap", "a", r#","data":{"k":"1","l":"2"}"#),
+        item("v1", "Secret", "b", r#","type":"Opaque","data":{"k":"MQ=="}"#),
+        item("example.com/v1", "ConfigMap", "c", r#","data":7"#),
+        item("v1", "ConfigMap", "d", ""),
+    ];
+    let sizes = items.each_ref().map(String::len);
+    let body = format!(r#"{{"apiVersion":"v1","kind":"List","metadata":{{}},"items":[{}]}}"#, items.join(","));
+    let output = decode(&["-o", "table"], body.as_bytes());
+    let rows =
+        ["a      2      <unknown>", "b             <unknown>", "c             <unknown>", "d      0      <unknown>"];
+    let rows = rows.iter().zip(sizes).map(|(row, size)| format!("{row}   {size:>5}\n"));
+    let expected = "NAME   DATA   AGE         BYTES\n".to_owned() + &rows.collect::<String>();
+    assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)));
 }
 
 /// kubectl prints `<unknown>` for the zero time, and `<invalid>` for an age that it cannot compute.

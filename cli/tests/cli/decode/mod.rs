@@ -9,7 +9,6 @@ use std::io::Read;
 use std::process::Output;
 
 use flate2::read::MultiGzDecoder;
-use k8s_pb::api::core::v1::Pod;
 use prost::Message;
 
 use crate::support::with_stdin;
@@ -19,13 +18,6 @@ pub const ONE_PAGE: &str = "warning: the body is one page of a longer list\n";
 /// Decodes a body given on stdin.
 pub fn decode(args: &[&str], body: &[u8]) -> Output {
     with_stdin(&[&["decode"], args].concat(), body)
-}
-
-/// Returns the row of a table, without the age: namespace, name, version and size.
-pub fn cells(pod: &Pod) -> [String; 4] {
-    let meta = pod.metadata.clone().unwrap();
-    let size = pod.encoded_len().to_string();
-    [meta.namespace.unwrap(), meta.name.unwrap(), meta.resource_version.unwrap(), size]
 }
 
 pub fn gunzip(body: &[u8]) -> Vec<u8> {

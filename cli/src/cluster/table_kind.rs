@@ -1,0 +1,45 @@
+//! The columns of a resource's table.
+
+use listwatch::client::{Client, Resource};
+use listwatch::{Json, TypeMeta};
+use listwatch_tables::Printer;
+use serde_json::value::RawValue;
+
+use crate::failure::error_chain;
+use crate::notices;
+use crate::output::{OutputArgs, OutputFormat, TableKind};
+
+/// Returns the kind of a table's columns, if kubectl's are known; `None` for other formats.
+///
+/// The columns of a custom resource are in its definition, which it gets. Without the right to read that, it prints a
+/// warning.
+pub async fn table_kind(
+    client: &Client,
+    resource: &Resource,
+    args: &OutputArgs,
+    metadata_only: bool,
+) -> Option<TableKind> {
+    if metadata_only || !matches!(args.format, OutputFormat::Table | OutputFormat::Wide) {
+        return None;
+    }
+    let type_meta = TypeMeta::new(resource.api_version(), resource.kind());
+    if Resource::BUILT_IN.iter().any(|known| known.group() == resource.group()) {
+        return TableKind::built_in(type_meta);
+    }
+    let name = format!("{}.{}", resource.plural(), resource.group());
+    let got = client.get::<Json<Box<RawValue>>>(&Resource::CUSTOM_RESOURCE_DEFINITIONS, None, &name).await;
+    let printer = match got {
+        Ok(definition) => Printer::for_custom_resource(definition.get().as_bytes(), resource.version())
+            .map_err(|error| error_chain(&error)),
+        // It is of an aggregated API server.
+        Err(error) if error.is_not_found() => return None,
+        Err(error) => Err(error_chain(&error)),
+    };
+    match printer {
+        Ok(printer) => Some(TableKind::new(type_meta, printer)),
+        Err(error) => {
+            notices::warn(&format!("cannot read the columns of {name}: {error}"));
+            None
+        }
+    }
+}
