@@ -51,6 +51,13 @@ pub struct Row {
     pub conditions: &'static [RowCondition],
 }
 
+impl Row {
+    /// Returns a row of texts.
+    pub(crate) fn texts(cells: impl IntoIterator<Item = String>) -> Self {
+        Self { cells: cells.into_iter().map(Cell::Text).collect(), conditions: &[] }
+    }
+}
+
 /// Why a row needs no more attention: the Pod is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

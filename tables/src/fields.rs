@@ -1,6 +1,6 @@
 //! The fields that several printers read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -8,6 +8,9 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 /// What the server prints in place of a text that is absent.
 pub(crate) const NONE: &str = "<none>";
+
+/// What newer printers of the server print in place of a value that is absent.
+pub(crate) const UNSET: &str = "<unset>";
 
 #[derive(Default, serde::Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -17,6 +20,8 @@ pub(crate) struct Metadata {
     pub(crate) deletion_timestamp: Option<Timestamp>,
     #[serde(deserialize_with = "null_is_default")]
     pub(crate) labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "null_is_default")]
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -89,6 +94,32 @@ impl Expression {
     }
 }
 
+/// The status of a load balancer, of a Service or an Ingress.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+pub(crate) struct LoadBalancer {
+    #[serde(deserialize_with = "null_is_default")]
+    ingress: Vec<LoadBalancerIngress>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct LoadBalancerIngress {
+    ip: String,
+    hostname: String,
+}
+
+impl LoadBalancer {
+    /// Returns the addresses in order, each once.
+    pub(crate) fn addresses(&self) -> Vec<&str> {
+        let addresses = self.ingress.iter().map(|ingress| match &*ingress.ip {
+            "" => &*ingress.hostname,
+            ip => ip,
+        });
+        addresses.filter(|address| !address.is_empty()).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
 /// The containers of a template: their names, and their images.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
@@ -101,6 +132,8 @@ pub(crate) struct Template {
 struct TemplateSpec {
     #[serde(deserialize_with = "null_is_default")]
     containers: Vec<TemplateContainer>,
+    #[serde(rename = "nodeSelector", deserialize_with = "null_is_default")]
+    node_selector: BTreeMap<String, String>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -117,6 +150,10 @@ impl Template {
 
     pub(crate) fn images(&self) -> String {
         self.join(|container| &container.image)
+    }
+
+    pub(crate) fn node_selector(&self) -> &BTreeMap<String, String> {
+        &self.spec.node_selector
     }
 
     fn join(&self, text: impl Fn(&TemplateContainer) -> &str) -> String {

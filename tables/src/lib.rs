@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod age;
+mod autoscaling;
 mod cell;
 #[rustfmt::skip]
 mod columns;
@@ -33,11 +34,13 @@ mod event;
 mod fields;
 mod go_json;
 pub mod json_path;
+mod network;
 mod node;
 mod pod;
 mod printer;
 mod service;
 mod small;
+mod storage;
 mod workload;
 
 pub use age::{age_at, human_duration};

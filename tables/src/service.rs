@@ -1,13 +1,13 @@
 //! `printService` of the server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::age::{UNKNOWN, age_at};
-use crate::cell::{Cell, Row};
-use crate::fields::{Metadata, labels_or_none, null_is_default, or_none};
+use crate::cell::Row;
+use crate::fields::{LoadBalancer, Metadata, labels_or_none, null_is_default, or_none};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -47,20 +47,6 @@ struct ServiceStatus {
     load_balancer: LoadBalancer,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LoadBalancer {
-    #[serde(deserialize_with = "null_is_default")]
-    ingress: Vec<Ingress>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Ingress {
-    ip: String,
-    hostname: String,
-}
-
 impl Service {
     pub(crate) fn row(&self, now: Timestamp) -> Row {
         let Self { metadata, spec, .. } = self;
@@ -68,7 +54,7 @@ impl Service {
             Port { port, node_port, protocol } if *node_port > 0 => format!("{port}:{node_port}/{protocol}"),
             Port { port, protocol, .. } => format!("{port}/{protocol}"),
         });
-        let cells = [
+        Row::texts([
             metadata.name.clone(),
             spec.r#type.clone(),
             or_none(spec.cluster_ips.first().unwrap_or(&spec.cluster_ip)),
@@ -76,8 +62,7 @@ impl Service {
             or_none(&ports.collect::<Vec<_>>().join(",")),
             age_at(now, metadata.creation_timestamp),
             labels_or_none(&spec.selector),
-        ];
-        Row { cells: cells.into_iter().map(Cell::Text).collect(), conditions: &[] }
+        ])
     }
 
     fn external_ips(&self) -> String {
@@ -85,11 +70,8 @@ impl Service {
         match &**r#type {
             "ClusterIP" | "NodePort" => or_none(&external_ips.join(",")),
             "LoadBalancer" => {
-                let ingress = self.status.load_balancer.ingress.iter();
-                let addresses =
-                    ingress.map(|ingress| if ingress.ip.is_empty() { &ingress.hostname } else { &ingress.ip });
-                let addresses: BTreeSet<_> = addresses.filter(|address| !address.is_empty()).collect();
-                let all: Vec<_> = addresses.into_iter().chain(external_ips).map(String::as_str).collect();
+                let mut all = self.status.load_balancer.addresses();
+                all.extend(external_ips.iter().map(String::as_str));
                 if all.is_empty() { "<pending>".to_owned() } else { all.join(",") }
             }
             "ExternalName" => external_name.clone(),

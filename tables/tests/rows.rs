@@ -335,6 +335,38 @@ fn prints_small_kinds() {
     }
 }
 
+/// The end-to-end test compares more states with the server.
+#[test]
+fn prints_objects_without_spec_and_status() {
+    for (api_version, kind, expected) in [
+        ("apps/v1", "DaemonSet", "a|=0|=0|=0|=0|=0|<none>|120m|||<none>"),
+        ("apps/v1", "StatefulSet", "a|0/1|120m||"),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "a|/|<none>|<unset>|=0|=0|120m"),
+        ("batch/v1", "CronJob", "a||<none>|<unset>|=0|<none>|120m|||<none>"),
+        ("coordination.k8s.io/v1", "Lease", "a||120m"),
+        ("discovery.k8s.io/v1", "EndpointSlice", "a||<unset>|<unset>|120m"),
+        ("networking.k8s.io/v1", "Ingress", "a|<none>|*||80|120m"),
+        ("networking.k8s.io/v1", "NetworkPolicy", "a|<none>|120m"),
+        ("policy/v1", "PodDisruptionBudget", "a|N/A|N/A|=0|120m"),
+        ("v1", "Endpoints", "a|<none>|120m"),
+        ("v1", "PersistentVolume", "a|0||||||<unset>||120m|<unset>"),
+        ("v1", "PersistentVolumeClaim", "a||||||<unset>|120m|<unset>"),
+        ("v1", "ServiceAccount", "a|120m"),
+    ] {
+        assert_eq!(cells(api_version, kind, &json!({"metadata": meta()})), expected, "{kind}");
+    }
+}
+
+#[test]
+fn prints_volumes_that_are_deleted_or_have_an_annotation() {
+    let mut meta = meta();
+    meta["deletionTimestamp"] = NOW.into();
+    meta["annotations"] = json!({"volume.beta.kubernetes.io/storage-class": "old"});
+    let object = json!({"metadata": meta, "spec": {"storageClassName": "new"}, "status": {"phase": "Bound"}});
+    assert_eq!(cells("v1", "PersistentVolume", &object), "a|0|||Terminating||old|<unset>||120m|<unset>");
+    assert_eq!(cells("v1", "PersistentVolumeClaim", &object), "a|Terminating||||old|<unset>|120m|<unset>");
+}
+
 #[test]
 fn prints_columns_of_custom_resources() {
     let column = |name: &str, r#type: &str, path: &str| json!({"name": name, "type": r#type, "jsonPath": path});
@@ -425,6 +457,7 @@ fn malformed_objects_are_errors() {
             assert!(printer.row(&ItemRef::new(encoding, object), now()).is_err(), "{kind}: {object:?}");
         }
     }
-    assert!(Printer::for_kind(&TypeMeta::new("v1", "Endpoints")).is_none());
+    assert!(Printer::for_kind(&TypeMeta::new("v1", "PodTemplate")).is_none());
+    assert!(Printer::for_kind(&TypeMeta::new("autoscaling/v1", "HorizontalPodAutoscaler")).is_none());
     assert!(Printer::for_kind(&TypeMeta::new("extensions/v1beta1", "Deployment")).is_none());
 }

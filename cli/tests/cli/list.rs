@@ -298,10 +298,9 @@ fn prints_the_columns_of_a_custom_resource() {
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com" => answer(),
             "/apis/example.com/v1/widgets" => {
                 let accept = request.headers["accept"].to_str().unwrap();
-                let (api_version, kind) = match accept.contains("PartialObjectMetadata") {
-                    true => ("meta.k8s.io/v1", "PartialObjectMetadata"),
-                    false => ("example.com/v1", "Widget"),
-                };
+                let is_partial = accept.contains("PartialObjectMetadata");
+                let partial = ("meta.k8s.io/v1", "PartialObjectMetadata");
+                let (api_version, kind) = if is_partial { partial } else { ("example.com/v1", "Widget") };
                 Answer::ok(Body::replay(format!(
                     r#"{{"apiVersion":"{api_version}","items":[{{"apiVersion":"{api_version}","kind":"{kind}",
                     "metadata":{{"name":"a","namespace":"web"}},"spec":{{"size":3,"colour":"red"}}}}],
