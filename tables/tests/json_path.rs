@@ -153,13 +153,23 @@ fn no_part_of_a_template_panics() {
 
 #[test]
 fn prints_items_as_they_arrive() {
-    let items = [json!({"a": {"b": 1}}), json!({"a": {}}), json!({"a": {"b": "x"}})];
+    let items = [
+        json!({"a": {"b": 1}, "k": "1", "list": [{"n": 1}, {"n": 2}]}),
+        json!({"a": {}, "k": "2"}),
+        json!({"a": {"b": "x"}, "k": "3", "list": [{"n": 2}, {"n": 3}]}),
+    ];
     let list = json!({"items": items});
     for template in [
         "{range .items[*]}{.a.b}{\"\\n\"}{end}",
         "first {\"<\"}{range .items[*]}[{.a.b}]{end}> last",
         "{.items[*].a.b}",
         "all: {.items[*].a.b}{\"\\n\"}",
+        "{.items[?(@.a.b)].a.b}",
+        "{.items[?(@.k!=\"2\")].k}",
+        "{range .items[?(@.k==\"2\")]}{.k}{\"\\n\"}{end}",
+        "{range .items[*].list[*]}{.n};{end}",
+        "{range .items[?(@.k>\"1\")].list[?(@.n>1)]}{.n} {end}",
+        "{range .items[?(@.none==\"1\")]}{.k}{end}",
         "{.items[*].a}",
     ] {
         let parsed = JsonPathTemplate::parse(template).unwrap();
@@ -190,7 +200,9 @@ fn prints_items_as_they_arrive() {
         "{.items}",
         "{.kind}{.items[*].a}",
         "{.items[*].a}{.items[*].b}",
-        "{range .items[*].a}{end}",
+        "{range .items[0]}{end}",
+        "{range .items[*]['a','k']}{end}",
+        "{.items[?(@.k==\"1\")]['a','k']}",
         "{.items[*]['a','b']}",
         "{.items[*].a['b','c']}",
         "{.items[*]\"text\"}",

@@ -294,6 +294,21 @@ fn warns_of_fields_that_are_not_compared() {
 }
 
 #[test]
+fn compares_no_object_without_a_name() {
+    for events in [
+        [event("ADDED", "", 7, ""), initial_end(7)],
+        [initial_end(7), event("ADDED", "", 8, "")],
+        [initial_end(7), event("DELETED", "", 8, "")],
+    ] {
+        let api = Api::new([watch(&events)]);
+        let output = api.run(&["watch", "cm", "-n", "web", "--diff"]);
+        let text = stderr(&output);
+        assert!(text.ends_with("error: cannot compare an object: the object has no name\n"), "{text}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
 #[cfg(unix)]
 fn prints_counts_on_an_interrupt() {
     for sent in ["-INT", "-TERM"] {

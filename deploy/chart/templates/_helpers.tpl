@@ -50,6 +50,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- /*
+The names of the definitions of custom resources, as JSON. The group of a custom resource has a dot. Built-in groups may
+have one too: their resources have no definition, so a rule for the name grants nothing.
+*/ -}}
+{{- define "mirror.definitions" -}}
+{{- $names := list -}}
+{{- range .Values.resources -}}
+{{- if contains "." ((splitn "." 2 .)._1 | default "") -}}
+{{- $names = append $names . -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end -}}
+
 {{- define "mirror.subjects" -}}
 subjects:
   - kind: ServiceAccount

@@ -288,7 +288,8 @@ fn without_version(body: &[u8]) -> Vec<u8> {
     replace(&version, &zeros);
     if !token.is_empty() {
         let decoded = BASE64_URL_SAFE_NO_PAD.decode(&token).unwrap_or_default();
-        let without = String::from_utf8_lossy(&decoded).replace(&version, &zeros);
+        // A page from etcd, which the server sends when its cache is behind, has no slash before its key.
+        let without = String::from_utf8_lossy(&decoded).replace(&version, &zeros).replace("\"/", "\"");
         replace(&token, &BASE64_URL_SAFE_NO_PAD.encode(without));
     }
     body

@@ -423,12 +423,32 @@ fn without_generation(table: &[u8]) -> Vec<u8> {
     String::from_utf8_lossy(table).replace("\"deprecated.daemonset.template.generation\":\"1\",", "").into()
 }
 
+/// Returns the token of an account with the rights of `deploy/chart`: to read what is mirrored, and the definition of
+/// the custom resource by its name.
+fn account(server: &Server) -> Result<String> {
+    let read = "--verb=get,list,watch";
+    let mirrored = "pods,nodes,deployments.apps,replicasets.apps,services,configmaps,secrets,events,jobs.batch,namespaces,\
+        statefulsets.apps,daemonsets.apps,cronjobs.batch,persistentvolumes,persistentvolumeclaims,\
+        ingresses.networking.k8s.io,networkpolicies.networking.k8s.io,endpoints,endpointslices.discovery.k8s.io,\
+        leases.coordination.k8s.io,poddisruptionbudgets.policy,serviceaccounts,\
+        horizontalpodautoscalers.autoscaling,widgets.example.com";
+    let definitions =
+        ["--resource=customresourcedefinitions.apiextensions.k8s.io", "--resource-name=widgets.example.com"];
+    server.kubectl(&["create", "serviceaccount", "mirror", "-n", "default"])?;
+    for (role, rule) in [("mirrored", &[&*format!("--resource={mirrored}")][..]), ("definitions", &definitions)] {
+        server.kubectl(&[&["create", "clusterrole", role, read], rule].concat())?;
+        let [of, to] = [format!("--clusterrole={role}"), "--serviceaccount=default:mirror".to_owned()];
+        server.kubectl(&["create", "clusterrolebinding", role, &of, &to])?;
+    }
+    Ok(server.kubectl(&["create", "token", "mirror", "-n", "default"])?.trim().to_owned())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mirror_writes_the_tables_of_the_server() -> Result<()> {
     let server = Server::start(PORT, &[])?;
     create(&server)?;
     let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
-    let transport: Arc<dyn Transport> = Arc::new(server.http("admin")?.build()?);
+    let transport: Arc<dyn Transport> = Arc::new(server.http(&account(&server)?)?.build()?);
     let client = Client::new(Arc::clone(&transport));
     let resources = [
         Resource::PODS,

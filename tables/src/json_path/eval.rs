@@ -95,21 +95,25 @@ impl Evaluation {
             return Err(JsonPathError::value(format!("{} is not an array and cannot be filtered", kind(value))));
         };
         for element in elements {
-            self.visit(1)?;
-            let left = self.path(&filter.left, &[element]);
-            let passes = match &filter.comparison {
-                // As in kubectl, what cannot be evaluated does not exist.
-                None => left.is_ok_and(|left| !left.is_empty()),
-                Some((operator, right)) => match (one(&left?)?, one(&self.path(right, &[element])?)?) {
-                    (Some(left), Some(right)) => operator.holds(left, right)?,
-                    _ => false,
-                },
-            };
-            if passes {
+            if self.passes(filter, element)? {
                 found.push(element);
             }
         }
         Ok(())
+    }
+
+    /// Returns true if a filter finds an element.
+    pub(super) fn passes(&mut self, filter: &Filter, element: &Value) -> Result<bool> {
+        self.visit(1)?;
+        let left = self.path(&filter.left, &[element]);
+        Ok(match &filter.comparison {
+            // As in kubectl, what cannot be evaluated does not exist.
+            None => left.is_ok_and(|left| !left.is_empty()),
+            Some((operator, right)) => match (one(&left?)?, one(&self.path(right, &[element])?)?) {
+                (Some(left), Some(right)) => operator.holds(left, right)?,
+                _ => false,
+            },
+        })
     }
 
     /// Finds the values that have others in them, each before what is in it.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::ast::{Node, Slice, SliceEnd, Step};
+use super::ast::{Filter, Node, Slice, SliceEnd, Step};
 use super::eval::Evaluation;
 use super::template::{JsonPathTemplate, print_all, write};
 use super::{JsonPathError, text};
@@ -12,7 +12,9 @@ use super::{JsonPathError, text};
 /// | template | prints |
 /// |---|---|
 /// | `…{range .items[*]}…{end}…` | the body for each item, between the texts around it |
+/// | `…{range .items[*].a[*]}…{end}…` | the body for each value of each item |
 /// | `…{.items[*].a.b}…` | the values of all items, separated by a space |
+/// | `.items[?(@.a=="b")]` in place of `.items[*]` | likewise, of the items that the filter finds |
 /// | without `.items` | a line for each item |
 #[derive(Debug, Clone, PartialEq)]
 pub struct ItemsTemplate {
@@ -24,8 +26,17 @@ pub struct ItemsTemplate {
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
     Lines(Vec<Node>),
-    Range(Vec<Node>),
-    Values(Vec<Step>),
+    Range(ItemPath, Vec<Node>),
+    Values(ItemPath),
+}
+
+/// A path from `.items` on.
+#[derive(Debug, Clone, PartialEq)]
+struct ItemPath {
+    /// The filter of items; `None` finds all.
+    filter: Option<Filter>,
+    /// The steps inside an item.
+    steps: Vec<Step>,
 }
 
 impl JsonPathTemplate {
@@ -33,8 +44,8 @@ impl JsonPathTemplate {
     ///
     /// # Errors
     ///
-    /// The template needs the whole list: it has `.items` more than once, in another form than `.items[*]`, or with
-    /// other paths around it.
+    /// The template needs the whole list: it has `.items` more than once, in another form than `.items[*]` and
+    /// `.items[?()]`, or with other paths around it.
     pub fn for_items(self) -> Result<ItemsTemplate, JsonPathError> {
         let Some(at) = self.nodes.iter().position(names_items) else {
             return Ok(ItemsTemplate { before: Vec::new(), part: Part::Lines(self.nodes), after: Vec::new() });
@@ -42,11 +53,8 @@ impl JsonPathTemplate {
         let mut nodes = self.nodes.into_iter();
         let before = texts(nodes.by_ref().take(at))?;
         let part = match nodes.next() {
-            Some(Node::Print(steps)) => Part::Values(after_items(steps)?),
-            Some(Node::Range(steps, body)) => match &*after_items(steps)? {
-                [] => Part::Range(body),
-                _ => return Err(needs_list()),
-            },
+            Some(Node::Print(steps)) => Part::Values(item_path(steps)?),
+            Some(Node::Range(steps, body)) => Part::Range(item_path(steps)?, body),
             _ => return Err(needs_list()),
         };
         Ok(ItemsTemplate { before, part, after: texts(nodes)? })
@@ -84,9 +92,13 @@ impl ItemsTemplate {
                 write(nodes, item, &mut evaluation, out)?;
                 out.push(b'\n');
             }
-            Part::Range(body) => write(body, item, &mut evaluation, out)?,
-            Part::Values(steps) => {
-                let values = evaluation.path(steps, &[item])?;
+            Part::Range(path, body) => {
+                for value in path.find(item, &mut evaluation)? {
+                    write(body, value, &mut evaluation, out)?;
+                }
+            }
+            Part::Values(path) => {
+                let values = path.find(item, &mut evaluation)?;
                 print_all(&values, out);
                 return Ok(!values.is_empty());
             }
@@ -100,18 +112,27 @@ fn names_items(node: &Node) -> bool {
     matches!(steps.first(), Some(Step::Field(name)) if name == "items")
 }
 
-/// Returns the steps after `.items[*]`.
-fn after_items(steps: Vec<Step>) -> Result<Vec<Step>, JsonPathError> {
+impl ItemPath {
+    fn find<'a>(&'a self, item: &'a Value, evaluation: &mut Evaluation) -> Result<Vec<&'a Value>, JsonPathError> {
+        match &self.filter {
+            Some(filter) if !evaluation.passes(filter, item)? => Ok(Vec::new()),
+            _ => evaluation.path(&self.steps, &[item]),
+        }
+    }
+}
+
+/// Converts a path that begins with `.items`.
+fn item_path(steps: Vec<Step>) -> Result<ItemPath, JsonPathError> {
     // These apply to all items at once: a union of two fields is the first of all items, then the second.
     let is_of_list = |step: &Step| matches!(step, Step::Union(_) | Step::Text(_));
     let mut steps = steps.into_iter().skip(1);
-    match steps.next() {
-        Some(Step::Slice(Slice { start: None, end: SliceEnd::Length, step: None })) => {
-            let steps: Vec<_> = steps.collect();
-            if steps.iter().any(is_of_list) { Err(needs_list()) } else { Ok(steps) }
-        }
-        _ => Err(needs_list()),
-    }
+    let filter = match steps.next() {
+        Some(Step::Slice(Slice { start: None, end: SliceEnd::Length, step: None })) => None,
+        Some(Step::Filter(filter)) => Some(*filter),
+        _ => return Err(needs_list()),
+    };
+    let steps: Vec<_> = steps.collect();
+    if steps.iter().any(is_of_list) { Err(needs_list()) } else { Ok(ItemPath { filter, steps }) }
 }
 
 /// Returns the text of nodes that depend on no value.
@@ -133,7 +154,7 @@ fn texts(nodes: impl Iterator<Item = Node>) -> Result<Vec<u8>, JsonPathError> {
 fn needs_list() -> JsonPathError {
     JsonPathError::value(
         "the template needs the whole list, but items are printed as they arrive: use {range .items[*]}…{end}, \
-         {.items[*].field}, or a template of one object"
+         {.items[*].field}, .items[?()] in place of .items[*], or a template of one object"
             .to_owned(),
     )
 }

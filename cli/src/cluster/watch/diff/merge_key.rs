@@ -6,10 +6,11 @@ use serde_json::Value;
 
 /// The keys of lists whose items have another key than `name`, `type` or `key`, by the name of the field.
 ///
-/// Sources: the tags `patchMergeKey` of `k8s.io/api`, which strategic merge patches use. A field that is named twice
-/// has both in turn.
+/// Sources: the tags `patchMergeKey` of `k8s.io/api`, which strategic merge patches use, and the first `listMapKey` of
+/// `devices` and `resources`. `e2e/apiserver/fields` checks the tags. A field that is named twice has both in turn.
 const BY_FIELD: &[(&str, &str)] = &[
-    ("allocatedResources", "resource"),
+    ("devices", "device"),
+    ("healthConditions", "status"),
     ("hostAliases", "ip"),
     ("hostIPs", "ip"),
     ("nodeAllocatableResourceClaimStatuses", "resourceClaimName"),
@@ -18,9 +19,11 @@ const BY_FIELD: &[(&str, &str)] = &[
     ("ports", "containerPort"),
     ("ports", "port"),
     ("reservedFor", "uid"),
+    ("resources", "resourceID"),
     ("topologySpreadConstraints", "topologyKey"),
     ("volumeDevices", "devicePath"),
     ("volumeMounts", "mountPath"),
+    ("x-kubernetes-validations", "rule"),
 ];
 
 /// The keys of all other lists, also of custom resources.
