@@ -1,4 +1,4 @@
-//! A mirror with the manifests of docs/mirror.md reviews its readers over TLS: each has its own rights.
+//! A mirror with the manifests of `deploy` reviews its readers over TLS: each has its own rights.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -18,13 +18,15 @@ use tokio::time::{sleep, timeout};
 use crate::mirror::{Informer, JSON, Running, assert_same, collection};
 
 const PORT: u16 = 16973;
+const DEPLOYMENT: &str = include_str!("../../../deploy/manifests.yaml");
+/// It has a DaemonSet.
 const GUIDE: &str = include_str!("../../../docs/mirror.md");
 const MIRROR: &str = "system:serviceaccount:listwatch:listwatch-mirror";
 /// The namespaces of the readers, and of others.
 const TEAM: &str = "team-00";
 const OTHER: &str = "team-01";
 
-/// A server, a mirror with the manifests of the guide, and clients of both versions of HTTP.
+/// A server, a mirror with the manifests of `deploy`, and clients of both versions of HTTP.
 struct Deployed {
     server: Server,
     mirror: Running,
@@ -102,14 +104,14 @@ impl Deployed {
     async fn start() -> Result<Self> {
         let server = Server::start(PORT, &[])?;
         server.load(200)?;
-        let manifests = || GUIDE.split("```yaml\n").skip(1).filter_map(|block| block.split("```").next());
-        for manifest in manifests() {
-            server.apply(manifest)?;
-        }
+        server.kubectl(&["create", "namespace", "listwatch"])?;
+        server.apply(DEPLOYMENT)?;
+        let daemon_set = GUIDE.split("```yaml\n").nth(1).and_then(|block| block.split("```").next());
+        server.apply(daemon_set.ok_or("no DaemonSet")?)?;
         let token = token(&server, "listwatch", "listwatch-mirror")?;
         let transport: Arc<dyn Transport> = Arc::new(server.http(&token)?.build()?);
         let client = Client::new(Arc::clone(&transport));
-        let args = manifests().next().and_then(|manifest| manifest.split("- mirror\n").nth(1)).ok_or("no arguments")?;
+        let args = DEPLOYMENT.split("- mirror\n").nth(1).ok_or("no arguments")?;
         let args = args.lines().map_while(|line| line.trim().strip_prefix("- "));
         let mut collections = Vec::new();
         for resource in args.filter(|arg| !arg.starts_with("--")) {
@@ -283,7 +285,7 @@ impl Deployed {
 
     /// Without its right to review, the mirror answers nobody.
     async fn refuses_all_readers_without_reviews(&self) -> Result<()> {
-        self.server.kubectl(&["delete", "clusterrolebinding", "listwatch-mirror-reviews"])?;
+        self.server.kubectl(&["delete", "clusterrolebinding", "listwatch-mirror-listwatch-reviews"])?;
         let mut number = 0;
         until(12, async || {
             // A request that was not reviewed yet.

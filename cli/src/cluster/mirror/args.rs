@@ -23,7 +23,7 @@ use crate::cluster::query::ResourceValueParser;
 /// read. On another address it needs TLS, and reviews the token and the rights of each reader.
 ///
 /// The mirror survives disconnects and restarts of the server, and shows its progress on stderr. Ctrl-C and SIGTERM end
-/// it. Open requests then have 10 s to end. docs/mirror.md has manifests for Kubernetes, with the RBAC.
+/// it. Open requests then have 10 s to end. deploy/manifests.yaml runs it in Kubernetes, with the RBAC.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Paths of its own: /livez, /healthz and /readyz (also /readyz/RESOURCE) for probes, without a token; /metrics for Prometheus.
