@@ -13,7 +13,7 @@ mod ways;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
@@ -87,10 +87,6 @@ struct Output {
     /// Write tables and plots from these results instead of measuring
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-
-    /// Also write tables and plots into README.md
-    #[arg(long)]
-    publish: bool,
 }
 
 /// The results of all runs.
@@ -125,11 +121,7 @@ fn main() -> anyhow::Result<()> {
         None => {}
     }
     let results = args.output.write("results", || measure(&args), report::tables)?;
-    plot::write(&results, &args.output.out)?;
-    if args.output.publish {
-        plot::write(&results, Path::new(HERE))?;
-    }
-    Ok(())
+    plot::write(&results, &args.output.out)
 }
 
 impl Output {
@@ -149,14 +141,6 @@ impl Output {
         let tables = tables(&results);
         fs::write(self.out.join(format!("{name}.md")), &tables)?;
         println!("{tables}");
-        if self.publish {
-            let file = match name {
-                "custom" => "custom-resources.md",
-                "migrations" => "migrations.md",
-                _ => "README.md",
-            };
-            report::publish(name, &tables, &Path::new(HERE).join(file))?;
-        }
         Ok(results)
     }
 

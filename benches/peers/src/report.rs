@@ -1,9 +1,6 @@
 //! The tables, in Markdown.
 
-use std::path::Path;
-use std::{fs, iter};
-
-use anyhow::Context;
+use std::iter;
 
 use crate::process::Run;
 use crate::ways::{GROUPS, Group, Variant, Work};
@@ -58,15 +55,6 @@ pub fn tables(results: &Results) -> String {
         }
     }
     out
-}
-
-/// Writes the tables between the markers of this name in a file.
-pub fn publish(name: &str, tables: &str, readme: &Path) -> anyhow::Result<()> {
-    let (begin, end) = (format!("<!-- {name}: written by --publish -->"), format!("<!-- end of {name} -->"));
-    let text = fs::read_to_string(readme)?;
-    let (before, rest) = text.split_once(&begin).with_context(|| format!("missing marker {begin}"))?;
-    let (_, after) = rest.split_once(&end).with_context(|| format!("missing marker {end}"))?;
-    Ok(fs::write(readme, format!("{before}{begin}\n\n{tables}\n{end}{after}"))?)
 }
 
 /// The row of a way in a table.
