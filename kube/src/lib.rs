@@ -5,7 +5,8 @@
 //!   does.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches, and
 //!   objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi, [`ToResource`] and [`FromResource`]
-//!   kube's `ApiResource`, `ToObjectKey` and `ToObjectRef` kube's `ObjectRef`.
+//!   kube's `ApiResource`. `ToObjectKey` and `ToObjectRef` (feature `controller` or `runtime`) convert kube's
+//!   `ObjectRef`.
 //! - [`clients`](clients()) creates both clients of a program that writes: listwatch's for reads, kube's for writes.
 //! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's
 //!   `Controller`.
@@ -64,6 +65,10 @@ pub mod controller;
 #[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
+/// Compiles the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 mod clients;
 mod dynamic;
 mod kind;

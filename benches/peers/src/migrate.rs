@@ -268,3 +268,26 @@ fn tables(results: &Results) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the cells of the row whose first cell begins with this text.
+    fn cells<'t>(text: &'t str, first: &str) -> Vec<&'t str> {
+        let row = text.lines().find(|line| line.starts_with(&format!("| {first}"))).expect("a row");
+        row.split('|').map(str::trim).skip(1).collect()
+    }
+
+    #[test]
+    fn published_lines_are_those_of_the_sources() {
+        let (results, guide) = (include_str!("../migrations.md"), include_str!("../../../kube/guide.md"));
+        for program in Program::ALL {
+            let Lines { kube, listwatch, removed, added } = lines(program).expect("diff runs");
+            let (name, changed) = (program.name(), format!("{removed}, {added}"));
+            assert_eq!(cells(results, &format!("{name}, kube"))[2], kube.to_string(), "{name}");
+            assert_eq!(cells(results, &format!("{name}, listwatch"))[2..4], [&listwatch.to_string(), &changed]);
+            assert_eq!(cells(guide, &format!("{name}, "))[1..3], [&kube.to_string(), &changed]);
+        }
+    }
+}

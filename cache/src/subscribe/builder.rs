@@ -129,7 +129,8 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     }
 
     /// Delivers each deletion this long after the consumer would have received it, so that the consumer can use a
-    /// deleted object for that time. Zero, the default, means no delay.
+    /// deleted object for that time. Zero, the default, means no delay. [`Subscriber::get_deleted`] reads the object
+    /// meanwhile.
     ///
     /// A late deletion never hides a new object. If the object is created again before, the consumer gets one
     /// [`Applied`](crate::Change::Applied) and no deletion: `old` is the deleted object, with another uid. The same

@@ -40,6 +40,11 @@ impl<D> DelayedDeletions<D> {
         self.held.len()
     }
 
+    /// Returns the deletion of this object, if it is held.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&PendingDeletion<D>> {
+        self.held.get(key).map(|(_, deletion)| deletion)
+    }
+
     /// Holds a deletion, and returns any other change.
     pub(crate) fn hold_deletion(&mut self, delivery: Delivery<D>) -> Option<Delivery<D>> {
         match delivery {

@@ -281,6 +281,15 @@ impl<D> ChangeQueue<D> {
         None
     }
 
+    /// Returns the last state of an object whose deletion is pending. It looks through all pending changes.
+    pub(crate) fn find_deleted(&self, key: (&str, &str)) -> Option<&Entry<D>> {
+        let deletions = self.pending.values().filter_map(|pending| pending.deletion.as_ref());
+        deletions.map(|(_, deletion)| &deletion.last).find(|last| {
+            let identity = last.identity();
+            (&*identity.namespace, &*identity.name) == key
+        })
+    }
+
     /// Takes the waker, if there is news. The caller wakes it after it has released all locks.
     pub(crate) fn due_waker(&mut self) -> Option<Waker> {
         self.waker.take_if(|_| self.has_news)

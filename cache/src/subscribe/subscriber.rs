@@ -10,6 +10,7 @@ use std::{fmt, mem};
 use futures_core::Stream;
 
 use crate::StoreType;
+use crate::key::ObjectKey;
 use crate::state::object::{Codec, Object};
 use crate::subscribe::change::Change;
 use crate::subscribe::delay::DelayedDeletions;
@@ -113,6 +114,23 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
     #[must_use]
     pub fn lag(&self) -> usize {
         lock(&self.subscription.queue).lag + self.delayed.as_ref().map_or(0, DelayedDeletions::len)
+    }
+
+    /// Returns the last state of a deleted object until its [delayed](crate::SubscriberBuilder::delay_deletions)
+    /// deletion is delivered; `None` without a delay.
+    ///
+    /// `cache.get(key).or_else(|| subscriber.get_deleted(key))` reads an object of the cache, or one that was deleted a
+    /// short time ago. A deletion reaches the subscriber a moment after the cache: a call in between finds neither.
+    ///
+    /// The key is an [`&ObjectKey`](crate::ObjectKey) or a pair of namespace and name. A deletion that the consumer has
+    /// not reached costs a search of all [pending changes](Self::lag), while writers wait.
+    pub fn get_deleted<'k>(&self, key: impl Into<(&'k str, &'k str)>) -> Option<Object<T>> {
+        let delayed = self.delayed.as_ref()?;
+        let (namespace, name) = key.into();
+        let key = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
+        let held = delayed.get(&key).map(|deletion| deletion.last.clone());
+        let last = held.or_else(|| lock(&self.subscription.queue).find_deleted((namespace, name)).cloned())?;
+        Some(Object::new(&last, &self.codec))
     }
 
     /// Queues the next objects of the resync, if they are due.

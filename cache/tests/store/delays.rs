@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use listwatch::Encoding::Protobuf;
-use listwatch_cache::{Change, Object, StorageFormat, Store};
+use listwatch_cache::{Change, Object, StorageFormat, Store, Subscriber};
 use tokio::time::{Instant, sleep};
 
 use crate::support::store::object;
@@ -72,6 +72,41 @@ async fn deletions_are_delivered_later() {
         assert_eq!(log.lock().unwrap().join(", "), expected, "{steps}");
         consumer.abort();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_object_is_readable_until_its_deletion_is_delivered() {
+    let store = Store::<[u8]>::new(StorageFormat::Compressed);
+    let bytes = |name: &str, version: &str| object("ns", name, version).to_bytes(Protobuf);
+    let put = |name: &str, version: &str| drop(store.apply(Protobuf, &bytes(name, version)).unwrap());
+    put("a", "1");
+    put("b", "1");
+    let mut at_once = store.subscribe().start();
+    let mut later = store.subscribe().delay_deletions(Duration::from_secs(10)).start();
+    let read = |subscriber: &Subscriber<[u8]>, name| {
+        let found = store.get(("ns", name)).or_else(|| subscriber.get_deleted(("ns", name)));
+        found.map(|object| shown(&object))
+    };
+    assert!(later.get_deleted(("ns", "a")).is_none());
+    drop(store.delete(Protobuf, &bytes("a", "2")).unwrap());
+    drop(store.delete(Protobuf, &bytes("b", "2")).unwrap());
+    // Pending, and held.
+    for _ in 0..2 {
+        assert_eq!([read(&later, "a"), read(&later, "b")], ["a2", "b2"].map(|object| Some(object.to_owned())));
+        assert_eq!((read(&later, "c"), later.get_deleted(("", "a")).is_none()), (None, true));
+        assert!(later.try_next().is_none());
+    }
+    assert_eq!(read(&at_once, "a"), None);
+    assert!(matches!(at_once.try_next(), Some(Change::Deleted { .. })));
+    // The object is created again, and its deletion is not held any more.
+    put("a", "3");
+    assert_eq!(read(&later, "a").as_deref(), Some("a3"));
+    assert!(matches!(later.try_next(), Some(Change::Applied { old: Some(_), .. })));
+    assert!(later.get_deleted(("ns", "a")).is_none());
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(read(&later, "b").as_deref(), Some("b2"));
+    assert!(matches!(later.try_next(), Some(Change::Deleted { .. })));
+    assert_eq!(read(&later, "b"), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@
 //! limits.
 
 mod controller;
+mod finalizer;
 mod kube_watcher;
 mod list;
 mod manifests;

@@ -232,6 +232,20 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// The calls happen during each write of the other cache, while other writers of it wait. `mapper` has the limits
     /// of [`SubscriberBuilder::inspect`](listwatch_cache::SubscriberBuilder::inspect). So no state is left out, however
     /// long the reconciles take.
+    ///
+    /// ```no_run
+    /// # use k8s_pb::api::core::v1::{ConfigMap, Secret};
+    /// use listwatch_cache::{Cache, ObjectKey};
+    /// # use listwatch_kube::controller::Controller;
+    ///
+    /// # fn build(config_maps: Cache<ConfigMap>, secrets: Cache<Secret>) {
+    /// let controller = Controller::new(config_maps).watches(secrets, |secret| {
+    ///     let name = secret.meta().ok()?.label("example.com/config-map").ok()??;
+    ///     Some(ObjectKey { namespace: secret.namespace().to_owned(), name: name.into_owned() })
+    /// });
+    /// # drop(controller);
+    /// # }
+    /// ```
     pub fn watches<O: StoreType + ?Sized, I: IntoIterator<Item = ObjectKey>>(
         self,
         cache: Cache<O>,

@@ -1,7 +1,9 @@
 //! `ServiceTransport` over the clients of older versions of kube: their configuration, credentials, bodies and errors.
+//! `Controller` with reconcilers that write by these clients.
 
 use std::error::Error as StdError;
 use std::fs;
+use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
@@ -10,44 +12,80 @@ use listwatch::client::{
     Client, Compression, Error, ErrorKind, List, ListParams, Resource, Retry, ServiceTransport, TransportErrorKind,
     WatchEvent, WatchParams,
 };
+use listwatch_cache::ObjectKey;
+use listwatch_kube::controller::{self, Action};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, TOKEN, recorded_pods};
 use serde_json::{Value, json};
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// The item of a controller's stream.
+type Reconciled = Result<(ObjectKey, Action), controller::Error<BoxError>>;
 
 /// A version of kube.
 struct Version {
     name: &'static str,
     /// Opens a transport with the kubeconfig in a file, which kube reads.
-    open: fn(String) -> BoxFuture<'static, Result<ServiceTransport, Box<dyn StdError + Send + Sync>>>,
+    open: fn(String) -> BoxFuture<'static, Result<ServiceTransport, BoxError>>,
+    /// Runs the guide's reconciler, and returns the results of the first two reconciles.
+    reconcile: fn(String) -> BoxFuture<'static, Result<Vec<Reconciled>, BoxError>>,
     /// True if kube has its feature `gzip`.
     decompresses: bool,
 }
 
 macro_rules! version {
-    ($module:ident, $kube:ident, $set:expr) => {
+    ($module:ident, $kube:ident, $k8s_openapi:ident, $set:expr) => {
         mod $module {
-            use ::$kube as kube;
+            use futures::StreamExt as _;
+            use listwatch::client::{Client, Resource};
+            use listwatch_cache::{Reflector, Strategy};
+            use {::$k8s_openapi as k8s_openapi, ::$kube as kube};
 
             // The lines of the guide, which are the same for each version.
+            include!("operator.rs");
             include!("transport.rs");
 
-            pub async fn open(path: String) -> Result<ServiceTransport, Box<dyn std::error::Error + Send + Sync>> {
+            pub async fn open(path: String) -> Result<ServiceTransport, Error> {
+                Ok(transport(client(path).await?))
+            }
+
+            pub async fn reconcile_two(path: String) -> Result<Vec<super::Reconciled>, Error> {
+                let client = client(path).await?;
+                let config_maps = Reflector::new(&Client::new(transport(client.clone())), &Resource::CONFIG_MAPS)
+                    .strategy(Strategy::ListThenWatch)
+                    .spawn();
+                let controller = Controller::new_with(config_maps, Resource::CONFIG_MAPS);
+                Ok(controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(client)).take(2).collect().await)
+            }
+
+            async fn client(path: String) -> Result<kube::Client, Error> {
                 let kubeconfig = kube::config::Kubeconfig::read_from(path)?;
                 let set: fn(&mut kube::Config) = $set;
                 let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
                 set(&mut config);
-                Ok(transport(kube::Client::try_from(config)?))
+                Ok(kube::Client::try_from(config)?)
             }
         }
     };
 }
 
 // The settings of the guide.
-version!(with_kube3, kube3, |config| config.read_timeout = None);
-version!(with_kube4, kube4, |config| config.default_retry = false);
+version!(with_kube3, kube3, k8s_openapi_of_kube3, |config| config.read_timeout = None);
+version!(with_kube4, kube4, k8s_openapi_of_kube4, |config| config.default_retry = false);
 
 const VERSIONS: [Version; 2] = [
-    Version { name: "3.1", open: |path| Box::pin(with_kube3::open(path)), decompresses: true },
-    Version { name: "4", open: |path| Box::pin(with_kube4::open(path)), decompresses: false },
+    Version {
+        name: "3.1",
+        open: |path| Box::pin(with_kube3::open(path)),
+        reconcile: |path| Box::pin(with_kube3::reconcile_two(path)),
+        decompresses: true,
+    },
+    Version {
+        name: "4",
+        open: |path| Box::pin(with_kube4::open(path)),
+        reconcile: |path| Box::pin(with_kube4::reconcile_two(path)),
+        decompresses: false,
+    },
 ];
 
 impl Version {
@@ -98,7 +136,9 @@ async fn error_of(client: &Client) -> Error {
 
 #[test]
 fn the_guide_has_the_lines_that_are_tested_here() {
-    assert!(include_str!("../../../guide.md").contains(include_str!("transport.rs")));
+    for lines in [include_str!("operator.rs"), include_str!("transport.rs")] {
+        assert!(include_str!("../../../guide.md").contains(lines));
+    }
 }
 
 #[tokio::test]
@@ -124,6 +164,45 @@ async fn lists_and_watches() {
     assert!(requests.iter().all(|request| request.path.starts_with("/base/api/v1/pods")));
     assert!(requests.iter().all(|request| request.headers["authorization"] == format!("Bearer {TOKEN}")));
     assert!(requests.iter().all(|request| request.headers["accept-encoding"] == "identity"));
+}
+
+#[tokio::test]
+async fn a_controller_writes_with_the_older_kube() {
+    let config_map = |name: &str, finalizers: &[&str]| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "namespace": "shop", "name": name, "uid": name, "resourceVersion": "4", "finalizers": finalizers,
+        }})
+    };
+    let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "5"}, "items": [
+        config_map("new", &[]), config_map("old", &["example.com/cleanup"]),
+    ]});
+    let patched = config_map("new", &["example.com/cleanup"]);
+    let bookmark = json!({"type": "BOOKMARK", "object": {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "6"},
+    }});
+    let server = Server::start(move |request: &RecordedRequest, _| {
+        let body = match (request.method.as_str(), request.path.contains("watch=")) {
+            ("PATCH", _) => Body::replay(patched.to_string()),
+            (_, true) => Body::replay(format!("{bookmark}\n")).stall_at(u64::MAX),
+            (_, false) => Body::replay(list.to_string()),
+        };
+        Answer::ok(body).content_type("application/json")
+    });
+    let server = server.await.unwrap();
+    for version in VERSIONS {
+        let kubeconfig = version.kubeconfig(&server.url(), json!({"token": TOKEN}));
+        let reconciled = (version.reconcile)(kubeconfig.path().to_str().unwrap().to_owned()).await.unwrap();
+        let mut actions: Vec<_> = reconciled.into_iter().map(|item| item.expect(version.name)).collect();
+        actions.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let [(new, added), (old, applied)] = &actions[..] else { panic!("{actions:?}") };
+        assert_eq!((&*new.name, &*old.name), ("new", "old"));
+        // kube's finalizer was added, and the other object was applied.
+        assert_eq!((*added, *applied), (Action::await_change(), Action::requeue(Duration::from_secs(300))));
+    }
+    let requests = server.requests();
+    let patches: Vec<_> = requests.iter().filter(|request| request.method == "PATCH").collect();
+    assert_eq!(patches.len(), VERSIONS.len());
+    assert!(patches.iter().all(|request| request.path.starts_with("/api/v1/namespaces/shop/configmaps/new?")));
 }
 
 #[tokio::test]
