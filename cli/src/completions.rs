@@ -18,10 +18,16 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script that completes this command.
-pub fn run(args: &CompletionsArgs, mut command: clap::Command) -> Result<(), Failure> {
+/// Prints the script that completes this command, without its hidden subcommands.
+pub fn run(args: &CompletionsArgs, command: &clap::Command) -> Result<(), Failure> {
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let mut shown = clap::Command::new("listwatch")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .args(command.get_arguments())
+        .subcommands(shown);
     let mut script = Vec::new();
-    generate(args.shell, &mut command, "listwatch", &mut script);
+    generate(args.shell, &mut shown, "listwatch", &mut script);
     let mut stdout = io::stdout().lock();
     stdout.write_all(&script)?;
     Ok(stdout.flush()?)

@@ -139,7 +139,7 @@ async fn run_command(command: Command) -> Result<(), Failure> {
         Command::Stats(args) => stats::run(args).await,
         Command::Decode(args) => decode::run(args, || named_command(&command_name())).await,
         // kubectl completes its plugins, so the script always completes `listwatch`.
-        Command::Completions(args) => completions::run(&args, named_command("listwatch")),
+        Command::Completions(args) => completions::run(&args, &named_command("listwatch")),
         Command::Man(args) => man::run(&args, named_command("listwatch")),
         Command::Demo(args) => demo::run(args).await,
         Command::DemoServer(args) => demo::server::run(args).await.map_err(Failure::from),

@@ -11,6 +11,7 @@ fn completes_options_in_each_shell() {
         let completes_values = cfg!(feature = "cluster") && matches!(shell, "bash" | "zsh");
         assert_eq!(stdout(&output).contains("persistentvolumeclaims"), completes_values, "{shell}");
         assert_eq!(stdout(&output).contains("field-selector"), cfg!(feature = "cluster"), "{shell}");
+        assert!(!stdout(&output).contains("demo-server"), "{shell}");
         assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{shell}");
     }
 }
