@@ -146,6 +146,13 @@ impl Compression {
         }
     }
 
+    /// Records that a new object was stored in this many bytes.
+    pub(crate) fn record_stored(&mut self, bytes: usize) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.record_stored(bytes);
+        }
+    }
+
     fn last_delta(&self) -> &[u8] {
         self.encoder.as_ref().map(Encoder::last_delta).unwrap_or_default()
     }

@@ -84,14 +84,14 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             candidate: candidate.as_ref().and_then(|(_, candidate)| candidate.whole()),
             replaced_reference: known.and_then(Entry::reference),
         };
-        match compression.encode(&input, namespaces) {
-            EncodeOutcome::Delta { reference, body } => Some(entry(body, EntryForm::Delta(reference))),
+        let new = match compression.encode(&input, namespaces) {
+            EncodeOutcome::Delta { reference, body } => entry(body, EntryForm::Delta(reference)),
             EncodeOutcome::FirstDelta { reference, body } => {
                 let new = entry(body, EntryForm::Delta(Arc::clone(&reference)));
                 if let Some((slot, candidate)) = &candidate {
                     self.make_reference_entry(writer, *slot, candidate, reference);
                 }
-                Some(new)
+                new
             }
             EncodeOutcome::Whole { shared, body, candidate_of } => {
                 let new = entry(body, EntryForm::Whole(shared));
@@ -100,10 +100,12 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                     let state = StateId { key_hash, address: new.address() };
                     writer.compression.set_candidate(group, state, |state| self.has_state(state));
                 }
-                Some(new)
+                new
             }
-            EncodeOutcome::Incompressible => None,
-        }
+            EncodeOutcome::Incompressible => return None,
+        };
+        writer.compression.record_stored(new.allocated());
+        Some(new)
     }
 
     /// Replaces the entry of a candidate, whose bytes are now the reference, by an empty delta.
