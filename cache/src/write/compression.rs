@@ -97,7 +97,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 let new = entry(body, EntryForm::Whole(shared));
                 if let Some(group) = candidate_of {
                     let key_hash = self.hash(&identity.namespace, &identity.name);
-                    let state = StateId { key_hash, address: new.address() };
+                    let state = StateId::new(key_hash, new.address());
                     writer.compression.set_candidate(group, state, |state| self.has_state(state));
                 }
                 new
