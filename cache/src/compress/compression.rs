@@ -11,7 +11,7 @@ use crate::compress::deferred::DeferredSlots;
 use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary};
 use crate::compress::elide::ElidedObject;
 use crate::compress::encoder::Encoder;
-use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, StateId};
+use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, Pace, StateId};
 use crate::compress::pool::Reference;
 use crate::compress::training::TrainingPolicy;
 use crate::key::{Identity, Namespaces};
@@ -146,6 +146,13 @@ impl Compression {
         }
     }
 
+    /// Records that a new object was stored in this many bytes.
+    pub(crate) fn record_stored(&mut self, bytes: usize) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.record_stored(bytes);
+        }
+    }
+
     fn last_delta(&self) -> &[u8] {
         self.encoder.as_ref().map(Encoder::last_delta).unwrap_or_default()
     }
@@ -166,11 +173,10 @@ impl Compression {
 
     /// Decides how a new object of the group is to be stored. If it is a delta, the encoder has the delta.
     fn decide<'a>(&mut self, group: GroupKey, object: &CompressInput<'a>, elided: &ElidedObject) -> Decision<'a> {
-        let Some(known) = self.groups.get_mut(group) else { return Decision::Candidate };
-        if known.take_skip() {
+        if self.groups.pace_mut(group).is_some_and(Pace::take_skip) {
             return Decision::Whole;
         }
-        let comparand = match known.reference() {
+        let comparand = match self.groups.reference(group) {
             Some(GroupReference::Candidate(_)) => self.candidate_comparand(object),
             Some(GroupReference::Reference(reference)) => self.reference_comparand(reference, object),
             None => None,
@@ -234,8 +240,8 @@ impl Compression {
             trial_len,
         };
         let verdict = comparison.verdict();
-        if let Some(known) = self.groups.get_mut(group) {
-            known.record(verdict);
+        if let Some(pace) = self.groups.pace_mut(group) {
+            pace.record(verdict);
         }
         verdict
     }
@@ -456,7 +462,7 @@ mod tests {
                 }
                 _ => panic!("no candidate"),
             };
-            self.compression.set_candidate(group, StateId { key_hash: 1, address: 1 }, |_| true);
+            self.compression.set_candidate(group, StateId::new(1, 16), |_| true);
             whole
         }
 

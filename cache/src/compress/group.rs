@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::mem;
 use std::sync::{Arc, Weak};
 
 use listwatch::{Encoding, ItemRef};
@@ -46,12 +47,28 @@ impl GroupKey {
     }
 }
 
-/// A state of an object in the store: the hash of its key, and its address. A later state that gets the same address
-/// may be taken for it, which costs memory only.
+/// A state of an object in the store: the hash of its key, and bits of its address. Another state of the object at the
+/// same address, or a multiple of 64 GiB away, may be taken for it, which costs memory only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateId {
     pub(crate) key_hash: u32,
-    pub(crate) address: usize,
+    address_bits: u32,
+}
+
+impl StateId {
+    pub(crate) fn new(key_hash: u32, address: usize) -> Self {
+        Self { key_hash, address_bits: address_bits(address) }
+    }
+
+    /// Returns true if a state of the object has this address.
+    pub(crate) fn is_at(self, address: usize) -> bool {
+        self.address_bits == address_bits(address)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "as `StateId` says")]
+fn address_bits(address: usize) -> u32 {
+    (address / 16) as u32
 }
 
 /// What the next object of a group is compared with.
@@ -79,9 +96,14 @@ struct PreviousObject {
     bytes: Vec<u8>,
 }
 
-/// The decisions about the next object of a group.
-pub(super) struct DeltaGroup {
-    reference: GroupReference<Weak<Reference>>,
+/// A group, in 16 bytes. So each variant has the pace itself, before what needs an alignment.
+enum DeltaGroup {
+    Candidate(Pace, StateId),
+    Reference(Pace, Weak<Reference>),
+}
+
+/// Decides whether the next object of a group is compared, and with a trial.
+pub(super) struct Pace {
     /// The number of objects until the next trial, and between trials.
     until_trial: u8,
     trial_gap: u8,
@@ -97,15 +119,23 @@ impl Default for DeltaGroups {
 }
 
 impl DeltaGroups {
-    pub(super) fn get_mut(&mut self, group: GroupKey) -> Option<&mut DeltaGroup> {
-        self.groups.get_mut(&group)
+    pub(super) fn pace_mut(&mut self, group: GroupKey) -> Option<&mut Pace> {
+        self.groups.get_mut(&group).map(DeltaGroup::pace_mut)
+    }
+
+    /// Returns what to compare the next object of the group with; `None` if the reference does not exist any more.
+    pub(super) fn reference(&self, group: GroupKey) -> Option<GroupReference<Arc<Reference>>> {
+        Some(match self.groups.get(&group)? {
+            DeltaGroup::Candidate(_, state) => GroupReference::Candidate(*state),
+            DeltaGroup::Reference(_, reference) => GroupReference::Reference(reference.upgrade()?),
+        })
     }
 
     /// Returns the state of the object with which the next object of the group is compared, unless that is a reference.
     pub(super) fn candidate(&self, group: GroupKey) -> Option<StateId> {
-        match self.groups.get(&group)?.reference {
-            GroupReference::Candidate(state) => Some(state),
-            GroupReference::Reference(_) => None,
+        match self.groups.get(&group)? {
+            DeltaGroup::Candidate(_, state) => Some(*state),
+            DeltaGroup::Reference(..) => None,
         }
     }
 
@@ -132,21 +162,21 @@ impl DeltaGroups {
         is_stored: impl Fn(StateId) -> bool,
     ) {
         if let Some(known) = self.groups.get_mut(&group) {
-            known.reference = reference;
+            *known = DeltaGroup::new(mem::take(known.pace_mut()), reference);
             return;
         }
         if self.groups.len() >= self.full {
             self.forget_dropped(is_stored);
         }
-        self.groups.insert(group, DeltaGroup::new(reference));
+        self.groups.insert(group, DeltaGroup::new(Pace::default(), reference));
     }
 
     /// Records that the state of a candidate has another address.
     pub(super) fn move_candidate(&mut self, group: GroupKey, from: usize, to: usize) {
-        if let Some(DeltaGroup { reference: GroupReference::Candidate(state), .. }) = self.groups.get_mut(&group)
-            && state.address == from
+        if let Some(DeltaGroup::Candidate(_, state)) = self.groups.get_mut(&group)
+            && state.is_at(from)
         {
-            state.address = to;
+            *state = StateId::new(state.key_hash, to);
         }
     }
 
@@ -165,14 +195,15 @@ impl DeltaGroups {
     pub(super) fn take_due_trial(&mut self, group: GroupKey, name: &str) -> Option<&[u8]> {
         let previous = &self.previous;
         let has_previous = previous.group == Some(group) && previous.name != name && !previous.bytes.is_empty();
-        self.groups.get_mut(&group)?.take_due_trial(has_previous).then_some(&previous.bytes)
+        let pace = self.groups.get_mut(&group)?.pace_mut();
+        pace.take_due_trial(has_previous).then_some(&previous.bytes)
     }
 
     /// Removes groups without a reference and without a stored object that could become the reference.
     pub(super) fn forget_dropped(&mut self, is_stored: impl Fn(StateId) -> bool) {
-        self.groups.retain(|_, group| match &group.reference {
-            GroupReference::Candidate(state) => is_stored(*state),
-            GroupReference::Reference(reference) => reference.strong_count() > 0,
+        self.groups.retain(|_, group| match group {
+            DeltaGroup::Candidate(_, state) => is_stored(*state),
+            DeltaGroup::Reference(_, reference) => reference.strong_count() > 0,
         });
         self.previous = PreviousObject::default();
         self.full = (2 * self.groups.len()).max(FEW_GROUPS);
@@ -187,18 +218,26 @@ impl DeltaGroups {
 }
 
 impl DeltaGroup {
-    fn new(reference: GroupReference<Weak<Reference>>) -> Self {
-        Self { reference, until_trial: 0, trial_gap: 1, failures: 0, skips: 0 }
+    fn new(pace: Pace, reference: GroupReference<Weak<Reference>>) -> Self {
+        match reference {
+            GroupReference::Candidate(state) => Self::Candidate(pace, state),
+            GroupReference::Reference(reference) => Self::Reference(pace, reference),
+        }
     }
 
-    /// Returns what to compare the next object with; `None` if the reference does not exist any more.
-    pub(super) fn reference(&self) -> Option<GroupReference<Arc<Reference>>> {
-        Some(match &self.reference {
-            GroupReference::Candidate(state) => GroupReference::Candidate(*state),
-            GroupReference::Reference(reference) => GroupReference::Reference(reference.upgrade()?),
-        })
+    fn pace_mut(&mut self) -> &mut Pace {
+        let (Self::Candidate(pace, _) | Self::Reference(pace, _)) = self;
+        pace
     }
+}
 
+impl Default for Pace {
+    fn default() -> Self {
+        Self { until_trial: 0, trial_gap: 1, failures: 0, skips: 0 }
+    }
+}
+
+impl Pace {
     /// Returns true if the next object should not be compared, because many objects in a row differed from the
     /// reference.
     pub(super) fn take_skip(&mut self) -> bool {
@@ -238,57 +277,55 @@ impl DeltaGroup {
 mod tests {
     use super::*;
 
-    const CANDIDATE: StateId = StateId { key_hash: 1, address: 2 };
-
-    fn group() -> DeltaGroup {
-        DeltaGroup::new(GroupReference::Candidate(CANDIDATE))
+    #[test]
+    fn a_group_takes_16_bytes() {
+        assert_eq!(size_of::<DeltaGroup>(), 16);
     }
 
     #[test]
     fn objects_skip_the_comparison_after_three_that_differ() {
-        let mut group = group();
+        let mut pace = Pace::default();
         let mut skipped = Vec::new();
         for _ in 0..13 {
             let mut skips = 0_u32;
-            while group.take_skip() {
+            while pace.take_skip() {
                 skips += 1;
             }
             skipped.push(skips);
-            group.record(Verdict::Differs);
+            pace.record(Verdict::Differs);
         }
         assert_eq!(skipped, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 128, 128]);
         // One that resembles the reference ends the row.
-        group.record(Verdict::Resembles);
-        (0..128).for_each(|_| assert!(group.take_skip()));
-        group.record(Verdict::Differs);
-        group.record(Verdict::Outdated { resembles: true });
-        group.record(Verdict::Differs);
-        group.record(Verdict::Differs);
-        assert!(!group.take_skip());
-        group.record(Verdict::Outdated { resembles: false });
-        assert!(group.take_skip());
+        pace.record(Verdict::Resembles);
+        (0..128).for_each(|_| assert!(pace.take_skip()));
+        pace.record(Verdict::Differs);
+        pace.record(Verdict::Outdated { resembles: true });
+        pace.record(Verdict::Differs);
+        pace.record(Verdict::Differs);
+        assert!(!pace.take_skip());
+        pace.record(Verdict::Outdated { resembles: false });
+        assert!(pace.take_skip());
     }
 
     #[test]
     fn trials_become_rare_until_a_reference_is_outdated() {
-        let mut group = group();
-        let trials =
-            |group: &mut DeltaGroup, objects| (0..objects).filter(|_| group.take_due_trial(true)).collect::<Vec<_>>();
-        assert_eq!(trials(&mut group, 64), [0, 2, 6, 14, 30, 46, 62]);
-        group.record(Verdict::Resembles);
-        assert_eq!(trials(&mut group, 16), [14]);
-        group.record(Verdict::Outdated { resembles: true });
-        assert_eq!(trials(&mut group, 8), [0, 2, 6]);
+        let mut pace = Pace::default();
+        let trials = |pace: &mut Pace, objects| (0..objects).filter(|_| pace.take_due_trial(true)).collect::<Vec<_>>();
+        assert_eq!(trials(&mut pace, 64), [0, 2, 6, 14, 30, 46, 62]);
+        pace.record(Verdict::Resembles);
+        assert_eq!(trials(&mut pace, 16), [14]);
+        pace.record(Verdict::Outdated { resembles: true });
+        assert_eq!(trials(&mut pace, 8), [0, 2, 6]);
         // Without a previous object, the trial stays due.
-        assert!((0..20).all(|_| !group.take_due_trial(false)));
-        assert!(group.take_due_trial(true));
+        assert!((0..20).all(|_| !pace.take_due_trial(false)));
+        assert!(pace.take_due_trial(true));
     }
 
     #[test]
     fn a_trial_compares_with_another_object_of_the_group() {
         let mut groups = DeltaGroups::default();
         let [one, other] = [1, 2].map(GroupKey);
-        groups.set_candidate(one, CANDIDATE, |_| true);
+        groups.set_candidate(one, StateId::new(1, 16), |_| true);
         assert!(groups.take_due_trial(one, "a").is_none());
         groups.remember_previous(one, "a", b"bytes");
         assert!(groups.take_due_trial(one, "a").is_none());
@@ -305,14 +342,14 @@ mod tests {
         let mut groups = DeltaGroups::default();
         for i in 0..1000 {
             // Only the newest object is stored.
-            let state = |i| StateId { key_hash: 0, address: i };
+            let state = |i: usize| StateId::new(0, 16 * i);
             groups.set_candidate(GroupKey(i as u64), state(i), |held| held == state(i - 1));
             assert!(groups.groups.len() <= FEW_GROUPS);
         }
-        assert_eq!(groups.candidate(GroupKey(999)), Some(StateId { key_hash: 0, address: 999 }));
-        groups.move_candidate(GroupKey(999), 998, 7);
-        assert_eq!(groups.candidate(GroupKey(999)).map(|state| state.address), Some(999));
-        groups.move_candidate(GroupKey(999), 999, 7);
-        assert_eq!(groups.candidate(GroupKey(999)).map(|state| state.address), Some(7));
+        assert_eq!(groups.candidate(GroupKey(999)), Some(StateId::new(0, 16 * 999)));
+        for (from, expected) in [(998_usize, 999), (999, 7)] {
+            groups.move_candidate(GroupKey(999), 16 * from, 16 * 7);
+            assert_eq!(groups.candidate(GroupKey(999)), Some(StateId::new(0, 16 * expected)));
+        }
     }
 }

@@ -26,6 +26,9 @@ const WINDOW: u32 = 4096;
 /// The ratio has drifted when it exceeds 5 / 4 of the ratio after the training.
 const DRIFT: (u64, u64) = (5, 4);
 
+/// Less than glibc's `M_MMAP_THRESHOLD`.
+const BLOCK: usize = 100 << 10;
+
 /// Decides when a dictionary is trained, from what was stored whole.
 pub(super) struct TrainingPolicy {
     /// Bytes that were compressed without a dictionary since the last attempt to train one, and how many lead to the
@@ -149,8 +152,12 @@ impl SampleChoice {
 /// in mallopt(3)), unless a program frees more than that at once. This function does so, with blocks that are shorter
 /// than `M_MMAP_THRESHOLD` and whose pages are not used. It takes 0.5 ms.
 pub(super) fn trim_heap() {
-    let blocks: Vec<Vec<u8>> = (0..128).map(|_| Vec::with_capacity(100 << 10)).collect();
-    drop(black_box(blocks));
+    drop(unused_blocks(128 * BLOCK));
+}
+
+/// Allocates blocks of this many bytes together.
+pub(super) fn unused_blocks(bytes: usize) -> Vec<Vec<u8>> {
+    black_box((0..bytes / BLOCK).map(|_| Vec::with_capacity(BLOCK)).collect())
 }
 
 #[cfg(test)]

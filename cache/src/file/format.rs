@@ -198,8 +198,8 @@ impl<'f> FileOutput<'f> {
         let entry = object.entry();
         let form = match entry.form() {
             _ if entry.wire_len() > MAX_COMPRESSED => None,
-            EntryForm::Whole(shared) => self.form(shared.dictionary.as_ref())?,
-            EntryForm::Delta(reference) => self.reference(reference)?,
+            EntryForm::Whole { shared, .. } => self.form(shared.dictionary.as_ref())?,
+            EntryForm::Delta { reference, .. } => self.reference(reference)?,
             _ => None,
         };
         if let Some(form) = form {

@@ -123,9 +123,9 @@ fn expand_one<T: StoreType + ?Sized>(
     format: StorageFormat,
 ) -> Result<(), FileError> {
     let is_converted = match entry.form() {
-        EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) => format != StorageFormat::Decoded,
-        EntryForm::Whole(_) | EntryForm::Delta(_) => format == StorageFormat::Compressed,
-        EntryForm::Decoded(_) => true,
+        EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } => format != StorageFormat::Decoded,
+        EntryForm::Whole { .. } | EntryForm::Delta { .. } => format == StorageFormat::Compressed,
+        EntryForm::Decoded { .. } => true,
     };
     if is_converted {
         return Ok(());
@@ -137,8 +137,7 @@ fn expand_one<T: StoreType + ?Sized>(
     let namespace = || namespaces.get(&identity.namespace).unwrap_or_else(|| (*identity.namespace).into());
     *entry = if format == StorageFormat::Decoded {
         let decoded = Arc::new(T::decode(encoding, bytes).map_err(StoreError::from)?);
-        let form = EntryForm::Decoded(Box::new((namespace(), decoded)));
-        Entry::with_head(encoding, wire_len(bytes), &identity, &[], form)
+        Entry::decoded(encoding, wire_len(bytes), &identity, namespace(), decoded)
     } else {
         Entry::encoded(encoding, bytes, &identity, namespace)
     };
@@ -204,18 +203,21 @@ impl<T: StoreType + ?Sized> SavedStore<T> {
             return Ok(Some(Entry::encoded(record.encoding, record.body, &identity, || namespace)));
         }
         let ObjectRecord { encoding, form, wire_len, ref identity, body } = *record;
-        let form = match form.checked_sub(DELTA) {
+        if wire_len > MAX_COMPRESSED {
+            return Ok(None);
+        }
+        Ok(match form.checked_sub(DELTA) {
             Some(at) => {
                 let fits = |reference: &&Arc<Reference>| {
                     reference.namespace == namespace && (!body.is_empty() || reference.wire_len == wire_len)
                 };
                 let reference = self.dictionaries.reference(at).filter(fits);
-                reference.map(|reference| EntryForm::Delta(Arc::clone(reference)))
+                reference.map(|reference| Entry::delta(encoding, wire_len, identity, body, Arc::clone(reference)))
             }
-            None => self.namespace_dictionary(form, &namespace).map(EntryForm::Whole),
-        };
-        let form = form.filter(|_| wire_len <= MAX_COMPRESSED);
-        Ok(form.map(|form| Entry::with_head(encoding, wire_len, identity, body, form)))
+            None => self
+                .namespace_dictionary(form, &namespace)
+                .map(|shared| Entry::whole(encoding, wire_len, identity, body, shared)),
+        })
     }
 
     /// Returns what objects of this form share; `None` if the file does not have the dictionary.

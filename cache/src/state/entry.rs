@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use listwatch::{Encoding, ItemRef};
 use triomphe::ThinArc;
@@ -37,29 +37,11 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// A counted reference to one state of an object: one allocation of a count, the properties, and the bytes with their
-/// length. The bytes are a [head](Head) and the body, or only the body if the form is `Encoded`.
+/// A counted reference to one state of an object: one allocation of a count, the form, and the bytes with their length.
+/// The bytes are a [head](Head) and the body, or only the body if the form is `Encoded`.
 ///
-/// A state is never changed, except that it remembers a check, that a decoded value is shared, and that it cannot be
-/// decoded.
-pub(crate) struct Entry<D>(ThinArc<Properties<D>, u8>);
-
-struct Properties<D> {
-    form: EntryForm<D>,
-    encoding: Encoding,
-    /// [`SHARED`] and [`UNDECODABLE`].
-    flags: AtomicU8,
-    /// The number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
-    checked: AtomicU16,
-    /// Length of the object's bytes as they arrived.
-    wire_len: u32,
-}
-
-/// The codec has had a decoded value of this state.
-const SHARED: u8 = 1;
-
-/// A reader could not decode this state.
-const UNDECODABLE: u8 = 2;
+/// A state is never changed, except for its [`Marks`].
+pub(crate) struct Entry<D>(ThinArc<EntryForm<D>, u8>);
 
 impl<D> Clone for Entry<D> {
     fn clone(&self) -> Self {
@@ -67,19 +49,57 @@ impl<D> Clone for Entry<D> {
     }
 }
 
-/// The form of the body. The head does not contain the namespace, so forms with a head hold it. Each form is at most 16
-/// bytes long.
+/// The form of the body, in 16 bytes. So each form has the encoding, the marks and the length of the object's bytes as
+/// they arrived: they fill the space before its pointer.
+///
+/// The head does not contain the namespace, so forms with a head hold it.
 pub(crate) enum EntryForm<D> {
     /// The bytes as they arrived. They contain the identity.
-    Encoded(Spans),
+    Encoded { encoding: Encoding, marks: Marks, spans: Spans },
     /// The bytes as they arrived. Their JSON escapes a part of the identity, or it is far from their beginning.
-    EncodedWithHead(Box<Arc<str>>),
+    EncodedWithHead { encoding: Encoding, marks: Marks, wire_len: u32, namespace: Box<Arc<str>> },
     /// Compressed by itself.
-    Whole(Arc<NamespaceDictionary>),
+    Whole { encoding: Encoding, marks: Marks, wire_len: u32, shared: Arc<NamespaceDictionary> },
     /// The delta to the reference, which holds the namespace. An empty body is the reference itself.
-    Delta(Arc<Reference>),
-    /// An empty body, and the decoded object.
-    Decoded(Box<(Arc<str>, Arc<D>)>),
+    Delta { encoding: Encoding, marks: Marks, wire_len: u32, reference: Arc<Reference> },
+    /// An empty body, and the namespace and the decoded object.
+    Decoded { encoding: Encoding, marks: Marks, wire_len: u32, decoded: Box<(Arc<str>, Arc<D>)> },
+}
+
+/// What is remembered about a state: [`SHARED`], [`UNDECODABLE`], and above them the number of the message as which the
+/// bytes were checked and are canonical; 0 if they were not checked.
+#[derive(Default)]
+pub(crate) struct Marks(AtomicU16);
+
+/// The codec has had a decoded value of this state.
+const SHARED: u16 = 1;
+
+/// A reader could not decode this state.
+const UNDECODABLE: u16 = 2;
+
+/// The place of the number.
+const CHECKED_SHIFT: u32 = 2;
+
+impl Marks {
+    fn has(&self, mark: u16) -> bool {
+        self.0.load(Ordering::Relaxed) & mark != 0
+    }
+
+    /// Returns false if the mark was set before.
+    fn set(&self, mark: u16) -> bool {
+        self.0.fetch_or(mark, Ordering::Relaxed) & mark == 0
+    }
+
+    fn checked(&self) -> u16 {
+        self.0.load(Ordering::Relaxed) >> CHECKED_SHIFT
+    }
+
+    /// Returns false if the number is too large.
+    fn set_checked(&self, number: u16) -> bool {
+        let shifted = number << CHECKED_SHIFT;
+        let set = |marks| Some(marks & (SHARED | UNDECODABLE) | shifted);
+        shifted >> CHECKED_SHIFT == number && self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set).is_ok()
+    }
 }
 
 /// The places of namespace, name, uid and resource version in the bytes.
@@ -127,18 +147,12 @@ impl Spans {
 }
 
 impl<D> Entry<D> {
-    fn new(encoding: Encoding, wire_len: u32, bytes: &[u8], form: EntryForm<D>) -> Self {
-        let (flags, checked) = (AtomicU8::new(0), AtomicU16::new(0));
-        let properties = Properties { form, encoding, flags, checked, wire_len };
-        Self(ThinArc::from_header_and_slice(properties, bytes))
+    fn new(form: EntryForm<D>, bytes: &[u8]) -> Self {
+        Self(ThinArc::from_header_and_slice(form, bytes))
     }
 
     fn bytes(&self) -> &[u8] {
         &self.0.slice
-    }
-
-    fn properties(&self) -> &Properties<D> {
-        &self.0.header.header
     }
 
     /// Returns the address of the state, which no other state has while a reference to this one exists.
@@ -163,35 +177,62 @@ impl<D> Entry<D> {
         identity: &Identity<'_>,
         namespace: impl FnOnce() -> Arc<str>,
     ) -> Self {
+        let marks = Marks::default();
         if let Some(spans) = Spans::of(bytes, identity) {
-            return Self::new(encoding, wire_len(bytes), bytes, EntryForm::Encoded(spans));
+            return Self::new(EntryForm::Encoded { encoding, marks, spans }, bytes);
         }
-        let form = EntryForm::EncodedWithHead(Box::new(namespace()));
-        Self::with_head(encoding, wire_len(bytes), identity, bytes, form)
+        let (wire_len, namespace) = (wire_len(bytes), Box::new(namespace()));
+        Self::new(EntryForm::EncodedWithHead { encoding, marks, wire_len, namespace }, &Head::write(identity, bytes))
     }
 
-    /// Keeps the identity in a head before the body.
-    pub(crate) fn with_head(
+    /// Keeps the identity and a body that was compressed by itself.
+    pub(crate) fn whole(
         encoding: Encoding,
         wire_len: u32,
         identity: &Identity<'_>,
         body: &[u8],
-        form: EntryForm<D>,
+        shared: Arc<NamespaceDictionary>,
     ) -> Self {
-        Self::new(encoding, wire_len, &Head::write(identity, body), form)
+        let form = EntryForm::Whole { encoding, marks: Marks::default(), wire_len, shared };
+        Self::new(form, &Head::write(identity, body))
+    }
+
+    /// Keeps the identity and the delta to the reference.
+    pub(crate) fn delta(
+        encoding: Encoding,
+        wire_len: u32,
+        identity: &Identity<'_>,
+        body: &[u8],
+        reference: Arc<Reference>,
+    ) -> Self {
+        let form = EntryForm::Delta { encoding, marks: Marks::default(), wire_len, reference };
+        Self::new(form, &Head::write(identity, body))
+    }
+
+    /// Keeps the identity and the decoded object.
+    pub(crate) fn decoded(
+        encoding: Encoding,
+        wire_len: u32,
+        identity: &Identity<'_>,
+        namespace: Arc<str>,
+        decoded: Arc<D>,
+    ) -> Self {
+        let decoded = Box::new((namespace, decoded));
+        let form = EntryForm::Decoded { encoding, marks: Marks::default(), wire_len, decoded };
+        Self::new(form, &Head::write(identity, &[]))
     }
 
     /// Returns namespace, name and resource version.
     pub(crate) fn texts(&self) -> [&str; 3] {
         let namespace = match self.form() {
-            EntryForm::Encoded(spans) => {
+            EntryForm::Encoded { spans, .. } => {
                 let [namespace, name, _, version] = spans.texts(self.bytes()).map(text);
                 return [namespace, name, version];
             }
-            EntryForm::EncodedWithHead(namespace) => namespace,
-            EntryForm::Decoded(decoded) => &decoded.0,
-            EntryForm::Whole(shared) => &shared.namespace,
-            EntryForm::Delta(reference) => &reference.namespace,
+            EntryForm::EncodedWithHead { namespace, .. } => namespace,
+            EntryForm::Decoded { decoded, .. } => &decoded.0,
+            EntryForm::Whole { shared, .. } => &shared.namespace,
+            EntryForm::Delta { reference, .. } => &reference.namespace,
         };
         let head = self.head();
         [namespace, head.name(), head.version()]
@@ -199,7 +240,7 @@ impl<D> Entry<D> {
 
     pub(crate) fn uid(&self) -> Cow<'_, str> {
         match self.form() {
-            EntryForm::Encoded(spans) => {
+            EntryForm::Encoded { spans, .. } => {
                 let [_, _, uid, _] = spans.texts(self.bytes());
                 text(uid).into()
             }
@@ -224,7 +265,7 @@ impl<D> Entry<D> {
     }
 
     pub(crate) fn is(&self, namespace: &str, name: &str) -> bool {
-        if let EntryForm::Encoded(spans) = self.form() {
+        if let EntryForm::Encoded { spans, .. } = self.form() {
             return spans.is(self.bytes(), namespace, name);
         }
         self.key() == (namespace, name)
@@ -233,29 +274,31 @@ impl<D> Entry<D> {
     /// Returns the bytes of the object as they arrived, if the entry has them.
     pub(crate) fn as_encoded(&self) -> Option<&[u8]> {
         match self.form() {
-            EntryForm::Encoded(_) => Some(self.bytes()),
-            EntryForm::EncodedWithHead(_) => Some(self.body()),
-            EntryForm::Whole(_) | EntryForm::Delta(_) | EntryForm::Decoded(_) => None,
+            EntryForm::Encoded { .. } => Some(self.bytes()),
+            EntryForm::EncodedWithHead { .. } => Some(self.body()),
+            EntryForm::Whole { .. } | EntryForm::Delta { .. } | EntryForm::Decoded { .. } => None,
         }
     }
 
     /// Returns the object for a decoder, if it is compressed.
     pub(crate) fn compressed(&self) -> Option<CompressedObject<'_>> {
         let form = match self.form() {
-            EntryForm::Whole(_) => self.whole().map(CompressedForm::Whole)?,
-            EntryForm::Delta(reference) => match self.body() {
+            EntryForm::Whole { .. } => self.stored_whole().map(CompressedForm::Whole)?,
+            EntryForm::Delta { reference, .. } => match self.body() {
                 [] => CompressedForm::Reference(reference),
                 body => CompressedForm::Delta { reference, body },
             },
-            EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) | EntryForm::Decoded(_) => return None,
+            EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } | EntryForm::Decoded { .. } => return None,
         };
         Some(CompressedObject { form, identity: self.identity(), wire_len: self.wire_len() })
     }
 
     /// Returns the object if it is compressed by itself.
-    pub(crate) fn whole(&self) -> Option<StoredWhole<'_>> {
+    pub(crate) fn stored_whole(&self) -> Option<StoredWhole<'_>> {
         match self.form() {
-            EntryForm::Whole(shared) => Some(StoredWhole { shared, body: self.body(), wire_len: self.wire_len() }),
+            EntryForm::Whole { shared, wire_len, .. } => {
+                Some(StoredWhole { shared, body: self.body(), wire_len: *wire_len })
+            }
             _ => None,
         }
     }
@@ -263,12 +306,12 @@ impl<D> Entry<D> {
     /// Returns the reference if the object is a delta.
     pub(crate) fn reference(&self) -> Option<&Arc<Reference>> {
         match self.form() {
-            EntryForm::Delta(reference) => Some(reference),
+            EntryForm::Delta { reference, .. } => Some(reference),
             _ => None,
         }
     }
 
-    /// Brings the count, the properties and the beginning of the bytes into the processor's caches.
+    /// Brings the count, the form and the beginning of the bytes into the processor's caches.
     pub(crate) fn prefetch(&self) {
         black_box((self.wire_len(), self.bytes().get(32).copied()));
     }
@@ -284,55 +327,74 @@ impl<D> Entry<D> {
     }
 
     pub(crate) fn form(&self) -> &EntryForm<D> {
-        &self.properties().form
+        &self.0.header.header
     }
 
     pub(crate) fn encoding(&self) -> Encoding {
-        self.properties().encoding
+        match self.form() {
+            EntryForm::Encoded { encoding, .. }
+            | EntryForm::EncodedWithHead { encoding, .. }
+            | EntryForm::Whole { encoding, .. }
+            | EntryForm::Delta { encoding, .. }
+            | EntryForm::Decoded { encoding, .. } => *encoding,
+        }
     }
 
     /// Returns the number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
     pub(crate) fn checked(&self) -> u16 {
-        self.properties().checked.load(Ordering::Relaxed)
+        self.marks().checked()
     }
 
     /// Records that the codec has a decoded value of this state.
     pub(crate) fn set_shared(&self) {
-        self.properties().flags.fetch_or(SHARED, Ordering::Relaxed);
+        self.marks().set(SHARED);
     }
 
     pub(crate) fn is_shared(&self) -> bool {
-        self.properties().flags.load(Ordering::Relaxed) & SHARED != 0
+        self.marks().has(SHARED)
     }
 
     /// Records that this state cannot be decoded. Returns true for the first call.
     pub(crate) fn set_undecodable(&self) -> bool {
-        self.properties().flags.fetch_or(UNDECODABLE, Ordering::Relaxed) & UNDECODABLE == 0
+        self.marks().set(UNDECODABLE)
     }
 
     pub(crate) fn is_undecodable(&self) -> bool {
-        self.properties().flags.load(Ordering::Relaxed) & UNDECODABLE != 0
+        self.marks().has(UNDECODABLE)
     }
 
     /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each
-    /// time, so it remembers nothing, and this returns false.
+    /// time, so it remembers nothing, and this returns false. So it does for a number of more than 14 bits.
     pub(crate) fn remember_checked(&self, message: u16) -> bool {
-        let has_bytes = !matches!(self.form(), EntryForm::Decoded(_));
-        if has_bytes {
-            self.properties().checked.store(message, Ordering::Relaxed);
-        }
-        has_bytes
+        !matches!(self.form(), EntryForm::Decoded { .. }) && self.marks().set_checked(message)
     }
 
+    fn marks(&self) -> &Marks {
+        match self.form() {
+            EntryForm::Encoded { marks, .. }
+            | EntryForm::EncodedWithHead { marks, .. }
+            | EntryForm::Whole { marks, .. }
+            | EntryForm::Delta { marks, .. }
+            | EntryForm::Decoded { marks, .. } => marks,
+        }
+    }
+
+    /// Returns the length of the object's bytes as they arrived.
     pub(crate) fn wire_len(&self) -> u32 {
-        self.properties().wire_len
+        match self.form() {
+            EntryForm::Encoded { .. } => wire_len(self.bytes()),
+            EntryForm::EncodedWithHead { wire_len, .. }
+            | EntryForm::Whole { wire_len, .. }
+            | EntryForm::Delta { wire_len, .. }
+            | EntryForm::Decoded { wire_len, .. } => *wire_len,
+        }
     }
 
     /// Returns the bytes of the allocation, and of a box of the form.
     pub(crate) fn allocated(&self) -> usize {
         let form = match self.form() {
-            EntryForm::EncodedWithHead(namespace) => size_of_val(&**namespace),
-            EntryForm::Decoded(decoded) => size_of_val(&**decoded),
+            EntryForm::EncodedWithHead { namespace, .. } => size_of_val(&**namespace),
+            EntryForm::Decoded { decoded, .. } => size_of_val(&**decoded),
             _ => 0,
         };
         Self::allocated_with(self.bytes().len()) + form
@@ -340,7 +402,7 @@ impl<D> Entry<D> {
 
     /// Returns the length of the allocation for this many bytes.
     pub(crate) fn allocated_with(bytes: usize) -> usize {
-        2 * size_of::<usize>() + size_of::<Properties<D>>() + bytes
+        2 * size_of::<usize>() + size_of::<EntryForm<D>>() + bytes
     }
 }
 
@@ -354,6 +416,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_form_takes_16_bytes() {
+        assert_eq!(size_of::<EntryForm<()>>(), 16);
+    }
+
+    #[test]
+    fn marks_keep_each_other() {
+        let marks = Marks::default();
+        assert!(marks.set(UNDECODABLE) && !marks.set(UNDECODABLE) && !marks.has(SHARED));
+        for number in [1, (1 << 14) - 1, 0] {
+            assert!(marks.set_checked(number));
+            assert_eq!((marks.checked(), marks.has(UNDECODABLE), marks.has(SHARED)), (number, true, false));
+        }
+        assert!(!marks.set_checked(1 << 14));
+        assert!(marks.set_checked(7) && marks.set(SHARED));
+        assert_eq!((marks.checked(), marks.has(UNDECODABLE), marks.has(SHARED)), (7, true, true));
+    }
+
+    #[test]
     fn finds_an_identity_only_in_the_bytes_that_have_it() {
         let whole = b"a web-1 uid-1 7|a web-1 uid-1 7";
         let (bytes, other) = whole.split_at(16);
@@ -364,13 +444,13 @@ mod tests {
         };
         let here = identity(str::from_utf8(&bytes[..15]).unwrap());
         let entry = Entry::<()>::encoded(Encoding::Json, bytes, &here, || "a".into());
-        assert!(matches!(entry.form(), EntryForm::Encoded(_)));
+        assert!(matches!(entry.form(), EntryForm::Encoded { .. }));
         assert_eq!(entry.identity(), here);
         // The same text elsewhere in memory, after the bytes or before them.
         let elsewhere = identity(str::from_utf8(other).unwrap());
         for (bytes, identity) in [(bytes, &elsewhere), (other, &here), (&bytes[..14], &here)] {
             let entry = Entry::<()>::encoded(Encoding::Json, bytes, identity, || "a".into());
-            assert!(matches!(entry.form(), EntryForm::EncodedWithHead(_)));
+            assert!(matches!(entry.form(), EntryForm::EncodedWithHead { .. }));
             assert_eq!(entry.identity(), *identity);
         }
     }

@@ -8,9 +8,9 @@ use crate::state::entry::{Entry, EntryForm};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Objects kept encoded: their bytes, and 40 bytes more for each (and about 25 in the tables).
+    /// Objects kept encoded: their bytes, and 32 bytes more for each (and about 25 in the tables).
     pub encoded: usize,
-    /// Objects kept compressed: their compressed bytes, and 40 bytes and the identity for each; and the references
+    /// Objects kept compressed: their compressed bytes, and 32 bytes and the identity for each; and the references
     /// of delta groups.
     pub compressed: usize,
     /// Objects kept decoded. An estimate, eight times the encoded length, because the heap memory of a decoded object
@@ -71,15 +71,15 @@ impl Usage {
 
     fn part<D>(&mut self, entry: &Entry<D>) -> &mut usize {
         match entry.form() {
-            EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) => &mut self.encoded,
-            EntryForm::Whole(_) | EntryForm::Delta(_) => &mut self.compressed,
-            EntryForm::Decoded(_) => &mut self.decoded,
+            EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } => &mut self.encoded,
+            EntryForm::Whole { .. } | EntryForm::Delta { .. } => &mut self.compressed,
+            EntryForm::Decoded { .. } => &mut self.decoded,
         }
     }
 
     pub(crate) fn of<D>(entry: &Entry<D>) -> usize {
         let decoded = match entry.form() {
-            EntryForm::Decoded(_) => Self::of_decoded(entry.wire_len()),
+            EntryForm::Decoded { .. } => Self::of_decoded(entry.wire_len()),
             _ => 0,
         };
         entry.allocated().saturating_add(decoded)

@@ -125,7 +125,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     /// As [`encoded`](Self::encoded).
     pub fn encoded_len(&self) -> Result<usize, ItemError> {
         match self.entry().form() {
-            EntryForm::Decoded(_) => Ok(self.encoded()?.len()),
+            EntryForm::Decoded { .. } => Ok(self.encoded()?.len()),
             _ => Ok(self.entry().wire_len() as usize),
         }
     }
@@ -388,18 +388,20 @@ impl<T: StoreType + ?Sized> Codec<T> {
     /// Decompresses or encodes an object.
     pub(crate) fn encode(&self, entry: &Entry<T::Decoded>) -> Result<Vec<u8>, ItemError> {
         match entry.form() {
-            EntryForm::Encoded(_) | EntryForm::EncodedWithHead(_) => Ok(entry.as_encoded().unwrap_or_default().into()),
-            EntryForm::Whole(_) | EntryForm::Delta(_) => {
+            EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } => {
+                Ok(entry.as_encoded().unwrap_or_default().into())
+            }
+            EntryForm::Whole { .. } | EntryForm::Delta { .. } => {
                 let object = entry.compressed().ok_or_else(undecompressed)?;
                 self.decoder.decode(&object).ok_or_else(undecompressed)
             }
-            EntryForm::Decoded(decoded) => T::encode(&decoded.1),
+            EntryForm::Decoded { decoded, .. } => T::encode(&decoded.1),
         }
     }
 
     /// Returns the decoded object, if the entry or a reader holds it.
     fn decoded(&self, entry: &Entry<T::Decoded>) -> Option<Arc<T::Decoded>> {
-        if let EntryForm::Decoded(decoded) = entry.form() {
+        if let EntryForm::Decoded { decoded, .. } = entry.form() {
             return Some(Arc::clone(&decoded.1));
         }
         lock(self.part(entry)).get(entry).and_then(Weak::upgrade)
@@ -420,7 +422,7 @@ impl<T: StoreType + ?Sized> Codec<T> {
             new.set_undecodable();
         }
         let known = match old.form() {
-            EntryForm::Decoded(decoded) => Some(Arc::downgrade(&decoded.1)),
+            EntryForm::Decoded { decoded, .. } => Some(Arc::downgrade(&decoded.1)),
             _ => lock(self.part(old)).get(old).cloned(),
         };
         if let Some(decoded) = known {

@@ -56,7 +56,7 @@ impl<D> ObjectTable<D> {
     }
 
     pub(crate) fn find_state(&self, state: StateId) -> Option<(u32, &Entry<D>)> {
-        self.find_if(state.key_hash, |held| held.address() == state.address)
+        self.find_if(state.key_hash, |held| state.is_at(held.address()))
     }
 
     fn find_if(&self, hash: u32, is: impl Fn(&Entry<D>) -> bool) -> Option<(u32, &Entry<D>)> {

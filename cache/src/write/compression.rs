@@ -52,8 +52,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             StorageFormat::Decoded => {
                 let decoded = Arc::new(T::decode(encoding, bytes)?);
                 let namespace = writer.namespaces.intern(&identity.namespace);
-                let form = EntryForm::Decoded(Box::new((namespace, decoded)));
-                return Ok(Entry::with_head(encoding, wire_len(bytes), identity, &[], form));
+                return Ok(Entry::decoded(encoding, wire_len(bytes), identity, namespace, decoded));
             }
         }
         Ok(Self::encoded_entry(writer, object))
@@ -72,7 +71,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         object: &NewObject<'_, T::Decoded>,
     ) -> Option<Entry<T::Decoded>> {
         let NewObject { known, encoding, bytes, identity } = *object;
-        let entry = |body: &[u8], form| Entry::with_head(encoding, wire_len(bytes), identity, body, form);
+        let delta = |body: &[u8], reference| Entry::delta(encoding, wire_len(bytes), identity, body, reference);
         let Writer { compression, namespaces, .. } = &mut *writer;
         let group = compression.group_of(encoding, bytes, &identity.namespace);
         let candidate = group.and_then(|group| self.find_state(compression.candidate(group)?));
@@ -81,29 +80,31 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             bytes,
             identity,
             group,
-            candidate: candidate.as_ref().and_then(|(_, candidate)| candidate.whole()),
+            candidate: candidate.as_ref().and_then(|(_, candidate)| candidate.stored_whole()),
             replaced_reference: known.and_then(Entry::reference),
         };
-        match compression.encode(&input, namespaces) {
-            EncodeOutcome::Delta { reference, body } => Some(entry(body, EntryForm::Delta(reference))),
+        let new = match compression.encode(&input, namespaces) {
+            EncodeOutcome::Delta { reference, body } => delta(body, reference),
             EncodeOutcome::FirstDelta { reference, body } => {
-                let new = entry(body, EntryForm::Delta(Arc::clone(&reference)));
+                let new = delta(body, Arc::clone(&reference));
                 if let Some((slot, candidate)) = &candidate {
                     self.make_reference_entry(writer, *slot, candidate, reference);
                 }
-                Some(new)
+                new
             }
             EncodeOutcome::Whole { shared, body, candidate_of } => {
-                let new = entry(body, EntryForm::Whole(shared));
+                let new = Entry::whole(encoding, wire_len(bytes), identity, body, shared);
                 if let Some(group) = candidate_of {
                     let key_hash = self.hash(&identity.namespace, &identity.name);
-                    let state = StateId { key_hash, address: new.address() };
+                    let state = StateId::new(key_hash, new.address());
                     writer.compression.set_candidate(group, state, |state| self.has_state(state));
                 }
-                Some(new)
+                new
             }
-            EncodeOutcome::Incompressible => None,
-        }
+            EncodeOutcome::Incompressible => return None,
+        };
+        writer.compression.record_stored(new.allocated());
+        Some(new)
     }
 
     /// Replaces the entry of a candidate, whose bytes are now the reference, by an empty delta.
@@ -115,8 +116,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         reference: Arc<Reference>,
     ) {
         let (encoding, wire_len) = (candidate.encoding(), candidate.wire_len());
-        let form = EntryForm::Delta(reference);
-        let empty = Entry::with_head(encoding, wire_len, &candidate.identity(), &[], form);
+        let empty = Entry::delta(encoding, wire_len, &candidate.identity(), &[], reference);
         self.change_form(writer, slot, candidate, empty);
     }
 
@@ -153,7 +153,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     fn whole_objects(&self) -> Vec<(u32, Entry<T::Decoded>)> {
         let state = self.state();
         let slots = state.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);
-        let is_whole = |entry: &Entry<_>| !matches!(entry.form(), EntryForm::Delta(_)) || entry.body().is_empty();
+        let is_whole = |entry: &Entry<_>| !matches!(entry.form(), EntryForm::Delta { .. }) || entry.body().is_empty();
         slots
             .filter_map(|(entry, slot)| Some((slot, entry.as_ref().filter(|entry| is_whole(entry))?.clone())))
             .collect()
@@ -168,7 +168,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         else {
             return;
         };
-        let new = Entry::with_head(old.encoding(), old.wire_len(), &object.identity, body, EntryForm::Whole(shared));
+        let new = Entry::whole(old.encoding(), old.wire_len(), &object.identity, body, shared);
         if let Some(group) = group {
             compression.move_candidate(group, old.address(), new.address());
         }
@@ -178,7 +178,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Compresses the object of a slot, unless it is compressed.
     fn compress_slot(&self, writer: &mut Writer<T>, slot: u32) {
         let Some(old) = self.entry_at(slot) else { return };
-        if matches!(old.form(), EntryForm::Whole(_) | EntryForm::Delta(_)) {
+        if matches!(old.form(), EntryForm::Whole { .. } | EntryForm::Delta { .. }) {
             return;
         }
         let stored = self.object(&old);

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
-use std::io::{self, BufReader, Read, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -52,8 +52,10 @@ impl Held {
 
 /// Reads objects, writes them to a store, and prints what it takes.
 pub fn measure() -> Result<(), Box<dyn Error>> {
+    // These buffers are not of the store, so they are resident before it.
     let mut input = BufReader::with_capacity(64 << 10, io::stdin().lock());
-    let mut bytes = Vec::with_capacity(256 << 10);
+    input.fill_buf()?;
+    let mut bytes = vec![1; 256 << 10];
     let before = resident()?;
     let store = Store::<[u8]>::new(StorageFormat::Compressed);
     let mut relist = store.begin_relist();
