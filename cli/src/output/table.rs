@@ -47,6 +47,9 @@ type ColumnWidths = Vec<Option<usize>>;
 impl RowTable {
     const FIRST_ROWS: usize = 100;
 
+    /// kubectl's columns take at least 6 characters, with the gap of 3 (`GetNewTabWriter` of `k8s.io/cli-runtime`).
+    const MIN_WIDTH: usize = 3;
+
     pub fn new(columns: Arc<[TableColumn]>, no_headers: bool) -> Self {
         Self { columns, no_headers, ..Self::default() }
     }
@@ -94,7 +97,7 @@ impl RowTable {
             let width = rows.iter().filter_map(|cells| cells.get(index)).map(|cell| cell.chars().count()).max();
             let header = if self.no_headers { 0 } else { column.header.len() };
             let width = width.unwrap_or(0);
-            (width > 0 || !column.optional).then(|| width.max(header))
+            (width > 0 || !column.optional).then(|| width.max(header).max(Self::MIN_WIDTH))
         };
         self.columns.iter().enumerate().map(of).collect()
     }

@@ -357,7 +357,7 @@ fn prints_templates_and_custom_columns() {
     let directory = tempfile::tempdir().unwrap();
     for (option, text, expected) in [
         ("jsonpath-file", "{.items[*].metadata.name}", "a b"),
-        ("custom-columns-file", "A   B\n.metadata.name   .kind\n", "A   B\na   Widget\nb   Widget\n"),
+        ("custom-columns-file", "A   B\n.metadata.name   .kind\n", "A     B\na     Widget\nb     Widget\n"),
     ] {
         let file = directory.path().join(option);
         std::fs::write(&file, text).unwrap();
