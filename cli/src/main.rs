@@ -84,7 +84,7 @@ struct Cli {
 enum Command {
     #[cfg(feature = "cluster")]
     #[command(flatten)]
-    Cluster(cluster::ClusterCommand),
+    Cluster(Box<cluster::ClusterCommand>),
     Stats(stats::StatsArgs),
     Decode(decode::DecodeArgs),
     Demo(demo::DemoArgs),
@@ -135,7 +135,7 @@ async fn run_until_signal(command: Command) -> Result<(), Failure> {
 async fn run_command(command: Command) -> Result<(), Failure> {
     match command {
         #[cfg(feature = "cluster")]
-        Command::Cluster(command) => cluster::run(command).await,
+        Command::Cluster(command) => cluster::run(*command).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Decode(args) => decode::run(args, || named_command(&command_name())).await,
         // kubectl completes its plugins, so the script always completes `listwatch`.
@@ -152,7 +152,7 @@ impl Command {
     fn exit_code_of_signals(&self) -> Option<i32> {
         match self {
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster::ClusterCommand::Watch(_) | cluster::ClusterCommand::Mirror(_)) => Some(0),
+            Self::Cluster(command) if command.ends_by_signal() => Some(0),
             // Their parent ends them.
             Self::DemoServer(_) | Self::DemoClient(_) => None,
             _ => Some(signals::EXIT_INTERRUPTED),

@@ -24,6 +24,13 @@ pub enum ClusterCommand {
     Record(record::RecordArgs),
 }
 
+impl ClusterCommand {
+    /// Returns true for a command that a signal ends as intended.
+    pub fn ends_by_signal(&self) -> bool {
+        matches!(self, Self::Watch(_) | Self::Mirror(_))
+    }
+}
+
 pub async fn run(command: ClusterCommand) -> Result<(), Failure> {
     match command {
         ClusterCommand::List(args) => list::run(args).await,
