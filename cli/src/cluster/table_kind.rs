@@ -5,20 +5,29 @@ use listwatch::{Json, TypeMeta};
 use listwatch_tables::Printer;
 use serde_json::value::RawValue;
 
-use crate::failure::error_chain;
+use crate::cluster::query::SelectionArgs;
+use crate::failure::{Failure, error_chain};
 use crate::notices;
 use crate::output::{OutputArgs, OutputFormat, TableKind};
 
-/// Returns the kind of a table's columns, if kubectl's are known; `None` for other formats.
+/// Finds the resource of these options with its namespace, and the kind of a table's columns.
 ///
 /// The columns of a custom resource are in its definition, which it gets. Without the right to read that, it prints a
 /// warning.
-pub async fn table_kind(
+pub async fn find_printed_resource(
     client: &Client,
-    resource: &Resource,
-    args: &OutputArgs,
-    metadata_only: bool,
-) -> Option<TableKind> {
+    selection: SelectionArgs,
+    default_namespace: String,
+    output: &mut OutputArgs,
+) -> Result<(Resource, Option<String>), Failure> {
+    let metadata_only = selection.metadata_only;
+    let found = selection.find_resource(client, default_namespace).await?;
+    output.table_kind = table_kind(client, &found.0, output, metadata_only).await;
+    Ok(found)
+}
+
+/// Returns the kind of a table's columns, if kubectl's are known; `None` for other formats.
+async fn table_kind(client: &Client, resource: &Resource, args: &OutputArgs, metadata_only: bool) -> Option<TableKind> {
     if metadata_only || !matches!(args.format, OutputFormat::Table | OutputFormat::Wide) {
         return None;
     }

@@ -15,7 +15,7 @@ use self::printer::WatchPrinter;
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::list_failure;
 use crate::cluster::query::{SelectionArgs, name_selector, split_names};
-use crate::cluster::table_kind::table_kind;
+use crate::cluster::table_kind::find_printed_resource;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Output, OutputArgs, OutputFormat};
@@ -111,9 +111,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         selection = selection.json();
     }
     let (client, namespace) = connection.client().await?;
-    let metadata_only = selection_args.metadata_only;
-    let found = selection_args.find_resource(&client, namespace).await?;
-    output_args.table_kind = table_kind(&client, &found.0, &output_args, metadata_only).await;
+    let found = find_printed_resource(&client, selection_args, namespace, &mut output_args).await?;
     let output = Output::new(&output_args);
     let mut printer = WatchPrinter::new(client, found, selection, output_args, output);
     printer.previous = diff.then(|| PreviousObjects::new(show_secrets));
