@@ -84,7 +84,7 @@ impl DecodeError {
     /// Returns true if the body ended before the end of the list, or inside a frame of the watch.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        // Without `_`, so that a new truncation is decided here. The client asks this function only.
+        // Without `_`, so that a new truncation is decided here. The client, kube and the command ask this function only.
         match self.0.kind {
             DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame => true,
             DecodeErrorKind::UnexpectedEncoding(_)
