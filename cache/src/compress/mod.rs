@@ -69,6 +69,10 @@
 //!   the time.
 //! - The dictionary's entropy tables before the reference save 1 to 17 % of a delta. A read then takes twice the time.
 //! - A training at the end of a list, from 256 KiB on, left 0.5 MB of free heap with 2,000 Leases. It saved 0.3 MB.
+//! - Levels 2 and 1 for the dictionary's tables save 13 and 16 bytes of a Lease, and cost 13 and 70 of a Node.
+//! - A dictionary of 32 KiB saves 12 bytes of a Lease, and costs 119 of a Node.
+//! - A table of keys without hashes saves 6 to 9 bytes, and makes a list of encoded objects a tenth slower.
+//! - A context of zstd that is allocated after the gap (`encoder.rs`) costs 94 bytes of a ConfigMap: small holes there.
 //! - A dictionary of 512 KiB saves less than its copies take. One of 64 KiB makes whole Pods a tenth longer.
 //! - One zstd context for both forms makes the read of a delta a tenth slower (`pool.rs`).
 

@@ -122,7 +122,7 @@ impl Sizes {
 fn row(sizes: &Sizes, held: &Held, with_time: bool) -> String {
     let Sizes { encoded, zstd } = sizes;
     let Held { objects, tables, resident, write, read, read_in_order } = held;
-    let tenths = 10 * resident / zstd;
+    let tenths = (10 * resident + zstd / 2) / zstd;
     let sizes = format!("{encoded} | {zstd} | {objects} | {tables} | {resident} | {}.{}", tenths / 10, tenths % 10);
     let micros = |nanos: &usize| format!("{}.{} µs", nanos / 1000, nanos / 100 % 10);
     if with_time {
