@@ -12,6 +12,7 @@ use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDi
 use crate::compress::elide::ElidedObject;
 use crate::compress::encoder::Encoder;
 use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, Pace, StateId};
+use crate::compress::pack::PackedObject;
 use crate::compress::pool::Reference;
 use crate::compress::training::TrainingPolicy;
 use crate::key::{Identity, Namespaces};
@@ -28,9 +29,7 @@ pub(crate) struct Compression {
     groups: DeltaGroups,
     by_namespace: NamespaceDictionaries,
     deferred: DeferredSlots,
-    /// The reference with which the last object was compared, and its bytes: the next object is mostly of the same
-    /// group. The pool has none for the writer, because they would leave holes between the entries of a list.
-    last_reference: Option<(Weak<Reference>, Arc<Vec<u8>>)>,
+    comparand: Comparand,
 }
 
 /// An object that is to be compressed, and what the writer has looked up for it.
@@ -100,13 +99,15 @@ enum Decision<'a> {
     Candidate,
 }
 
-/// What a new object is compared with, decompressed, and elided as the new object is.
-struct Comparand<'a> {
-    bytes: Arc<Vec<u8>>,
+/// What the last object was compared with: the next object is mostly of the same group. The pool has none for the
+/// writer. The buffers stay, because new ones would leave holes between the entries of a list.
+#[derive(Default)]
+struct Comparand {
+    /// The reference of the bytes; `None` if they are of a candidate.
+    reference: Option<Weak<Reference>>,
+    packed: PackedObject,
     frame_len: usize,
     is_trained: bool,
-    /// How the object is stored if it resembles this.
-    decision: Decision<'a>,
 }
 
 impl Compression {
@@ -130,19 +131,23 @@ impl Compression {
         let Some(elided) = ElidedObject::of(object.identity, object.bytes) else {
             return EncodeOutcome::Incompressible;
         };
-        let Some(group) = object.group else { return self.encode_whole(object, &elided, None, namespaces) };
-        let decision = self.decide(group, object, &elided);
-        self.groups.remember_previous(group, &object.identity.name, &elided.bytes);
+        let encoder = self.encoder.get_or_insert_with(Encoder::new);
+        encoder.pack(&elided, object.group.is_some());
+        let Some(group) = object.group else { return self.encode_whole(object, None, namespaces) };
+        let decision = self.decide(group, object);
+        let packed = self.encoder.as_ref().map(Encoder::packed).unwrap_or_default();
+        self.groups.remember_previous(group, &object.identity.name, packed);
         match decision {
             Decision::Delta(reference) => EncodeOutcome::Delta { reference, body: self.last_delta() },
             Decision::FirstDelta(candidate) => {
                 let reference = self.decoder.new_reference(candidate);
+                self.comparand.reference = Some(Arc::downgrade(&reference));
                 // The group is known, so no other is displaced.
                 self.groups.set_reference(group, &reference, |_| true);
                 EncodeOutcome::FirstDelta { reference, body: self.last_delta() }
             }
-            Decision::Whole => self.encode_whole(object, &elided, None, namespaces),
-            Decision::Candidate => self.encode_whole(object, &elided, Some(group), namespaces),
+            Decision::Whole => self.encode_whole(object, None, namespaces),
+            Decision::Candidate => self.encode_whole(object, Some(group), namespaces),
         }
     }
 
@@ -160,11 +165,10 @@ impl Compression {
     fn encode_whole(
         &mut self,
         object: &CompressInput<'_>,
-        elided: &ElidedObject,
         candidate_of: Option<GroupKey>,
         namespaces: &mut Namespaces,
     ) -> EncodeOutcome<'_> {
-        let Some((body, dictionary)) = compress_whole(&mut self.encoder, &mut self.training, elided) else {
+        let Some((body, dictionary)) = compress_whole(&mut self.encoder, &mut self.training) else {
             return EncodeOutcome::Incompressible;
         };
         let shared = self.by_namespace.get(namespaces, &object.identity.namespace, dictionary);
@@ -172,71 +176,72 @@ impl Compression {
     }
 
     /// Decides how a new object of the group is to be stored. If it is a delta, the encoder has the delta.
-    fn decide<'a>(&mut self, group: GroupKey, object: &CompressInput<'a>, elided: &ElidedObject) -> Decision<'a> {
+    fn decide<'a>(&mut self, group: GroupKey, object: &CompressInput<'a>) -> Decision<'a> {
         if self.groups.pace_mut(group).is_some_and(Pace::take_skip) {
             return Decision::Whole;
         }
-        let comparand = match self.groups.reference(group) {
-            Some(GroupReference::Candidate(_)) => self.candidate_comparand(object),
-            Some(GroupReference::Reference(reference)) => self.reference_comparand(reference, object),
+        let decision = match self.groups.reference(group) {
+            Some(GroupReference::Candidate(_)) => self.compare_candidate(object),
+            Some(GroupReference::Reference(reference)) => self.compare_reference(reference, object),
             None => None,
         };
-        let Some(comparand) = comparand else { return Decision::Candidate };
-        match self.compare(group, &object.identity.name, elided, &comparand) {
-            Verdict::Resembles => comparand.decision,
+        let Some(decision) = decision else { return Decision::Candidate };
+        match self.compare(group, &object.identity.name) {
+            Verdict::Resembles => decision,
             Verdict::Differs | Verdict::Outdated { .. } => Decision::Candidate,
         }
     }
 
-    /// Returns the candidate, unless the store has another object at its place.
-    fn candidate_comparand<'a>(&self, object: &CompressInput<'a>) -> Option<Comparand<'a>> {
+    /// Makes the candidate the comparand, unless the store has another object at its place. Returns how the object is
+    /// stored if it resembles the candidate.
+    fn compare_candidate<'a>(&mut self, object: &CompressInput<'a>) -> Option<Decision<'a>> {
         // Another object may have got the address of the candidate, and the deltas to a reference have one namespace.
         let candidate = object.candidate.filter(|it| *it.shared.namespace == *object.identity.namespace)?;
-        Some(Comparand {
-            bytes: Arc::new(self.decoder.decode_whole(candidate)?),
-            frame_len: candidate.body.len(),
-            is_trained: candidate.shared.dictionary.is_some(),
-            decision: Decision::FirstDelta(candidate),
-        })
+        let comparand = &mut self.comparand;
+        comparand.reference = None;
+        self.decoder.read_whole(candidate, &mut comparand.packed)?;
+        comparand.frame_len = candidate.body.len();
+        comparand.is_trained = candidate.shared.dictionary.is_some();
+        Some(Decision::FirstDelta(candidate))
     }
 
-    /// Returns the reference, unless only the replaced object uses it: as a delta, the object would keep it alive.
-    fn reference_comparand<'a>(
-        &mut self,
-        reference: Arc<Reference>,
-        object: &CompressInput<'a>,
-    ) -> Option<Comparand<'a>> {
+    /// Makes the reference the comparand, unless only the replaced object uses it: as a delta, the object would keep it
+    /// alive. Returns how the object is stored if it resembles the reference.
+    fn compare_reference<'a>(&mut self, reference: Arc<Reference>, object: &CompressInput<'a>) -> Option<Decision<'a>> {
         let is_replaced = object.replaced_reference.is_some_and(|replaced| Arc::ptr_eq(replaced, &reference));
         // One count is of `reference`.
         if is_replaced && Arc::strong_count(&reference) == 2 {
             return None;
         }
-        let known = self.last_reference.as_ref().filter(|(known, _)| known.as_ptr() == Arc::as_ptr(&reference));
-        let bytes = match known {
-            Some((_, bytes)) => Arc::clone(bytes),
-            None => Arc::new(self.decoder.decode_reference(&reference)?),
-        };
-        self.last_reference = Some((Arc::downgrade(&reference), Arc::clone(&bytes)));
-        let (frame_len, is_trained) = {
+        let comparand = &mut self.comparand;
+        if comparand.reference.as_ref().is_none_or(|known| known.as_ptr() != Arc::as_ptr(&reference)) {
+            comparand.reference = None;
+            self.decoder.read_reference(&reference, &mut comparand.packed)?;
+            comparand.reference = Some(Arc::downgrade(&reference));
+        }
+        {
             let frame = reference.frame();
-            (frame.body.len(), frame.dictionary.is_some())
-        };
-        Some(Comparand { bytes, frame_len, is_trained, decision: Decision::Delta(reference) })
+            comparand.frame_len = frame.body.len();
+            comparand.is_trained = frame.dictionary.is_some();
+        }
+        Some(Decision::Delta(reference))
     }
 
-    /// Compresses the object as a delta, and records the verdict in its group.
-    fn compare(&mut self, group: GroupKey, name: &str, object: &ElidedObject, comparand: &Comparand<'_>) -> Verdict {
-        let encoder = self.encoder.get_or_insert_with(Encoder::new);
+    /// Compresses the object as a delta to the comparand, and records the verdict in its group.
+    fn compare(&mut self, group: GroupKey, name: &str) -> Verdict {
+        let (encoder, comparand) = (self.encoder.get_or_insert_with(Encoder::new), &self.comparand);
+        let reference = &comparand.packed.bytes;
         let previous = self.groups.take_due_trial(group, name);
-        let trial_len = previous.and_then(|previous| encoder.compress_delta(previous, object));
+        let trial_len = previous.and_then(|previous| encoder.compress_delta(previous));
         // After the trial, because the encoder keeps the last delta.
-        let delta_len = encoder.compress_delta(&comparand.bytes, object).unwrap_or(object.bytes.len());
+        let delta_len = encoder.compress_delta(reference);
+        let object_len = encoder.packed().len();
         let comparison = Comparison {
-            object_len: object.bytes.len(),
-            reference_len: comparand.bytes.len(),
+            object_len,
+            reference_len: reference.len(),
             reference_frame_len: comparand.frame_len,
             is_trained: comparand.is_trained,
-            delta_len,
+            delta_len: delta_len.unwrap_or(object_len),
             trial_len,
         };
         let verdict = comparison.verdict();
@@ -307,14 +312,27 @@ impl Compression {
         encoding: Encoding,
         namespaces: &mut Namespaces,
     ) -> Recompressed<'_> {
-        let Some(bytes) = self.decoder.decode_elided(object) else { return Recompressed::Unchanged };
-        let elided = ElidedObject { bytes, wire_len: object.wire_len };
+        let encoder = self.encoder.get_or_insert_with(Encoder::new);
         let group = match object.form {
-            CompressedForm::Whole(_) => elided.restore(&object.identity),
-            _ => None,
+            CompressedForm::Delta { .. } => return Recompressed::Unchanged,
+            // Packed as before, because deltas have these bytes as their reference.
+            CompressedForm::Reference(reference) => {
+                if self.decoder.read_reference(reference, encoder.packed_mut(object.wire_len)).is_none() {
+                    return Recompressed::Unchanged;
+                }
+                None
+            }
+            CompressedForm::Whole(_) => {
+                let Some(bytes) = self.decoder.decode_elided(object) else { return Recompressed::Unchanged };
+                let elided = ElidedObject { bytes, wire_len: object.wire_len };
+                let bytes = elided.restore(&object.identity);
+                let group =
+                    bytes.and_then(|bytes| GroupKey::of(&self.hasher, encoding, &bytes, &object.identity.namespace));
+                encoder.pack(&elided, group.is_some());
+                group
+            }
         };
-        let group = group.and_then(|bytes| self.group_of(encoding, &bytes, &object.identity.namespace));
-        let compressed = compress_whole(&mut self.encoder, &mut self.training, &elided);
+        let compressed = compress_whole(&mut self.encoder, &mut self.training);
         match (object.form, compressed) {
             (_, None) | (CompressedForm::Delta { .. }, _) => Recompressed::Unchanged,
             (CompressedForm::Reference(reference), Some((body, dictionary))) => {
@@ -355,7 +373,7 @@ impl Compression {
         if let Some(encoder) = &mut self.encoder {
             encoder.free_tables();
         }
-        self.last_reference = None;
+        self.comparand = Comparand::default();
     }
 
     /// Returns the dictionary for objects that are compressed from now on.
@@ -379,7 +397,7 @@ impl Compression {
         CompressionMemory {
             buffers: encoder.map_or(0, Encoder::buffer_bytes)
                 + self.decoder.buffer_bytes()
-                + self.last_reference.as_ref().map_or(0, |(_, bytes)| bytes.capacity())
+                + self.comparand.packed.bytes.capacity()
                 + self.groups.bytes()
                 + self.by_namespace.bytes(),
             zstd: encoder.map_or(0, Encoder::zstd_bytes) + self.decoder.zstd_bytes(),
@@ -387,15 +405,16 @@ impl Compression {
     }
 }
 
-/// Compresses an object by itself, and records its lengths. Returns `None` if that does not make it shorter.
+/// Compresses the packed object by itself, and records its lengths. Returns `None` if that does not make it shorter.
 fn compress_whole<'e>(
     encoder: &'e mut Option<Encoder>,
     training: &mut TrainingPolicy,
-    object: &ElidedObject,
 ) -> Option<(&'e [u8], Option<Arc<Dictionary>>)> {
-    let frame = encoder.get_or_insert_with(Encoder::new).compress_whole(object)?;
-    training.record_whole(frame.dictionary.is_some(), object.bytes.len(), frame.body.len());
-    (frame.body.len() < object.wire_len as usize).then_some((frame.body, frame.dictionary))
+    let encoder = encoder.get_or_insert_with(Encoder::new);
+    let (packed_len, wire_len) = (encoder.packed().len(), encoder.wire_len());
+    let frame = encoder.compress_whole()?;
+    training.record_whole(frame.dictionary.is_some(), packed_len, frame.body.len());
+    (frame.body.len() < wire_len as usize).then_some((frame.body, frame.dictionary))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use zstd_safe::DCtx;
 use crate::compress::dictionary::{Dictionary, NamespaceDictionary};
 use crate::compress::elide::{ElidedTexts, longest_elided};
 use crate::compress::frame;
+use crate::compress::pack::{self, PackedObject};
 use crate::compress::pool::{DecoderContext, KEPT_LEN, Reference, ReferenceFrame, SharedPool};
 use crate::key::Identity;
 use crate::sync::lock;
@@ -64,7 +65,11 @@ impl Decoder {
         let texts = ElidedTexts::of(&object.identity);
         let restore = |elided: &[u8]| texts.restore(elided, object.wire_len as usize);
         if let CompressedForm::Reference(reference) = object.form {
-            return restore(&self.reference_bytes_of(reference)?);
+            let packed = self.packed_reference(reference)?;
+            return self.with_context(|context| {
+                pack::unpack_into(&packed, longest_elided(object.wire_len as usize), &mut context.elided)?;
+                restore(&context.elided)
+            });
         }
         self.with_elided(object, restore)?
     }
@@ -75,32 +80,39 @@ impl Decoder {
     }
 
     fn with_elided<R>(&self, object: &CompressedObject<'_>, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        match object.form {
-            CompressedForm::Reference(reference) => Some(read(&self.decode_reference(reference)?)),
-            CompressedForm::Whole(whole) => self.with_context(|context| {
-                let DecoderContext { whole: whole_context, frame, elided, .. } = context;
-                decompress_whole(whole_context, frame, elided, whole)?;
-                Some(read(elided))
-            }),
-            CompressedForm::Delta { reference, body } => {
-                let bytes = self.reference_bytes_of(reference)?;
-                self.with_context(|context| {
-                    let DecoderContext { delta, frame, elided, .. } = context;
-                    frame::restore(object.wire_len, body, frame);
-                    elided.clear();
-                    elided.reserve(longest_elided(object.wire_len as usize));
-                    delta.get_or_insert_with(DCtx::create).decompress_using_dict(elided, frame, &bytes).ok()?;
-                    Some(read(elided))
-                })
+        let reference = match object.form {
+            CompressedForm::Delta { reference, .. } => Some(self.packed_reference(reference)?),
+            CompressedForm::Whole(_) | CompressedForm::Reference(_) => None,
+        };
+        self.with_context(|context| {
+            match (object.form, reference) {
+                (CompressedForm::Whole(whole), _) => read_whole(context, whole)?,
+                (CompressedForm::Reference(reference), _) => read_reference(context, reference)?,
+                (CompressedForm::Delta { body, .. }, reference) => {
+                    read_delta(context, object.wire_len, body, &reference?.bytes)?;
+                }
             }
-        }
+            pack::unpack(&mut context.packed, longest_elided(object.wire_len as usize), &mut context.elided)?;
+            Some(read(&context.elided))
+        })
     }
 
-    /// Returns the elided bytes of an object that is stored whole.
-    pub(super) fn decode_whole(&self, whole: StoredWhole<'_>) -> Option<Vec<u8>> {
-        let mut elided = Vec::new();
-        self.with_context(|context| decompress_whole(&mut context.whole, &mut context.frame, &mut elided, whole))?;
-        Some(elided)
+    /// Replaces `packed` by an object that is stored whole.
+    pub(super) fn read_whole(&self, whole: StoredWhole<'_>, packed: &mut PackedObject) -> Option<()> {
+        self.with_context(|context| {
+            read_whole(context, whole)?;
+            packed.copy_from(&context.packed);
+            Some(())
+        })
+    }
+
+    /// Replaces `packed` by a reference.
+    pub(super) fn read_reference(&self, reference: &Reference, packed: &mut PackedObject) -> Option<()> {
+        self.with_context(|context| {
+            read_reference(context, reference)?;
+            packed.copy_from(&context.packed);
+            Some(())
+        })
     }
 
     /// Makes a reference of an object that is stored whole.
@@ -110,35 +122,25 @@ impl Decoder {
         Reference::new(&self.0, Arc::clone(namespace), frame, whole.wire_len)
     }
 
-    /// Returns the elided bytes of a reference, and keeps them for the next reads.
-    fn reference_bytes_of(&self, reference: &Arc<Reference>) -> Option<Arc<Vec<u8>>> {
-        if let Some(bytes) = lock(&self.0.pool).find(Arc::as_ptr(reference)) {
-            return Some(bytes);
+    /// Returns a reference, and keeps it for the next reads.
+    fn packed_reference(&self, reference: &Arc<Reference>) -> Option<Arc<PackedObject>> {
+        if let Some(packed) = lock(&self.0.pool).find(Arc::as_ptr(reference)) {
+            return Some(packed);
         }
-        let mut bytes = self.decode_reference(reference)?;
-        bytes.shrink_to_fit();
-        let bytes = Arc::new(bytes);
-        lock(&self.0.pool).keep(reference, &bytes);
-        Some(bytes)
-    }
-
-    /// Decompresses the elided bytes of a reference.
-    pub(super) fn decode_reference(&self, reference: &Reference) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.with_context(|context| {
-            let frame = reference.frame();
-            let DecoderContext { whole, frame: buffer, .. } = context;
-            decompress(whole, buffer, &mut bytes, &frame.body, reference.wire_len, frame.dictionary.as_deref())
-        })?;
-        Some(bytes)
+        let mut packed = PackedObject::default();
+        self.read_reference(reference, &mut packed)?;
+        let packed = Arc::new(packed);
+        lock(&self.0.pool).keep(reference, &packed);
+        Some(packed)
     }
 
     fn with_context<R>(&self, run: impl FnOnce(&mut DecoderContext) -> Option<R>) -> Option<R> {
         let free = lock(&self.0.pool).contexts.pop();
         let mut context = free.unwrap_or_default();
         let result = run(&mut context);
-        context.frame.shrink_to(KEPT_LEN);
-        context.elided.shrink_to(KEPT_LEN);
+        for buffer in [&mut context.frame, &mut context.packed.bytes, &mut context.elided] {
+            buffer.shrink_to(KEPT_LEN);
+        }
         lock(&self.0.pool).contexts.push(context);
         result
     }
@@ -159,31 +161,45 @@ impl Decoder {
     }
 }
 
-fn decompress_whole(
-    context: &mut Option<DCtx<'static>>,
-    frame: &mut Vec<u8>,
-    elided: &mut Vec<u8>,
-    StoredWhole { shared, body, wire_len }: StoredWhole<'_>,
-) -> Option<()> {
-    decompress(context, frame, elided, body, wire_len, shared.dictionary.as_deref())
+fn read_whole(context: &mut DecoderContext, whole: StoredWhole<'_>) -> Option<()> {
+    read_frame(context, whole.wire_len, whole.body, whole.shared.dictionary.as_deref())
 }
 
-/// Replaces `elided` by the decompressed bytes of a body. `frame` is a buffer.
-fn decompress(
-    context: &mut Option<DCtx<'static>>,
-    frame: &mut Vec<u8>,
-    elided: &mut Vec<u8>,
-    body: &[u8],
-    wire_len: u32,
-    dictionary: Option<&Dictionary>,
-) -> Option<()> {
-    frame::restore(wire_len, body, frame);
-    elided.clear();
-    elided.reserve(longest_elided(wire_len as usize));
-    let context = context.get_or_insert_with(DCtx::create);
-    let done = match dictionary {
-        Some(dictionary) => context.decompress_using_ddict(elided, frame, &dictionary.decompress),
-        None => context.decompress(elided, frame),
+fn read_reference(context: &mut DecoderContext, reference: &Reference) -> Option<()> {
+    let frame = reference.frame();
+    read_frame(context, reference.wire_len, &frame.body, frame.dictionary.as_deref())
+}
+
+/// Replaces the context's packed object by an object that is stored whole.
+fn read_frame(context: &mut DecoderContext, wire_len: u32, body: &[u8], dictionary: Option<&Dictionary>) -> Option<()> {
+    let (values_len, body) = pack::split(body)?;
+    let (values, body) = body.split_at_checked(values_len)?;
+    let DecoderContext { whole, frame, packed, .. } = context;
+    restore(wire_len, body, frame, packed);
+    let whole = whole.get_or_insert_with(DCtx::create);
+    let text_len = match dictionary {
+        Some(dictionary) => whole.decompress_using_ddict(&mut packed.bytes, frame, &dictionary.decompress),
+        None => whole.decompress(&mut packed.bytes, frame),
     };
-    done.ok().map(|_| ())
+    packed.text_len = text_len.ok()?;
+    packed.bytes.extend_from_slice(values);
+    Some(())
+}
+
+/// Replaces the context's packed object by the delta to a reference.
+fn read_delta(context: &mut DecoderContext, wire_len: u32, body: &[u8], reference: &[u8]) -> Option<()> {
+    let (values_len, body) = pack::split(body)?;
+    let DecoderContext { delta, frame, packed, .. } = context;
+    restore(wire_len, body, frame, packed);
+    let delta = delta.get_or_insert_with(DCtx::create);
+    let len = delta.decompress_using_dict(&mut packed.bytes, frame, reference).ok()?;
+    packed.text_len = len.checked_sub(values_len)?;
+    Some(())
+}
+
+/// Restores a frame, and makes room for what is in it.
+fn restore(wire_len: u32, body: &[u8], frame: &mut Vec<u8>, packed: &mut PackedObject) {
+    frame::restore(wire_len, body, frame);
+    packed.bytes.clear();
+    packed.bytes.reserve(longest_elided(wire_len as usize));
 }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::key::Identity;
 
 /// No text in UTF-8 has this byte (RFC 3629, section 3).
-const MARKER: u8 = 0xf8;
+pub(super) const MARKER: u8 = 0xf8;
 /// The number after a marker of the object itself. Smaller numbers name a text.
 const ESCAPED: u8 = 4;
 const TEXTS: usize = 4;

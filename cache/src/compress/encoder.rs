@@ -8,6 +8,7 @@ use zstd_safe::{CCtx, CDict};
 use crate::compress::dictionary::{Dictionary, LEVEL};
 use crate::compress::elide::ElidedObject;
 use crate::compress::frame;
+use crate::compress::pack::{self, KnownTexts, PackedObject, Packer};
 use crate::compress::training::{train, trim_heap, unused_blocks};
 
 /// The level of deltas. The default saves 1 to 3 % of them, and takes a third more time and 0.3 MB more for its tables.
@@ -26,9 +27,15 @@ pub(crate) struct Encoder {
     current: Option<Arc<Dictionary>>,
     /// The dictionaries that stored objects may use.
     dictionaries: Vec<Weak<Dictionary>>,
+    /// The texts in the current dictionary.
+    known: KnownTexts,
+    packer: Packer,
+    /// The object that is compressed next, and the length of its bytes as they arrived.
+    packed: PackedObject,
+    wire_len: u32,
     out: Vec<u8>,
-    /// Where the body of the last frame starts in `out`.
-    start: usize,
+    /// The body of the last object.
+    body: Vec<u8>,
     /// True before the first list ends, and after a training.
     is_untrimmed: bool,
     /// The bytes of new objects that were stored since the tables were created.
@@ -48,8 +55,12 @@ impl Encoder {
             compress: None,
             current: None,
             dictionaries: Vec::new(),
+            known: KnownTexts::default(),
+            packer: Packer::default(),
+            packed: PackedObject::default(),
+            wire_len: 0,
             out: Vec::new(),
-            start: 0,
+            body: Vec::new(),
             is_untrimmed: true,
             stored: 0,
         }
@@ -76,6 +87,7 @@ impl Encoder {
     pub(super) fn adopt(&mut self, dictionary: Arc<Dictionary>) {
         self.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
         self.dictionaries.push(Arc::downgrade(&dictionary));
+        self.known = KnownTexts::of(&dictionary.bytes());
         self.current = Some(dictionary);
         self.compress = None;
     }
@@ -88,14 +100,44 @@ impl Encoder {
     /// Frees zstd's tables, about 1 MB, which the next compression creates again.
     pub(super) fn free_tables(&mut self) {
         (self.context, self.compress) = (None, None);
-        self.out = Vec::new();
+        (self.packer, self.packed) = (Packer::default(), PackedObject::default());
+        (self.out, self.body) = (Vec::new(), Vec::new());
         if mem::take(&mut self.is_untrimmed) {
             trim_heap();
         }
     }
 
-    /// Compresses an object by itself. Returns `None` if zstd does not compress it.
-    pub(crate) fn compress_whole(&mut self, object: &ElidedObject) -> Option<WholeFrame<'_>> {
+    /// Packs the object that is compressed next.
+    pub(super) fn pack(&mut self, object: &ElidedObject, is_grouped: bool) {
+        self.wire_len = object.wire_len;
+        let none = KnownTexts::default();
+        let known = if is_grouped { &none } else { &self.known };
+        self.packer.pack(&object.bytes, known, &mut self.packed);
+    }
+
+    /// Returns the object that is compressed next, to be replaced by a packed object.
+    pub(super) fn packed_mut(&mut self, wire_len: u32) -> &mut PackedObject {
+        self.wire_len = wire_len;
+        &mut self.packed
+    }
+
+    /// Returns the bytes of the object that is compressed next.
+    pub(super) fn packed(&self) -> &[u8] {
+        &self.packed.bytes
+    }
+
+    pub(super) fn wire_len(&self) -> u32 {
+        self.wire_len
+    }
+
+    /// Packs an object without regard to its group, and compresses it by itself.
+    pub(crate) fn compress_alone(&mut self, object: &ElidedObject) -> Option<WholeFrame<'_>> {
+        self.pack(object, false);
+        self.compress_whole()
+    }
+
+    /// Compresses the object by itself. Returns `None` if zstd does not compress it.
+    pub(super) fn compress_whole(&mut self) -> Option<WholeFrame<'_>> {
         let is_gap_full = self.is_untrimmed && self.stored >= STORED_IN_GAP;
         if let Some(current) = self.current.clone()
             && (self.compress.is_none() || is_gap_full)
@@ -103,15 +145,16 @@ impl Encoder {
             self.create_tables(&current);
         }
         let context = self.context.get_or_insert_with(CCtx::create);
+        let text = self.packed.text();
         self.out.clear();
-        self.out.reserve(zstd_safe::compress_bound(object.bytes.len()));
+        self.out.reserve(zstd_safe::compress_bound(text.len()));
         let done = match &self.current {
-            Some(_) => context.compress_using_cdict(&mut self.out, &object.bytes, self.compress.as_ref()?),
-            None => context.compress(&mut self.out, &object.bytes, LEVEL),
+            Some(_) => context.compress_using_cdict(&mut self.out, text, self.compress.as_ref()?),
+            None => context.compress(&mut self.out, text, LEVEL),
         };
         done.ok()?;
-        let body = frame::body(object.wire_len, &self.out)?;
-        Some(WholeFrame { body, dictionary: self.current.clone() })
+        self.write_body(true)?;
+        Some(WholeFrame { body: &self.body, dictionary: self.current.clone() })
     }
 
     /// Creates the tables for the dictionary, which are freed when the first list ends.
@@ -133,20 +176,28 @@ impl Encoder {
         self.stored += bytes;
     }
 
-    /// Compresses the delta of an object to a reference. Returns the length; `None` if zstd does not compress it.
-    pub(super) fn compress_delta(&mut self, reference: &[u8], object: &ElidedObject) -> Option<usize> {
+    /// Compresses the delta of the object to the packed bytes of a reference. Returns the length; `None` if zstd does not
+    /// compress it.
+    pub(super) fn compress_delta(&mut self, reference: &[u8]) -> Option<usize> {
         let context = self.context.get_or_insert_with(CCtx::create);
         self.out.clear();
-        self.out.reserve(zstd_safe::compress_bound(object.bytes.len()));
-        context.compress_using_dict(&mut self.out, &object.bytes, reference, DELTA_LEVEL).ok()?;
-        let len = frame::body(object.wire_len, &self.out)?.len();
-        self.start = self.out.len() - len;
-        Some(len)
+        self.out.reserve(zstd_safe::compress_bound(self.packed.bytes.len()));
+        context.compress_using_dict(&mut self.out, &self.packed.bytes, reference, DELTA_LEVEL).ok()?;
+        self.write_body(false)?;
+        Some(self.body.len())
+    }
+
+    /// Writes the body of the last frame.
+    fn write_body(&mut self, is_whole: bool) -> Option<()> {
+        let frame = frame::body(self.wire_len, &self.out)?;
+        self.body.clear();
+        pack::write_body(self.packed.values(), is_whole, frame, &mut self.body);
+        Some(())
     }
 
     /// Returns the last delta.
     pub(super) fn last_delta(&self) -> &[u8] {
-        self.out.get(self.start..).unwrap_or_default()
+        &self.body
     }
 
     /// Returns the bytes that zstd has allocated, outside of Rust's allocator.
@@ -161,7 +212,12 @@ impl Encoder {
     /// Returns the bytes from Rust's allocator.
     pub(super) fn buffer_bytes(&self) -> usize {
         let dictionaries = self.dictionaries.iter().filter_map(Weak::upgrade).map(|dictionary| dictionary.packed_len());
-        self.out.capacity() + dictionaries.sum::<usize>() + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
+        let buffers = self.out.capacity()
+            + self.body.capacity()
+            + self.packed.bytes.capacity()
+            + self.packer.capacity()
+            + self.known.capacity();
+        buffers + dictionaries.sum::<usize>() + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
     }
 }
 
@@ -179,7 +235,7 @@ mod tests {
         assert!(encoder.dictionary().is_some());
         let compress = |encoder: &mut Encoder, stored| {
             encoder.record_stored(stored);
-            encoder.compress_whole(&object(7)).unwrap().body.to_vec()
+            encoder.compress_alone(&object(7)).unwrap().body.to_vec()
         };
         let body = compress(&mut encoder, 0);
         for (stored, since) in [(STORED_IN_GAP - 1, STORED_IN_GAP - 1), (1, 0), (STORED_IN_GAP, 0)] {

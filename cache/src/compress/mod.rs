@@ -11,8 +11,12 @@
 //! | delta | such a frame | a [`Reference`] |
 //! | delta that is empty | nothing: the object is the reference, except for its identity | a [`Reference`] |
 //!
-//! zstd never sees uid, name, namespace and resource version, which an entry has anyway: `elide.rs` replaces them
-//! before the compression. Samples, references and previous objects are elided, too.
+//! Two steps precede the compression, and follow the decompression in the other order:
+//!
+//! 1. `elide.rs` replaces uid, name, namespace and resource version, which an entry has anyway.
+//! 2. `pack.rs` replaces other uids, times and digests by their binary values.
+//!
+//! Samples, references and previous objects are elided and packed, too.
 //!
 //! A delta group has the objects of one namespace and one controlling owner, or else of one `generateName`
 //! (`group.rs`). Its first object is stored whole, and is the *candidate*. Once another object resembles the candidate,
@@ -42,12 +46,14 @@
 //! - A reference has one namespace, so a delta has its namespace from there.
 //! - A wrong guess costs memory only: a hash that two groups share, or a new state at the address of a candidate.
 //! - A body can only be read with the same identity.
+//! - A reference is never packed again, because its packed bytes are what its deltas refer to.
 //! - The pool is the last lock of a store. A reference may be dropped under any other lock, but not under this one.
-//! - The elision, the frame and the dictionaries of stored objects are part of the file format.
+//! - The elision, the packing, the frame and the dictionaries of stored objects are part of the file format.
 //!
 //! # What was tried and left out
 //!
-//! Bytes of an object, without the entry and with the elision, if not stated otherwise. 20,000 of a kind.
+//! Bytes of an object, without the entry, with the elision and before the packing, if not stated otherwise. 20,000 of a
+//! kind.
 //!
 //! | kind | dictionary, no elision | dictionary | delta to the previous object | that, with entropy tables |
 //! |---|---:|---:|---:|---:|
@@ -63,6 +69,10 @@
 //!   they take 250, and 230 with one for each namespace. The shape is the keys of labels, annotations and spec, and the
 //!   kind of the owner.
 //! - References of other namespaces save nothing for the same reason: only objects of one owner gain by deltas.
+//! - The packing saves, with the entry: of a Revision 71 bytes, a Certificate 41, another custom resource 33, an
+//!   `EndpointSlice` 130, a Node 23, a Lease 13; of others up to 10.
+//! - Deltas of packed objects to references that are not packed save nothing: each packed text ends a match.
+//! - Digests that are packed although the dictionary has them cost 300 bytes of a Node.
 //! - 8 objects in a frame save 6 to 12 % of Certificates and Events. A random read decompresses all 8.
 //! - Level 6 with a dictionary saves 8 % of Certificates and nothing of Events, and takes three times the time.
 //! - Level 3 for deltas saves 1 to 3 %, and takes a third more time and 0.3 MB more memory. Level 7 takes three times
@@ -70,8 +80,9 @@
 //! - The dictionary's entropy tables before the reference save 1 to 17 % of a delta. A read then takes twice the time.
 //! - A training at the end of a list, from 256 KiB on, left 0.5 MB of free heap with 2,000 Leases. It saved 0.3 MB.
 //! - Levels 2 and 1 for the dictionary's tables save 13 and 16 bytes of a Lease, and cost 13 and 70 of a Node.
-//! - A dictionary of 32 KiB saves 12 bytes of a Lease, and costs 119 of a Node.
-//! - A table of keys without hashes saves 6 to 9 bytes, and makes a list of encoded objects a tenth slower.
+//! - A dictionary of 32 KiB for every kind costs 119 bytes of a Node.
+//! - A table of keys without hashes saves 6 to 9 bytes, and makes a list of encoded objects 5 to 9 % slower.
+//! - A first training at 1 MiB or less saves 7 bytes of a custom resource, and costs 16 of a Pod.
 //! - A context of zstd that is allocated after the gap (`encoder.rs`) costs 94 bytes of a ConfigMap: small holes there.
 //! - A dictionary of 512 KiB saves less than its copies take. One of 64 KiB makes whole Pods a tenth longer.
 //! - One zstd context for both forms makes the read of a delta a tenth slower (`pool.rs`).
@@ -86,6 +97,7 @@ mod encoder;
 mod frame;
 mod group;
 mod loaded;
+mod pack;
 mod pool;
 mod training;
 

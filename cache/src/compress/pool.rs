@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use zstd_safe::DCtx;
 
 use crate::compress::dictionary::Dictionary;
+use crate::compress::pack::PackedObject;
 use crate::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
 
 /// The most references that are kept decompressed, the most bytes of them together, and the longest of them.
@@ -85,10 +86,10 @@ pub(super) struct DecoderPool {
     kept_bytes: usize,
 }
 
-/// A reference that is alive, and its bytes.
+/// A reference that is alive, decompressed.
 struct KeptReference {
     reference: Weak<Reference>,
-    bytes: Arc<Vec<u8>>,
+    packed: Arc<PackedObject>,
     is_used: bool,
 }
 
@@ -99,8 +100,9 @@ struct KeptReference {
 pub(super) struct DecoderContext {
     pub(super) whole: Option<DCtx<'static>>,
     pub(super) delta: Option<DCtx<'static>>,
-    /// A frame with its beginning, and the bytes of an object without its identity.
+    /// A frame with its beginning, and the object in it, packed and elided.
     pub(super) frame: Vec<u8>,
+    pub(super) packed: PackedObject,
     pub(super) elided: Vec<u8>,
 }
 
@@ -110,25 +112,26 @@ impl DecoderPool {
     }
 
     /// Returns the bytes of a reference, if they are kept.
-    pub(super) fn find(&mut self, reference: *const Reference) -> Option<Arc<Vec<u8>>> {
+    pub(super) fn find(&mut self, reference: *const Reference) -> Option<Arc<PackedObject>> {
         let place = self.place(reference)?;
         let kept = self.kept.get_mut(place)?;
         kept.is_used = true;
-        Some(Arc::clone(&kept.bytes))
+        Some(Arc::clone(&kept.packed))
     }
 
     /// Keeps the bytes of a reference.
-    pub(super) fn keep(&mut self, reference: &Arc<Reference>, bytes: &Arc<Vec<u8>>) {
-        if bytes.len() > KEPT_LEN || self.place(Arc::as_ptr(reference)).is_some() {
+    pub(super) fn keep(&mut self, reference: &Arc<Reference>, packed: &Arc<PackedObject>) {
+        let len = packed.bytes.len();
+        if len > KEPT_LEN || self.place(Arc::as_ptr(reference)).is_some() {
             return;
         }
-        let is_full = |pool: &Self| pool.kept.len() >= MOST_KEPT || pool.kept_bytes + bytes.len() > MOST_KEPT_BYTES;
+        let is_full = |pool: &Self| pool.kept.len() >= MOST_KEPT || pool.kept_bytes + len > MOST_KEPT_BYTES;
         while !self.kept.is_empty() && is_full(self) {
             self.remove_unused();
         }
-        self.kept_bytes += bytes.len();
-        let (reference, bytes) = (Arc::downgrade(reference), Arc::clone(bytes));
-        self.kept.push(KeptReference { reference, bytes, is_used: false });
+        self.kept_bytes += len;
+        let (reference, packed) = (Arc::downgrade(reference), Arc::clone(packed));
+        self.kept.push(KeptReference { reference, packed, is_used: false });
         // The new reference gets the place of the removed one, and the hand passes it. At the end, it would be moved to
         // the hand by the next removal, and be removed by the one after.
         let last = self.kept.len() - 1;
@@ -153,7 +156,7 @@ impl DecoderPool {
     }
 
     fn remove(&mut self, place: usize) {
-        self.kept_bytes -= self.kept.swap_remove(place).bytes.len();
+        self.kept_bytes -= self.kept.swap_remove(place).packed.bytes.len();
     }
 
     fn forget(&mut self, reference: *const Reference) {
@@ -164,10 +167,10 @@ impl DecoderPool {
 
     /// Returns the bytes from Rust's allocator.
     pub(super) fn buffer_bytes(&self) -> usize {
-        let contexts = self.contexts.iter().map(|context| context.frame.capacity() + context.elided.capacity());
-        contexts.sum::<usize>()
+        let buffers = self.contexts.iter().flat_map(|context| [&context.frame, &context.packed.bytes, &context.elided]);
+        buffers.map(Vec::capacity).sum::<usize>()
             + self.kept_bytes
-            + self.kept.len() * size_of::<(usize, usize, Vec<u8>)>()
+            + self.kept.len() * size_of::<(usize, usize, PackedObject)>()
             + self.kept.capacity() * size_of::<KeptReference>()
     }
 
@@ -186,9 +189,13 @@ mod tests {
         Reference::new(shared, "ns".into(), ReferenceFrame { dictionary: None, body: [1, 2, 3].into() }, 9)
     }
 
+    fn packed(len: usize) -> Arc<PackedObject> {
+        Arc::new(PackedObject { bytes: vec![0; len], text_len: len })
+    }
+
     fn keep(shared: &Arc<SharedPool>, len: usize) -> Arc<Reference> {
         let reference = reference(shared);
-        lock(&shared.pool).keep(&reference, &Arc::new(vec![0; len]));
+        lock(&shared.pool).keep(&reference, &packed(len));
         reference
     }
 
@@ -249,7 +256,7 @@ mod tests {
             let mut pool = lock(&shared.pool);
             assert_eq!((pool.kept.len(), pool.kept_bytes), (1, 20));
             // A second copy is not kept.
-            pool.keep(&other, &Arc::new(vec![0; 20]));
+            pool.keep(&other, &packed(20));
             assert_eq!((pool.kept.len(), pool.kept_bytes), (1, 20));
         }
         drop(other);

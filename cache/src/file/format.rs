@@ -37,7 +37,7 @@ use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
 
 const MAGIC: [u8; 8] = *b"lw-cache";
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 const CHECKSUM_LEN: usize = 4;
 pub(crate) const BUFFER: usize = 256 << 10;
 
@@ -212,7 +212,7 @@ impl<'f> FileOutput<'f> {
         if entry.wire_len() <= MAX_COMPRESSED
             && let Some(encoder) = encoder
             && let Some(elided) = ElidedObject::of(&entry.identity(), bytes)
-            && let Some(frame) = encoder.compress_whole(&elided)
+            && let Some(frame) = encoder.compress_alone(&elided)
             && frame.body.len() < bytes.len()
             && let Some(form) = self.form(frame.dictionary.as_ref())?
         {
