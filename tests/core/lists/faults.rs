@@ -212,7 +212,7 @@ fn checks_the_envelope() {
         ("unknown fields around raw", envelope(&[b"\x2a\x02xy", RAW, b"\x30\x05"].concat()), Ok(&[b"a", b""])),
         ("an unknown group 13", envelope(&[RAW, b"\x6b\x38\x73\x6c"].concat()), Ok(&[b"a", b""])),
         (
-            "bytes after the envelope",
+            "other bytes in the envelope tail",
             envelope(&[RAW, b"\0"].concat()),
             Err("malformed: an invalid tag in an unknown field, at byte 28, 2 items delivered"),
         ),
