@@ -28,7 +28,7 @@ pub mod pod {
     pub const SPEC: FieldPath = FieldPath::new("spec", &[2]);
     /// `spec.containers.name`: repeated
     pub const CONTAINER_NAMES: FieldPath = FieldPath::new("spec.containers.name", &[2, 2, 1]);
-    /// `spec.containers.image`: repeated
+    /// `spec.containers.image`: repeated. Init containers and ephemeral containers have other paths.
     pub const IMAGES: FieldPath = FieldPath::new("spec.containers.image", &[2, 2, 2]);
     /// `spec.restartPolicy`
     pub const RESTART_POLICY: FieldPath = FieldPath::new("spec.restartPolicy", &[2, 3]);
