@@ -50,7 +50,7 @@ const MOST_REPEATED: usize = u8::MAX as usize;
 const FIELDS: [(usize, usize, u64, u64); 6] =
     [(0, 4, 0, 10_000), (5, 2, 1, 12), (8, 2, 1, 31), (11, 2, 0, 24), (14, 2, 0, 60), (17, 2, 0, 61)];
 const SEPARATORS: [(usize, u8); 5] = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
-/// The time before the first: the begin of 2026.
+/// The time before the first: the beginning of 2026.
 const EPOCH: u64 = 2026 * 12 * 31 * 24 * 60 * 61;
 
 /// An object after packing.
@@ -89,8 +89,7 @@ pub(super) struct Packer {
 /// A text that may be packed: where it starts, its length, and the number after the marker.
 type Found = (usize, usize, u8);
 
-/// The texts in a dictionary that would be packed elsewhere, by their hash. Two texts of one hash cost
-/// memory only.
+/// The texts in a dictionary that would be packed elsewhere, by their hash. Two texts of one hash cost memory only.
 #[derive(Default)]
 pub(super) struct KnownTexts {
     hashes: Vec<u32>,
