@@ -15,7 +15,7 @@
 //!   `managedFields`.
 //!
 //! This crate follows kube's major versions: this version is for kube 5. `listwatch` does not depend on kube: its
-//! [`ServiceTransport`](listwatch::client::ServiceTransport) works with [other versions](guide#other-versions-of-kube).
+//! [`ServiceTransport`](listwatch::client::ServiceTransport) works with [other versions].
 //! The types of k8s-openapi need a feature that selects a version of Kubernetes:
 //!
 //! ```toml
@@ -42,6 +42,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [other versions]: https://docs.rs/listwatch-kube/latest/listwatch_kube/guide/index.html#other-versions-of-kube
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
