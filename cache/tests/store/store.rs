@@ -640,9 +640,9 @@ fn a_compressed_store_takes_a_fraction_of_the_bytes() {
 #[test]
 fn compressed_custom_resources_are_read_as_they_were_written() {
     for (kind, count, most) in [
-        (CustomKind::Certificate, 4_000, 215),
-        (CustomKind::Revision, 6_000, 290),
-        (CustomKind::Application, 200, 1_400),
+        (CustomKind::Certificate, 2_600, 215),
+        (CustomKind::Revision, 1_500, 600),
+        (CustomKind::Application, 60, 1_400),
     ] {
         let objects = kind.objects(count);
         let check = |store: &Store<[u8]>| {
