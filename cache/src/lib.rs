@@ -68,6 +68,7 @@ mod error;
 mod file;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+mod hex;
 mod index;
 mod key;
 mod log;

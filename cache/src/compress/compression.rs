@@ -99,8 +99,10 @@ enum Decision<'a> {
     Candidate,
 }
 
-/// What the last object was compared with: the next object is mostly of the same group. The pool has none for the
-/// writer. The buffers stay, because new ones would leave holes between the entries of a list.
+/// What the last object was compared with, because the next object is mostly of the same group.
+///
+/// The buffer stays, and the pool keeps no reference for the writer. New buffers would leave holes between the entries
+/// of a list.
 #[derive(Default)]
 struct Comparand {
     /// The reference of the bytes; `None` if they are of a candidate.
@@ -200,8 +202,7 @@ impl Compression {
         let comparand = &mut self.comparand;
         comparand.reference = None;
         self.decoder.read_whole(candidate, &mut comparand.packed)?;
-        comparand.frame_len = candidate.body.len();
-        comparand.is_trained = candidate.shared.dictionary.is_some();
+        (comparand.frame_len, comparand.is_trained) = (candidate.body.len(), candidate.shared.dictionary.is_some());
         Some(Decision::FirstDelta(candidate))
     }
 
@@ -219,11 +220,9 @@ impl Compression {
             self.decoder.read_reference(&reference, &mut comparand.packed)?;
             comparand.reference = Some(Arc::downgrade(&reference));
         }
-        {
-            let frame = reference.frame();
-            comparand.frame_len = frame.body.len();
-            comparand.is_trained = frame.dictionary.is_some();
-        }
+        let frame = reference.frame();
+        (comparand.frame_len, comparand.is_trained) = (frame.body.len(), frame.dictionary.is_some());
+        drop(frame);
         Some(Decision::Delta(reference))
     }
 
@@ -312,36 +311,33 @@ impl Compression {
         encoding: Encoding,
         namespaces: &mut Namespaces,
     ) -> Recompressed<'_> {
-        let encoder = self.encoder.get_or_insert_with(Encoder::new);
-        let group = match object.form {
-            CompressedForm::Delta { .. } => return Recompressed::Unchanged,
+        self.try_compress_again(object, encoding, namespaces).unwrap_or(Recompressed::Unchanged)
+    }
+
+    fn try_compress_again(
+        &mut self,
+        object: &CompressedObject<'_>,
+        encoding: Encoding,
+        namespaces: &mut Namespaces,
+    ) -> Option<Recompressed<'_>> {
+        match object.form {
+            CompressedForm::Delta { .. } => None,
             // Packed as before, because deltas have these bytes as their reference.
             CompressedForm::Reference(reference) => {
-                if self.decoder.read_reference(reference, encoder.packed_mut(object.wire_len)).is_none() {
-                    return Recompressed::Unchanged;
-                }
-                None
-            }
-            CompressedForm::Whole(_) => {
-                let Some(bytes) = self.decoder.decode_elided(object) else { return Recompressed::Unchanged };
-                let elided = ElidedObject { bytes, wire_len: object.wire_len };
-                let bytes = elided.restore(&object.identity);
-                let group =
-                    bytes.and_then(|bytes| GroupKey::of(&self.hasher, encoding, &bytes, &object.identity.namespace));
-                encoder.pack(&elided, group.is_some());
-                group
-            }
-        };
-        let compressed = compress_whole(&mut self.encoder, &mut self.training);
-        match (object.form, compressed) {
-            (_, None) | (CompressedForm::Delta { .. }, _) => Recompressed::Unchanged,
-            (CompressedForm::Reference(reference), Some((body, dictionary))) => {
+                let encoder = self.encoder.get_or_insert_with(Encoder::new);
+                self.decoder.read_reference(reference, encoder.packed_mut(object.wire_len))?;
+                let (body, dictionary) = compress_whole(&mut self.encoder, &mut self.training)?;
                 reference.replace_frame(body, dictionary);
-                Recompressed::InPlace
+                Some(Recompressed::InPlace)
             }
-            (CompressedForm::Whole(whole), Some((body, dictionary))) => {
+            CompressedForm::Whole(whole) => {
+                let elided = ElidedObject { bytes: self.decoder.decode_elided(object)?, wire_len: object.wire_len };
+                let bytes = elided.restore(&object.identity)?;
+                let group = self.group_of(encoding, &bytes, &object.identity.namespace);
+                self.encoder.get_or_insert_with(Encoder::new).pack(&elided, group.is_some());
+                let (body, dictionary) = compress_whole(&mut self.encoder, &mut self.training)?;
                 let shared = self.by_namespace.get(namespaces, &whole.shared.namespace, dictionary);
-                Recompressed::Whole { shared, body, group }
+                Some(Recompressed::Whole { shared, body, group })
             }
         }
     }

@@ -67,7 +67,7 @@ impl Decoder {
         if let CompressedForm::Reference(reference) = object.form {
             let packed = self.packed_reference(reference)?;
             return self.with_context(|context| {
-                pack::unpack_into(&packed, longest_elided(object.wire_len as usize), &mut context.elided)?;
+                pack::unpack(&packed, longest_elided(object.wire_len as usize), &mut context.elided)?;
                 restore(&context.elided)
             });
         }
@@ -80,36 +80,43 @@ impl Decoder {
     }
 
     fn with_elided<R>(&self, object: &CompressedObject<'_>, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let reference = match object.form {
-            CompressedForm::Delta { reference, .. } => Some(self.packed_reference(reference)?),
-            CompressedForm::Whole(_) | CompressedForm::Reference(_) => None,
-        };
-        self.with_context(|context| {
-            match (object.form, reference) {
-                (CompressedForm::Whole(whole), _) => read_whole(context, whole)?,
-                (CompressedForm::Reference(reference), _) => read_reference(context, reference)?,
-                (CompressedForm::Delta { body, .. }, reference) => {
-                    read_delta(context, object.wire_len, body, &reference?.bytes)?;
-                }
-            }
-            pack::unpack(&mut context.packed, longest_elided(object.wire_len as usize), &mut context.elided)?;
+        let unpack = |context: &mut DecoderContext| {
+            pack::unpack(&context.packed, longest_elided(object.wire_len as usize), &mut context.elided)?;
             Some(read(&context.elided))
-        })
+        };
+        match object.form {
+            CompressedForm::Whole(whole) => self.with_context(|context| {
+                read_whole(context, whole)?;
+                unpack(context)
+            }),
+            CompressedForm::Reference(reference) => self.with_context(|context| {
+                read_reference(context, reference)?;
+                unpack(context)
+            }),
+            CompressedForm::Delta { reference, body } => {
+                // Before the context is taken, because a reference is read with a context, too.
+                let reference = self.packed_reference(reference)?;
+                self.with_context(|context| {
+                    read_delta(context, object.wire_len, body, &reference.bytes)?;
+                    unpack(context)
+                })
+            }
+        }
     }
 
     /// Replaces `packed` by an object that is stored whole.
     pub(super) fn read_whole(&self, whole: StoredWhole<'_>, packed: &mut PackedObject) -> Option<()> {
-        self.with_context(|context| {
-            read_whole(context, whole)?;
-            packed.copy_from(&context.packed);
-            Some(())
-        })
+        self.read(packed, |context| read_whole(context, whole))
     }
 
     /// Replaces `packed` by a reference.
     pub(super) fn read_reference(&self, reference: &Reference, packed: &mut PackedObject) -> Option<()> {
+        self.read(packed, |context| read_reference(context, reference))
+    }
+
+    fn read(&self, packed: &mut PackedObject, read: impl FnOnce(&mut DecoderContext) -> Option<()>) -> Option<()> {
         self.with_context(|context| {
-            read_reference(context, reference)?;
+            read(context)?;
             packed.copy_from(&context.packed);
             Some(())
         })

@@ -176,8 +176,9 @@ impl Encoder {
         self.stored += bytes;
     }
 
-    /// Compresses the delta of the object to the packed bytes of a reference. Returns the length; `None` if zstd does not
-    /// compress it.
+    /// Compresses the delta of the object to the packed bytes of a reference.
+    ///
+    /// Returns the length; `None` if zstd does not compress it.
     pub(super) fn compress_delta(&mut self, reference: &[u8]) -> Option<usize> {
         let context = self.context.get_or_insert_with(CCtx::create);
         self.out.clear();

@@ -1,8 +1,8 @@
 //! Packing: uids, times and digests as numbers, before zstd sees an object.
 //!
 //! zstd cannot shorten what is random. It writes the 36 characters of a uid in about 20 bytes, and a uid ends the match
-//! of the text around it. So two bytes replace each such text: the marker, and a number above those of `elide.rs`. The
-//! values of these texts follow the text.
+//! of the text around it. So packing replaces each such text by two bytes. The first is the marker of `elide.rs`. The
+//! second is a number that `elide.rs` does not use. The values of the texts follow the text.
 //!
 //! | text | value |
 //! |---|---|
@@ -12,20 +12,19 @@
 //! | 32 to 510 digits of hexadecimal | the number of bytes, and the bytes |
 //! | a uid or digits that were packed before in the object | their place among these |
 //!
-//! An object that is stored whole has its values before the frame: the dictionary's code for literals is one of text. A
-//! delta has them in the frame, because a reference has some of them, too.
+//! An object that is stored whole has its values before the frame, because a dictionary's code for literals suits text
+//! only. A delta has its values in the frame, because the reference has some of them, too.
 //!
-//! A text that many objects have, such as the digest of an image, is in the dictionary, and zstd copies it for less. So
-//! it stays in an object that has no delta group: see [`KnownTexts`]. Objects of a group are packed without regard to a
-//! dictionary, so that the text of a delta is that of the reference.
-
-use std::mem;
+//! A text that many objects have, such as the digest of an image, is in the dictionary, and zstd copies it for less. An
+//! object without a delta group keeps such a text: see [`KnownTexts`]. An object with a group keeps none, so that the
+//! delta and the reference have markers at the same places.
 
 use memchr::{memchr, memchr_iter};
 use prost::encoding::{decode_varint, encode_varint};
 use smallvec::SmallVec;
 
 use crate::compress::elide::MARKER;
+use crate::hex::{self, UID_LEN, format_uid, parse_uid};
 
 /// What follows the marker. `elide.rs` uses smaller numbers.
 const UID: u8 = 5;
@@ -34,7 +33,6 @@ const MICRO_TIME: u8 = 7;
 const DIGITS: u8 = 8;
 const REPEATED: u8 = 9;
 
-const UID_LEN: usize = "01234567-89ab-cdef-0123-456789abcdef".len();
 const TIME_LEN: usize = "2026-01-02T03:04:05Z".len();
 const MICRO_TIME_LEN: usize = "2026-01-02T03:04:05.678901Z".len();
 /// The digits of a time before its zone or its microseconds.
@@ -91,53 +89,35 @@ type Found = (usize, usize, u8);
 
 /// The texts in a dictionary that would be packed elsewhere, by their hash. Two texts of one hash cost memory only.
 #[derive(Default)]
-pub(super) struct KnownTexts {
-    hashes: Vec<u32>,
-    found: Vec<Found>,
-}
+pub(super) struct KnownTexts(Vec<u32>);
 
 impl KnownTexts {
     /// Returns the texts in these bytes.
     pub(super) fn of(bytes: &[u8]) -> Self {
-        let mut known = Self::default();
-        known.add(bytes);
-        known.hashes.sort_unstable();
-        known.found = Vec::new();
-        known
+        let mut found = Vec::new();
+        find(bytes, &mut found);
+        let texts = found.iter().filter_map(|(at, len, _)| bytes.get(*at..at + len));
+        let mut hashes: Vec<_> = texts.map(crc32fast::hash).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        Self(hashes)
     }
 
-    /// Returns the texts that at least two of the samples have. `all` has the samples, one after the other.
-    pub(super) fn shared_by(all: &[u8], lens: &[usize]) -> Self {
-        let (mut known, mut rest) = (Self::default(), all);
-        for len in lens {
-            let (sample, after) = rest.split_at_checked(*len).unwrap_or((rest, &[]));
-            rest = after;
-            let start = known.hashes.len();
-            known.add(sample);
-            // A text counts once for each sample.
-            let mut of_sample = known.hashes.split_off(start);
-            of_sample.sort_unstable();
-            of_sample.dedup();
-            known.hashes.append(&mut of_sample);
-        }
-        known.hashes.sort_unstable();
+    /// Returns the texts that at least two of the samples have.
+    pub(super) fn shared_by<'a>(samples: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut hashes: Vec<_> = samples.flat_map(|sample| Self::of(sample).0).collect();
+        hashes.sort_unstable();
         let mut last = None;
-        known.hashes.retain(|hash| last.replace(*hash) == Some(*hash));
-        known
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        find(bytes, &mut self.found);
-        let texts = self.found.iter().filter_map(|(at, len, _)| bytes.get(*at..at + len));
-        self.hashes.extend(texts.map(crc32fast::hash));
+        hashes.retain(|hash| last.replace(*hash) == Some(*hash));
+        Self(hashes)
     }
 
     fn has(&self, text: &[u8]) -> bool {
-        !self.hashes.is_empty() && self.hashes.binary_search(&crc32fast::hash(text)).is_ok()
+        !self.0.is_empty() && self.0.binary_search(&crc32fast::hash(text)).is_ok()
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.hashes.capacity() * size_of::<u32>() + self.found.capacity() * size_of::<Found>()
+        self.0.capacity() * size_of::<u32>()
     }
 }
 
@@ -167,10 +147,10 @@ impl Packer {
                 }
             }
             match kind {
-                UID => push_bytes(original, values),
+                UID => values.extend(parse_uid(original).unwrap_or_default().to_be_bytes()),
                 DIGITS => {
                     values.extend(u8::try_from(len / 2));
-                    push_bytes(original, values);
+                    values.extend(original.chunks_exact(2).filter_map(parse_byte));
                 }
                 TIME | MICRO_TIME => {
                     let time = parse_time(original).unwrap_or_default();
@@ -210,18 +190,10 @@ pub(super) fn split(mut body: &[u8]) -> Option<(usize, &[u8])> {
     Some((len, body))
 }
 
-/// Replaces `bytes` by those that were packed. Returns `None` if they are longer than `most`, or if [`Packer::pack`] did
-/// not write the object. `packed` may be anything afterwards.
-pub(super) fn unpack(packed: &mut PackedObject, most: usize, bytes: &mut Vec<u8>) -> Option<()> {
-    if packed.values().is_empty() {
-        mem::swap(&mut packed.bytes, bytes);
-        return Some(());
-    }
-    unpack_into(packed, most, bytes)
-}
-
-/// The same, for an object that others use.
-pub(super) fn unpack_into(packed: &PackedObject, most: usize, bytes: &mut Vec<u8>) -> Option<()> {
+/// Replaces `bytes` by those that were packed.
+///
+/// Returns `None` if they are longer than `most`, or if [`Packer::pack`] did not write the object.
+pub(super) fn unpack(packed: &PackedObject, most: usize, bytes: &mut Vec<u8>) -> Option<()> {
     bytes.clear();
     bytes.reserve(most);
     let (mut rest, mut values, mut last) = (packed.text(), packed.values(), EPOCH);
@@ -233,10 +205,15 @@ pub(super) fn unpack_into(packed: &PackedObject, most: usize, bytes: &mut Vec<u8
         bytes.extend_from_slice(between);
         let start = bytes.len();
         match *kind {
-            UID => push_uid(values.split_off(..UID_LEN / 2 - 2)?, bytes),
+            UID => {
+                let (number, after) = values.split_first_chunk()?;
+                values = after;
+                bytes.extend_from_slice(&format_uid(u128::from_be_bytes(*number)));
+            }
             DIGITS => {
                 let len = usize::from(*values.split_off_first()?);
-                push_digits(values.split_off(..len)?, bytes);
+                let numbers = values.split_off(..len)?.iter();
+                bytes.extend(numbers.flat_map(|byte| [hex::digit(byte >> 4), hex::digit(byte & 15)]));
             }
             TIME | MICRO_TIME => {
                 let difference = decode_varint(&mut values).ok()?;
@@ -272,7 +249,7 @@ fn find(bytes: &[u8], found: &mut Vec<Found>) {
         let Some(after) = bytes.get(at..) else { continue };
         if after.get(5) == Some(&b'-') {
             let start = at.wrapping_sub(8);
-            if bytes.get(start..start.wrapping_add(UID_LEN)).is_some_and(is_uid) {
+            if bytes.get(start..start.wrapping_add(UID_LEN)).and_then(parse_uid).is_some() {
                 found.push((start, UID_LEN, UID));
             }
         } else if after.get(3) == Some(&b'-') {
@@ -301,11 +278,12 @@ fn find(bytes: &[u8], found: &mut Vec<Found>) {
 }
 
 fn is_hex(byte: u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+    hex::value(byte).is_some()
 }
 
-fn is_uid(bytes: &[u8]) -> bool {
-    bytes.iter().zip(0..).all(|(byte, at)| if matches!(at, 8 | 13 | 18 | 23) { *byte == b'-' } else { is_hex(*byte) })
+fn parse_byte(digits: &[u8]) -> Option<u8> {
+    let [high, low] = digits else { return None };
+    Some(hex::value(*high)? << 4 | hex::value(*low)?)
 }
 
 /// Returns the length and the number of a time at the beginning of the bytes.
@@ -360,32 +338,6 @@ fn write_decimal(mut number: u64, digits: &mut [u8]) {
     }
 }
 
-/// Appends the bytes of digits in hexadecimal. Other characters are left out.
-fn push_bytes(text: &[u8], bytes: &mut Vec<u8>) {
-    let mut digits = text
-        .iter()
-        .filter(|byte| is_hex(**byte))
-        .map(|digit| if digit.is_ascii_digit() { digit - b'0' } else { digit - b'a' + 10 });
-    while let (Some(high), Some(low)) = (digits.next(), digits.next()) {
-        bytes.push(high << 4 | low);
-    }
-}
-
-fn push_digits(numbers: &[u8], bytes: &mut Vec<u8>) {
-    let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' - 10 + value };
-    bytes.extend(numbers.iter().flat_map(|number| [digit(number >> 4), digit(number & 15)]));
-}
-
-fn push_uid(number: &[u8], bytes: &mut Vec<u8>) {
-    let mut rest = number;
-    for (at, len) in [4, 2, 2, 2, 6].into_iter().enumerate() {
-        if at > 0 {
-            bytes.push(b'-');
-        }
-        push_digits(rest.split_off(..len).unwrap_or_default(), bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,12 +352,9 @@ mod tests {
     }
 
     fn unpacked(text: &[u8], values: &[u8], most: usize) -> Option<Vec<u8>> {
-        let mut packed = PackedObject { bytes: [text, values].concat(), text_len: text.len() };
-        let (mut bytes, mut same) = (vec![7], vec![7]);
-        let done = unpack_into(&packed, most, &mut bytes);
-        assert_eq!(unpack(&mut packed, most, &mut same), done);
-        assert!(done.is_none() || same == bytes);
-        done.map(|()| bytes)
+        let packed = PackedObject { bytes: [text, values].concat(), text_len: text.len() };
+        let mut bytes = vec![7];
+        unpack(&packed, most, &mut bytes).map(|()| bytes)
     }
 
     #[test]
@@ -515,8 +464,7 @@ mod tests {
     #[test]
     fn samples_share_texts_that_two_of_them_have() {
         let samples = [format!("{UUID} {UUID}"), OTHER.to_owned(), format!("2026-11-26T18:49:47Z {OTHER}")];
-        let lens: Vec<_> = samples.iter().map(String::len).collect();
-        let known = KnownTexts::shared_by(samples.concat().as_bytes(), &lens);
+        let known = KnownTexts::shared_by(samples.iter().map(String::as_bytes));
         for (text, is_known) in [(UUID, false), (OTHER, true), ("2026-11-26T18:49:47Z", false)] {
             assert_eq!(known.has(text.as_bytes()), is_known, "{text}");
         }

@@ -7,20 +7,22 @@ use std::ops::RangeInclusive;
 use crate::compress::dictionary::Dictionary;
 use crate::compress::pack::{KnownTexts, PackedObject, Packer};
 
-/// The length of what zstd trains: about 32 samples, so that dictionaries of small objects take less, and at most zstd's
-/// default. Where objects have delta groups, a dictionary compresses references mostly: 512 KiB saves 3 to 9 % of them,
-/// less than its copies take. 64 KiB makes Pods without a group a tenth longer.
+/// The length of what zstd trains is that of 32 samples. So a dictionary of small objects takes less memory.
 const TRAINED_SAMPLES: usize = 32;
+/// The bounds of this length; the upper one is zstd's default. Where objects have delta groups, a dictionary compresses
+/// references mostly: 512 KiB saves 3 to 9 % of them, less than its copies take. 64 KiB makes Pods without a group a
+/// tenth longer.
 const TRAINED_LEN: RangeInclusive<usize> = 16 << 10..=112_640;
-/// The length of the whole samples at the end of a dictionary. zstd trains pieces without the text that other pieces
-/// have, so an object without random texts needs many of them: Certificates take 45 % less with whole samples, and other
-/// kinds about the same. 32 KiB saves no more.
+/// The length of the whole samples at the end of a dictionary.
+///
+/// zstd trains pieces, and leaves out what other pieces have. An object without random texts then needs many pieces.
+/// Whole samples save 46 % of Certificates; other kinds take about the same. 32 KiB saves no more.
 const WHOLE_LEN: usize = 16 << 10;
 /// The longest sample, which is the beginning of an object, and the most bytes of all samples together.
 const SAMPLE_LEN: usize = 128 << 10;
 const MOST_SAMPLES_LEN: usize = 4 << 20;
-/// The bytes and the number of samples that a training gets, unless the collection is smaller. Always taking 4 MiB saves
-/// up to 3 %, and the training takes two to four times as long.
+/// The bytes and the number of samples that a training gets, unless the collection is smaller. Always taking 4 MiB
+/// saves up to 3 %, and the training takes two to four times as long.
 const ENOUGH_SAMPLES_LEN: usize = 1 << 20;
 const ENOUGH_SAMPLES: usize = 256;
 /// The first dictionary is trained once objects and references that were compressed without one take this many bytes. A
@@ -127,9 +129,10 @@ pub(super) fn train(samples: impl Iterator<Item = impl AsRef<[u8]>>) -> Option<D
         all.extend_from_slice(sample);
         lens.push(sample.len());
     }
+    let known = KnownTexts::shared_by(split(&all, &lens));
     // In place, because packing makes no sample longer.
     let (mut packer, mut object) = (Packer::default(), PackedObject::default());
-    let (known, mut from, mut to) = (KnownTexts::shared_by(&all, &lens), 0, 0);
+    let (mut from, mut to) = (0, 0);
     for len in &mut lens {
         packer.pack(all.get(from..from + *len)?, &known, &mut object);
         from += *len;
@@ -144,23 +147,19 @@ pub(super) fn train(samples: impl Iterator<Item = impl AsRef<[u8]>>) -> Option<D
     dictionary.resize(len, 0);
     let len = zstd_safe::train_from_buffer(&mut *dictionary, &all, &lens).ok()?;
     dictionary.truncate(len);
-    append_whole_samples(&all, &lens, &mut dictionary);
-    Dictionary::new(&dictionary)
-}
-
-/// Appends samples from all places of the collection.
-fn append_whole_samples(all: &[u8], lens: &[usize], dictionary: &mut Vec<u8>) {
-    let count = (WHOLE_LEN * lens.len()).checked_div(all.len()).unwrap_or_default().min(lens.len());
-    let (mut rest, mut left, mut taken) = (all, WHOLE_LEN, 0);
-    for (at, len) in lens.iter().enumerate() {
-        let Some((sample, after)) = rest.split_at_checked(*len) else { return };
-        rest = after;
-        if taken * lens.len() <= at * count && sample.len() <= left && count > 0 {
-            taken += 1;
-            left -= sample.len();
+    let choice = SampleChoice { len: all.len() as u64, samples_len: WHOLE_LEN as u64 };
+    for (sample, _) in split(&all, &lens).zip(0..).filter(|(_, place)| choice.has(*place)) {
+        if dictionary.len() + sample.len() <= len + WHOLE_LEN {
             dictionary.extend_from_slice(sample);
         }
     }
+    Dictionary::new(&dictionary)
+}
+
+/// Returns samples that follow each other.
+fn split<'a>(all: &'a [u8], lens: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = all;
+    lens.iter().map_while(move |len| rest.split_off(..*len))
 }
 
 /// Decides which objects of a collection are samples.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use prost::encoding::{decode_varint, encode_varint};
 
+use crate::hex::{format_uid, parse_uid};
 use crate::key::Identity;
 
 /// Three lengths as varints, then the name, the uid, the resource version, and the body.
@@ -33,7 +34,7 @@ impl Default for Uid<'_> {
 impl<'a> Head<'a> {
     pub(crate) fn write(identity: &Identity<'_>, body: &[u8]) -> Vec<u8> {
         let Identity { name, uid, resource_version, .. } = identity;
-        let number = parse(uid).map(u128::to_be_bytes);
+        let number = parse_uid(uid.as_bytes()).map(u128::to_be_bytes);
         let (uid_len, uid) = number.as_ref().map_or((uid.len() + 1, uid.as_bytes()), |number| (0, number));
         let texts = [name.as_bytes(), uid, resource_version.as_bytes(), body];
         // A text is at most 64 KiB long, so a length takes at most 3 bytes.
@@ -71,7 +72,7 @@ impl<'a> Head<'a> {
     pub(crate) fn uid(&self) -> Cow<'a, str> {
         match self.uid {
             Uid::Text(uid) => text(uid).into(),
-            Uid::Number(number) => text(&format(number)).to_owned().into(),
+            Uid::Number(number) => text(&format_uid(number)).to_owned().into(),
         }
     }
 
@@ -83,27 +84,6 @@ impl<'a> Head<'a> {
 /// Returns bytes that were copied from a `str`.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or_default()
-}
-
-/// Returns `None` unless [`format()`] returns the same text.
-fn parse(uid: &str) -> Option<u128> {
-    let mut number = 0;
-    for digit in uid.chars().filter(|character| *character != '-').take(32) {
-        number = number << 4 | u128::from(digit.to_digit(16)?);
-    }
-    (format(number) == uid.as_bytes()).then_some(number)
-}
-
-fn format(number: u128) -> [u8; 36] {
-    let mut digits = (0..32).rev().map(|place| (number >> (4 * place) & 0xf) as u8);
-    let mut at = 0;
-    [(); 36].map(|()| {
-        at += 1;
-        match at {
-            9 | 14 | 19 | 24 => b'-',
-            _ => digits.next().map_or(b'-', |digit| if digit < 10 { b'0' + digit } else { b'a' - 10 + digit }),
-        }
-    })
 }
 
 #[cfg(test)]
