@@ -85,7 +85,7 @@ fn converges(strategy: Option<Strategy>) {
 #[test]
 fn converges_across_saves_and_restarts() {
     let (met, mut restarts) = (Arc::<Mutex<Met>>::default(), Restarts::default());
-    let schedules = cases(225, 2000);
+    let schedules = cases(150, 2000);
     let are_all = each_schedule(schedules, async |seed| {
         let strategies = [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)];
         let strategy = strategies[Rng::with_seed(seed).usize(..4)];
