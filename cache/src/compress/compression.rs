@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use listwatch::Encoding;
 
 use crate::compress::decide::{Comparison, Verdict};
-use crate::compress::decoder::{CompressedForm, CompressedObject, Decoder, StoredWhole};
+use crate::compress::decoder::{CompressedForm, CompressedObject, Decoder};
 use crate::compress::deferred::DeferredSlots;
-use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary};
+use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary, StoredWhole};
 use crate::compress::elide::ElidedObject;
 use crate::compress::encoder::Encoder;
-use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, Pace, StateId};
+use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, Pace, ReplacedReferences, StateId};
 use crate::compress::pack::PackedObject;
 use crate::compress::pool::Reference;
 use crate::compress::training::TrainingPolicy;
@@ -58,14 +58,11 @@ pub(crate) enum EncodeOutcome<'c> {
     Incompressible,
 }
 
-/// What became of an object that was compressed again.
-pub(crate) enum Recompressed<'c> {
-    /// It is a reference, which has its new bytes now.
-    InPlace,
-    /// The writer replaces the entry.
-    Whole { shared: Arc<NamespaceDictionary>, body: &'c [u8], group: Option<GroupKey> },
-    /// Nothing, because compression would not make it shorter.
-    Unchanged,
+/// An object stored whole that was compressed again. The writer replaces its entry.
+pub(crate) struct RecompressedWhole<'c> {
+    pub(crate) shared: Arc<NamespaceDictionary>,
+    pub(crate) body: &'c [u8],
+    pub(crate) group: Option<GroupKey>,
 }
 
 /// The result of a training.
@@ -217,12 +214,11 @@ impl Compression {
         let comparand = &mut self.comparand;
         if comparand.reference.as_ref().is_none_or(|known| known.as_ptr() != Arc::as_ptr(&reference)) {
             comparand.reference = None;
-            self.decoder.read_reference(&reference, &mut comparand.packed)?;
+            self.decoder.read_whole(reference.object(), &mut comparand.packed)?;
             comparand.reference = Some(Arc::downgrade(&reference));
         }
-        let frame = reference.frame();
-        (comparand.frame_len, comparand.is_trained) = (frame.body.len(), frame.dictionary.is_some());
-        drop(frame);
+        let object = reference.object();
+        (comparand.frame_len, comparand.is_trained) = (object.body.len(), object.shared.dictionary.is_some());
         Some(Decision::Delta(reference))
     }
 
@@ -267,7 +263,7 @@ impl Compression {
             return;
         };
         if let Some(bytes) = self.decoder.decode(object)
-            && let Some(group) = self.group_of(encoding, &bytes, &reference.namespace)
+            && let Some(group) = self.group_of(encoding, &bytes, reference.namespace())
         {
             // A store that is loaded has no candidates.
             self.groups.set_reference(group, reference, |_| false);
@@ -304,42 +300,42 @@ impl Compression {
         self.training.restart_ratio();
     }
 
-    /// Compresses an object that is not a delta with the dictionary that was trained first.
+    /// Compresses an object stored whole with the dictionary that was trained first. Returns `None` if that would not
+    /// make it shorter.
     pub(crate) fn compress_again(
         &mut self,
         object: &CompressedObject<'_>,
         encoding: Encoding,
         namespaces: &mut Namespaces,
-    ) -> Recompressed<'_> {
-        self.try_compress_again(object, encoding, namespaces).unwrap_or(Recompressed::Unchanged)
+    ) -> Option<RecompressedWhole<'_>> {
+        let elided = ElidedObject { bytes: self.decoder.decode_elided(object)?, wire_len: object.wire_len };
+        let bytes = elided.restore(&object.identity)?;
+        let group = self.group_of(encoding, &bytes, &object.identity.namespace);
+        self.encoder.get_or_insert_with(Encoder::new).pack(&elided, group.is_some());
+        let (body, dictionary) = compress_whole(&mut self.encoder, &mut self.training)?;
+        let shared = self.by_namespace.get(namespaces, &object.identity.namespace, dictionary);
+        Some(RecompressedWhole { shared, body, group })
     }
 
-    fn try_compress_again(
+    /// Compresses a reference with the dictionary that was trained first. Returns the new reference, which the deltas
+    /// are to have; `None` if that would not make it shorter.
+    pub(crate) fn compress_reference_again(
         &mut self,
-        object: &CompressedObject<'_>,
-        encoding: Encoding,
+        reference: &Reference,
         namespaces: &mut Namespaces,
-    ) -> Option<Recompressed<'_>> {
-        match object.form {
-            CompressedForm::Delta { .. } => None,
-            // Packed as before, because deltas have these bytes as their reference.
-            CompressedForm::Reference(reference) => {
-                let encoder = self.encoder.get_or_insert_with(Encoder::new);
-                self.decoder.read_reference(reference, encoder.packed_mut(object.wire_len))?;
-                let (body, dictionary) = compress_whole(&mut self.encoder, &mut self.training)?;
-                reference.replace_frame(body, dictionary);
-                Some(Recompressed::InPlace)
-            }
-            CompressedForm::Whole(whole) => {
-                let elided = ElidedObject { bytes: self.decoder.decode_elided(object)?, wire_len: object.wire_len };
-                let bytes = elided.restore(&object.identity)?;
-                let group = self.group_of(encoding, &bytes, &object.identity.namespace);
-                self.encoder.get_or_insert_with(Encoder::new).pack(&elided, group.is_some());
-                let (body, dictionary) = compress_whole(&mut self.encoder, &mut self.training)?;
-                let shared = self.by_namespace.get(namespaces, &whole.shared.namespace, dictionary);
-                Some(Recompressed::Whole { shared, body, group })
-            }
-        }
+    ) -> Option<Arc<Reference>> {
+        let object = reference.object();
+        let encoder = self.encoder.get_or_insert_with(Encoder::new);
+        // Packed as before, because deltas have these bytes as their reference.
+        self.decoder.read_whole(object, encoder.packed_mut(object.wire_len))?;
+        let (body, dictionary) = compress_whole(&mut self.encoder, &mut self.training)?;
+        let shared = self.by_namespace.get(namespaces, reference.namespace(), dictionary);
+        Some(self.decoder.new_reference(StoredWhole { shared: &shared, body, wire_len: object.wire_len }))
+    }
+
+    /// Compares later objects with the new references.
+    pub(crate) fn replace_references(&mut self, replaced: &ReplacedReferences) {
+        self.groups.replace_references(replaced);
     }
 
     /// Returns true if a changed object of this length may wait for its compression.

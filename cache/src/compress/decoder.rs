@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 
 use zstd_safe::DCtx;
 
-use crate::compress::dictionary::{Dictionary, NamespaceDictionary};
+use crate::compress::dictionary::StoredWhole;
 use crate::compress::elide::{ElidedTexts, longest_elided};
 use crate::compress::frame;
 use crate::compress::pack::{self, PackedObject};
-use crate::compress::pool::{DecoderContext, KEPT_LEN, Reference, ReferenceFrame, SharedPool};
+use crate::compress::pool::{DecoderContext, KEPT_LEN, Reference, SharedPool};
 use crate::key::Identity;
 use crate::sync::lock;
 
@@ -32,24 +32,13 @@ pub(crate) enum CompressedForm<'a> {
     Reference(&'a Arc<Reference>),
 }
 
-/// An object that is compressed by itself.
-#[derive(Clone, Copy)]
-pub(crate) struct StoredWhole<'a> {
-    pub(crate) shared: &'a Arc<NamespaceDictionary>,
-    pub(crate) body: &'a [u8],
-    pub(crate) wire_len: u32,
-}
-
 impl CompressedForm<'_> {
     /// Returns the length of what was compressed by itself and without a dictionary.
     pub(crate) fn untrained_len(&self) -> usize {
         match self {
-            Self::Whole(whole) if whole.shared.dictionary.is_none() => whole.body.len(),
-            Self::Reference(reference) => {
-                let frame = reference.frame();
-                if frame.dictionary.is_none() { frame.body.len() } else { 0 }
-            }
-            Self::Whole(_) | Self::Delta { .. } => 0,
+            Self::Whole(whole) => whole.untrained_len(),
+            Self::Reference(reference) => reference.object().untrained_len(),
+            Self::Delta { .. } => 0,
         }
     }
 }
@@ -90,7 +79,7 @@ impl Decoder {
                 unpack(context)
             }),
             CompressedForm::Reference(reference) => self.with_context(|context| {
-                read_reference(context, reference)?;
+                read_whole(context, reference.object())?;
                 unpack(context)
             }),
             CompressedForm::Delta { reference, body } => {
@@ -106,17 +95,8 @@ impl Decoder {
 
     /// Replaces `packed` by an object that is stored whole.
     pub(super) fn read_whole(&self, whole: StoredWhole<'_>, packed: &mut PackedObject) -> Option<()> {
-        self.read(packed, |context| read_whole(context, whole))
-    }
-
-    /// Replaces `packed` by a reference.
-    pub(super) fn read_reference(&self, reference: &Reference, packed: &mut PackedObject) -> Option<()> {
-        self.read(packed, |context| read_reference(context, reference))
-    }
-
-    fn read(&self, packed: &mut PackedObject, read: impl FnOnce(&mut DecoderContext) -> Option<()>) -> Option<()> {
         self.with_context(|context| {
-            read(context)?;
+            read_whole(context, whole)?;
             packed.copy_from(&context.packed);
             Some(())
         })
@@ -124,9 +104,7 @@ impl Decoder {
 
     /// Makes a reference of an object that is stored whole.
     pub(super) fn new_reference(&self, whole: StoredWhole<'_>) -> Arc<Reference> {
-        let NamespaceDictionary { namespace, dictionary } = &**whole.shared;
-        let frame = ReferenceFrame { dictionary: dictionary.clone(), body: whole.body.into() };
-        Reference::new(&self.0, Arc::clone(namespace), frame, whole.wire_len)
+        Reference::new(&self.0, whole)
     }
 
     /// Returns a reference, and keeps it for the next reads.
@@ -135,7 +113,7 @@ impl Decoder {
             return Some(packed);
         }
         let mut packed = PackedObject::default();
-        self.read_reference(reference, &mut packed)?;
+        self.read_whole(reference.object(), &mut packed)?;
         let packed = Arc::new(packed);
         lock(&self.0.pool).keep(reference, &packed);
         Some(packed)
@@ -168,23 +146,14 @@ impl Decoder {
     }
 }
 
-fn read_whole(context: &mut DecoderContext, whole: StoredWhole<'_>) -> Option<()> {
-    read_frame(context, whole.wire_len, whole.body, whole.shared.dictionary.as_deref())
-}
-
-fn read_reference(context: &mut DecoderContext, reference: &Reference) -> Option<()> {
-    let frame = reference.frame();
-    read_frame(context, reference.wire_len, &frame.body, frame.dictionary.as_deref())
-}
-
 /// Replaces the context's packed object by an object that is stored whole.
-fn read_frame(context: &mut DecoderContext, wire_len: u32, body: &[u8], dictionary: Option<&Dictionary>) -> Option<()> {
-    let (values_len, body) = pack::split(body)?;
+fn read_whole(context: &mut DecoderContext, object: StoredWhole<'_>) -> Option<()> {
+    let (values_len, body) = pack::split(object.body)?;
     let (values, body) = body.split_at_checked(values_len)?;
     let DecoderContext { whole, frame, packed, .. } = context;
-    restore(wire_len, body, frame, packed);
+    restore(object.wire_len, body, frame, packed);
     let whole = whole.get_or_insert_with(DCtx::create);
-    let text_len = match dictionary {
+    let text_len = match &object.shared.dictionary {
         Some(dictionary) => whole.decompress_using_ddict(&mut packed.bytes, frame, &dictionary.decompress),
         None => whole.decompress(&mut packed.bytes, frame),
     };

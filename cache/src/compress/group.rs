@@ -71,6 +71,17 @@ fn address_bits(address: usize) -> u32 {
     (address / 16) as u32
 }
 
+/// The new references of groups, by the addresses of the old ones. A group keeps the allocation of its reference, so no
+/// other reference has that address.
+#[derive(Default)]
+pub(crate) struct ReplacedReferences(HashMap<usize, Weak<Reference>>);
+
+impl ReplacedReferences {
+    pub(crate) fn add(&mut self, old: &Arc<Reference>, new: &Arc<Reference>) {
+        self.0.insert(Arc::as_ptr(old).addr(), Arc::downgrade(new));
+    }
+}
+
 /// What the next object of a group is compared with.
 #[derive(Clone, Copy)]
 pub(super) enum GroupReference<R> {
@@ -177,6 +188,17 @@ impl DeltaGroups {
             && state.is_at(from)
         {
             *state = StateId::new(state.key_hash, to);
+        }
+    }
+
+    /// Compares objects with the new references where they were compared with the old ones.
+    pub(super) fn replace_references(&mut self, replaced: &ReplacedReferences) {
+        for group in self.groups.values_mut() {
+            if let DeltaGroup::Reference(_, reference) = group
+                && let Some(new) = replaced.0.get(&reference.as_ptr().addr())
+            {
+                reference.clone_from(new);
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::compress::decoder::{Decoder, StoredWhole};
-use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary};
+use crate::compress::decoder::Decoder;
+use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary, StoredWhole};
 use crate::compress::pool::Reference;
 use crate::key::Namespaces;
 

@@ -33,8 +33,8 @@
 //!
 //! Objects stored whole use no dictionary at first. The first training is due once they take 1.5 MiB. Then it pays, and
 //! it has samples from more of the collection than the first namespaces of a list. Everything whole is compressed
-//! again, and references change their frames in place, because deltas point to them. Another training is due when the
-//! ratio has drifted by a quarter (`training.rs`). It compresses nothing again.
+//! again, references too, and their deltas get the new ones. Another training is due when the ratio has drifted by a
+//! quarter (`training.rs`). It compresses nothing again.
 //!
 //! A changed object waits encoded until 64 have changed (`deferred.rs`). Compressing one at a time loads half a
 //! megabyte of zstd's tables into the processor's caches each time.
@@ -102,13 +102,13 @@ mod pool;
 mod training;
 
 pub(crate) use self::compression::{
-    CompressInput, Compression, CompressionMemory, EncodeOutcome, Recompressed, TrainingOutcome,
+    CompressInput, Compression, CompressionMemory, EncodeOutcome, RecompressedWhole, TrainingOutcome,
 };
-pub(crate) use self::decoder::{CompressedForm, CompressedObject, Decoder, StoredWhole};
-pub(crate) use self::dictionary::{Dictionary, NamespaceDictionary};
+pub(crate) use self::decoder::{CompressedForm, CompressedObject, Decoder};
+pub(crate) use self::dictionary::{Dictionary, NamespaceDictionary, StoredWhole};
 pub(crate) use self::elide::ElidedObject;
 pub(crate) use self::encoder::Encoder;
-pub(crate) use self::group::{MAX_GROUPED_LEN, StateId};
+pub(crate) use self::group::{MAX_GROUPED_LEN, ReplacedReferences, StateId};
 pub(crate) use self::loaded::LoadedDictionaries;
 pub(crate) use self::pool::Reference;
 pub(crate) use self::training::{FEW_SAMPLES, SampleChoice};

@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 
 use zstd_safe::DCtx;
 
-use crate::compress::dictionary::Dictionary;
+use crate::compress::dictionary::{NamespaceDictionary, StoredWhole};
 use crate::compress::pack::PackedObject;
-use crate::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
+use crate::sync::{Mutex, lock};
 
 /// The most references that are kept decompressed, the most bytes of them together, and the longest of them.
 const MOST_KEPT: usize = 256;
@@ -18,28 +18,17 @@ pub(super) const KEPT_LEN: usize = 64 << 10;
 
 /// The object to which similar objects are stored as deltas. They keep it alive.
 pub(crate) struct Reference {
-    /// The namespace of the deltas.
-    pub(crate) namespace: Arc<str>,
-    frame: RwLock<ReferenceFrame>,
-    pub(crate) wire_len: u32,
-    shared: Arc<SharedPool>,
-}
-
-/// The compressed bytes of a reference. They are replaced once, when the first dictionary is trained.
-pub(crate) struct ReferenceFrame {
-    pub(crate) dictionary: Option<Arc<Dictionary>>,
-    pub(crate) body: Box<[u8]>,
+    shared: Arc<NamespaceDictionary>,
+    body: Box<[u8]>,
+    wire_len: u32,
+    shared_pool: Arc<SharedPool>,
 }
 
 impl Reference {
-    pub(super) fn new(
-        shared: &Arc<SharedPool>,
-        namespace: Arc<str>,
-        frame: ReferenceFrame,
-        wire_len: u32,
-    ) -> Arc<Self> {
-        shared.reference_bytes.fetch_add(Self::allocated(frame.body.len()), Ordering::Relaxed);
-        Arc::new(Self { namespace, frame: RwLock::new(frame), wire_len, shared: Arc::clone(shared) })
+    pub(super) fn new(shared_pool: &Arc<SharedPool>, object: StoredWhole<'_>) -> Arc<Self> {
+        let StoredWhole { shared, body, wire_len } = object;
+        shared_pool.reference_bytes.fetch_add(Self::allocated(body.len()), Ordering::Relaxed);
+        Arc::new(Self { shared: Arc::clone(shared), body: body.into(), wire_len, shared_pool: Arc::clone(shared_pool) })
     }
 
     /// Returns the memory of a reference whose compressed bytes have this length.
@@ -47,23 +36,20 @@ impl Reference {
         2 * size_of::<usize>() + size_of::<Self>() + body
     }
 
-    pub(crate) fn frame(&self) -> RwLockReadGuard<'_, ReferenceFrame> {
-        read(&self.frame)
+    /// Returns the namespace of the deltas.
+    pub(crate) fn namespace(&self) -> &Arc<str> {
+        &self.shared.namespace
     }
 
-    /// Keeps the same bytes, compressed in another way.
-    pub(super) fn replace_frame(&self, body: &[u8], dictionary: Option<Arc<Dictionary>>) {
-        let mut frame = write(&self.frame);
-        self.shared.reference_bytes.fetch_add(body.len(), Ordering::Relaxed);
-        self.shared.reference_bytes.fetch_sub(frame.body.len(), Ordering::Relaxed);
-        *frame = ReferenceFrame { dictionary, body: body.into() };
+    pub(crate) fn object(&self) -> StoredWhole<'_> {
+        StoredWhole { shared: &self.shared, body: &self.body, wire_len: self.wire_len }
     }
 }
 
 impl Drop for Reference {
     fn drop(&mut self) {
-        self.shared.reference_bytes.fetch_sub(Self::allocated(self.frame().body.len()), Ordering::Relaxed);
-        lock(&self.shared.pool).forget(std::ptr::from_ref(self));
+        self.shared_pool.reference_bytes.fetch_sub(Self::allocated(self.body.len()), Ordering::Relaxed);
+        lock(&self.shared_pool.pool).forget(std::ptr::from_ref(self));
     }
 }
 
@@ -186,7 +172,8 @@ mod tests {
     use super::*;
 
     fn reference(shared: &Arc<SharedPool>) -> Arc<Reference> {
-        Reference::new(shared, "ns".into(), ReferenceFrame { dictionary: None, body: [1, 2, 3].into() }, 9)
+        let namespace = Arc::new(NamespaceDictionary { namespace: "ns".into(), dictionary: None });
+        Reference::new(shared, StoredWhole { shared: &namespace, body: &[1, 2, 3], wire_len: 9 })
     }
 
     fn packed(len: usize) -> Arc<PackedObject> {
@@ -248,8 +235,6 @@ mod tests {
         let shared = Arc::new(SharedPool::default());
         let (one, other) = (keep(&shared, 10), keep(&shared, 20));
         assert_eq!(shared.reference_bytes.load(Ordering::Relaxed), 2 * Reference::allocated(3));
-        one.replace_frame(&[0; 5], None);
-        assert_eq!(shared.reference_bytes.load(Ordering::Relaxed), Reference::allocated(3) + Reference::allocated(5));
         drop(one);
         assert_eq!(shared.reference_bytes.load(Ordering::Relaxed), Reference::allocated(3));
         {

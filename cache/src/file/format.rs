@@ -251,14 +251,13 @@ impl<'f> FileOutput<'f> {
         if let Some(form) = self.references.get(&address) {
             return Ok(Some(*form));
         }
-        let frame = reference.frame();
-        let Some(form) = self.form(frame.dictionary.as_ref())? else { return Ok(None) };
+        let object = reference.object();
+        let Some(form) = self.form(object.shared.dictionary.as_ref())? else { return Ok(None) };
         self.record.push(REFERENCE);
         encode_varint(form, &mut self.record);
-        encode_varint(reference.wire_len.into(), &mut self.record);
-        self.text(&reference.namespace);
-        self.record.extend_from_slice(&frame.body);
-        drop(frame);
+        encode_varint(object.wire_len.into(), &mut self.record);
+        self.text(&object.shared.namespace);
+        self.record.extend_from_slice(object.body);
         self.write_record()?;
         let form = DELTA + self.references.len() as u64;
         self.references.insert(address, form);

@@ -209,7 +209,7 @@ impl<T: StoreType + ?Sized> SavedStore<T> {
         Ok(match form.checked_sub(DELTA) {
             Some(at) => {
                 let fits = |reference: &&Arc<Reference>| {
-                    reference.namespace == namespace && (!body.is_empty() || reference.wire_len == wire_len)
+                    *reference.namespace() == namespace && (!body.is_empty() || reference.object().wire_len == wire_len)
                 };
                 let reference = self.dictionaries.reference(at).filter(fits);
                 reference.map(|reference| Entry::delta(encoding, wire_len, identity, body, Arc::clone(reference)))

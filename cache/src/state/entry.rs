@@ -209,6 +209,12 @@ impl<D> Entry<D> {
         Self::new(form, &Head::write(identity, body))
     }
 
+    /// Keeps the same delta, to a reference with the same bytes.
+    pub(crate) fn to_reference(&self, reference: Arc<Reference>) -> Self {
+        let (encoding, wire_len) = (self.encoding(), self.wire_len());
+        Self::new(EntryForm::Delta { encoding, marks: Marks::default(), wire_len, reference }, self.bytes())
+    }
+
     /// Keeps the identity and the decoded object.
     pub(crate) fn decoded(
         encoding: Encoding,
@@ -232,7 +238,7 @@ impl<D> Entry<D> {
             EntryForm::EncodedWithHead { namespace, .. } => namespace,
             EntryForm::Decoded { decoded, .. } => &decoded.0,
             EntryForm::Whole { shared, .. } => &shared.namespace,
-            EntryForm::Delta { reference, .. } => &reference.namespace,
+            EntryForm::Delta { reference, .. } => reference.namespace(),
         };
         let head = self.head();
         [namespace, head.name(), head.version()]

@@ -7,10 +7,10 @@ use prost::encoding::{decode_varint, encode_varint};
 use crate::hex::{format_uid, parse_uid};
 use crate::key::Identity;
 
-/// Three lengths as varints, then the name, the uid, the resource version, and the body.
+/// Lengths as varints, then the name, the uid, the resource version, and the body.
 ///
-/// A uid in the form that API servers generate takes 16 bytes instead of 36, and has the length 0. Any other uid is
-/// kept as text, and its length is written plus 1.
+/// A uid in the form that API servers generate takes 16 bytes instead of 36, and has no length. Any other uid is kept
+/// as text. The lowest bit of the version's length tells whether the length of such a uid follows.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Head<'a> {
     name: &'a [u8],
@@ -35,11 +35,12 @@ impl<'a> Head<'a> {
     pub(crate) fn write(identity: &Identity<'_>, body: &[u8]) -> Vec<u8> {
         let Identity { name, uid, resource_version, .. } = identity;
         let number = parse_uid(uid.as_bytes()).map(u128::to_be_bytes);
-        let (uid_len, uid) = number.as_ref().map_or((uid.len() + 1, uid.as_bytes()), |number| (0, number));
+        let (uid_len, uid) = number.as_ref().map_or((Some(uid.len()), uid.as_bytes()), |number| (None, number));
         let texts = [name.as_bytes(), uid, resource_version.as_bytes(), body];
         // A text is at most 64 KiB long, so a length takes at most 3 bytes.
         let mut bytes = Vec::with_capacity(9 + texts.iter().map(|text| text.len()).sum::<usize>());
-        for len in [name.len(), uid_len, resource_version.len()] {
+        let version_len = 2 * resource_version.len() + usize::from(uid_len.is_some());
+        for len in [Some(name.len()), Some(version_len), uid_len].into_iter().flatten() {
             encode_varint(len as u64, &mut bytes);
         }
         for text in texts {
@@ -55,13 +56,14 @@ impl<'a> Head<'a> {
 
     fn try_read(mut rest: &'a [u8]) -> Option<Self> {
         let mut len = || usize::try_from(decode_varint(&mut rest).ok()?).ok();
-        let (name, uid, version) = (len()?, len()?, len()?);
+        let (name, version) = (len()?, len()?);
+        let uid = if version % 2 == 1 { Some(len()?) } else { None };
         let (name, rest) = rest.split_at_checked(name)?;
-        let (uid, rest) = match uid.checked_sub(1) {
+        let (uid, rest) = match uid {
             Some(len) => rest.split_at_checked(len).map(|(uid, rest)| (Uid::Text(uid), rest))?,
             None => rest.split_first_chunk().map(|(uid, rest)| (Uid::Number(u128::from_be_bytes(*uid)), rest))?,
         };
-        let (version, body) = rest.split_at_checked(version)?;
+        let (version, body) = rest.split_at_checked(version / 2)?;
         Some(Self { name, uid, version, body })
     }
 

@@ -16,8 +16,8 @@ use listwatch::Encoding;
 
 use crate::StoreType;
 use crate::compress::{
-    CompressInput, Compression, ElidedObject, EncodeOutcome, Recompressed, Reference, SampleChoice, StateId,
-    TrainingOutcome,
+    CompressInput, Compression, ElidedObject, EncodeOutcome, RecompressedWhole, Reference, ReplacedReferences,
+    SampleChoice, StateId, TrainingOutcome,
 };
 use crate::error::StoreError;
 use crate::key::Identity;
@@ -126,7 +126,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         if !writer.compression.is_training_due() {
             return;
         }
-        let whole = self.whole_objects();
+        // Empty deltas stand for their references.
+        let is_whole = |entry: &Entry<_>| entry.reference().is_none() || entry.body().is_empty();
+        let whole = self.select(|slot, entry| is_whole(entry).then(|| (slot, entry.clone())));
         let untrained_len =
             |(_, entry): &(u32, Entry<_>)| entry.compressed().map_or(0, |object| object.form.untrained_len());
         if !writer.compression.pays_training(whole.iter().map(untrained_len).sum()) {
@@ -142,28 +144,49 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         };
         let outcome = writer.compression.train(samples.filter_map(|((_, entry), _)| sample(entry)));
         if outcome == TrainingOutcome::First {
-            for (slot, old) in whole {
+            for (slot, old) in whole.into_iter().filter(|(_, old)| old.reference().is_none()) {
                 self.compress_again(writer, slot, &old);
             }
+            self.compress_references_again(writer);
         }
         writer.compression.restart_ratio();
     }
 
-    /// Returns the objects that are not stored as deltas, with references, and their slots.
-    fn whole_objects(&self) -> Vec<(u32, Entry<T::Decoded>)> {
+    /// Calls `select` with each slot and its entry, and returns what it selects.
+    fn select<R>(&self, select: impl Fn(u32, &Entry<T::Decoded>) -> Option<R>) -> Vec<R> {
         let state = self.state();
         let slots = state.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);
-        let is_whole = |entry: &Entry<_>| !matches!(entry.form(), EntryForm::Delta { .. }) || entry.body().is_empty();
-        slots
-            .filter_map(|(entry, slot)| Some((slot, entry.as_ref().filter(|entry| is_whole(entry))?.clone())))
-            .collect()
+        slots.filter_map(|(entry, slot)| select(slot, entry.as_ref()?)).collect()
     }
 
-    /// Compresses an object with the dictionary that was trained first.
+    /// Compresses all references with the dictionary that was trained first. A reference never changes, so its deltas
+    /// get a new one.
+    ///
+    /// Old references are dropped one by one, so that new ones get their memory.
+    fn compress_references_again(&self, writer: &mut Writer<T>) {
+        let mut replaced = ReplacedReferences::default();
+        let mut deltas = self.select(|slot, entry| Some((Arc::as_ptr(entry.reference()?).addr(), slot)));
+        deltas.sort_unstable();
+        for deltas in deltas.chunk_by(|(one, _), (other, _)| one == other) {
+            let first = deltas.first().and_then(|(_, slot)| self.entry_at(*slot));
+            let Some(old) = first.as_ref().and_then(Entry::reference) else { continue };
+            let Writer { compression, namespaces, .. } = &mut *writer;
+            let Some(reference) = compression.compress_reference_again(old, namespaces) else { continue };
+            replaced.add(old, &reference);
+            drop(first);
+            for (_, slot) in deltas {
+                let Some(old) = self.entry_at(*slot) else { continue };
+                self.replace_form(writer, *slot, &old, old.to_reference(Arc::clone(&reference)));
+            }
+        }
+        writer.compression.replace_references(&replaced);
+    }
+
+    /// Compresses an object stored whole with the dictionary that was trained first.
     fn compress_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
         let Some(object) = old.compressed() else { return self.compress_slot(writer, slot) };
         let Writer { compression, namespaces, .. } = &mut *writer;
-        let Recompressed::Whole { shared, body, group } =
+        let Some(RecompressedWhole { shared, body, group }) =
             compression.compress_again(&object, old.encoding(), namespaces)
         else {
             return;
@@ -306,6 +329,53 @@ mod tests {
         assert!(relist.apply(Encoding::Json, changed.as_bytes()).is_ok());
         assert_eq!((is_encoded(&store, 3), entry(&store, 3).resource_version()), (false, "300"));
         drop(relist);
+    }
+
+    #[test]
+    fn the_first_training_gives_deltas_new_references() {
+        let store = Store::<[u8]>::new(StorageFormat::Compressed);
+        let words = |seed: u64, words: usize| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            (0..words).map(|_| format!("word-{:x}", random.u16(..4000))).collect::<Vec<_>>().join(" ")
+        };
+        let write = |group: &str, name: &str, text: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"{name}","generateName":"{group}","namespace":"a","resourceVersion":"1"}},"spec":"{text} {name}"}}"#
+            );
+            assert!(store.apply(Encoding::Json, json.as_bytes()).is_ok());
+            json
+        };
+        let member = |group: u64, i: u64| {
+            let name = format!("group-{group}-{i}");
+            let json = write(&format!("group-{group}-"), &name, &words(group, 200));
+            (name, json)
+        };
+        let reference = |name: &str| {
+            let entry = store.get(("a", name)).unwrap().entry().clone();
+            entry.reference().map(Arc::clone)
+        };
+        let is_trained = |reference: &Arc<Reference>| reference.object().shared.dictionary.is_some();
+        let mut members: Vec<_> = (0..30).map(|i| member(i / 3, i % 3)).collect();
+        assert!(members.iter().all(|(name, _)| reference(name).is_some_and(|reference| !is_trained(&reference))));
+        // Without a group, until the training.
+        let mut others = 0;
+        while !is_trained(&reference("group-0-0").unwrap()) {
+            write("", &format!("other-{others}"), &words(1000 + others, 1000));
+            others += 1;
+        }
+        assert!(members.iter().all(|(name, _)| reference(name).is_some_and(|reference| is_trained(&reference))));
+        // The groups compare their next objects with the new references. The dictionary may have some of these itself.
+        members.extend((0..10).map(|group| member(group, 3)));
+        let of_group = |group: u64| (0..4).map(|i| reference(&format!("group-{group}-{i}"))).collect::<Vec<_>>();
+        let is_shared = |references: &[Option<Arc<Reference>>]| {
+            references.iter().flatten().all(|reference| Arc::ptr_eq(reference, references[0].as_ref().unwrap()))
+        };
+        let groups: Vec<_> = (0..10).map(of_group).collect();
+        assert!(groups.iter().all(|references| is_shared(references)));
+        assert!(groups.iter().filter(|references| references.iter().all(Option::is_some)).count() >= 7);
+        for (name, json) in &members {
+            assert_eq!(**store.get(("a", &**name)).unwrap().encoded().unwrap(), *json.as_bytes());
+        }
     }
 
     #[test]
