@@ -18,9 +18,10 @@ fn a_small_list_that_ends_early_at_any_byte_is_never_complete() {
                 let (head, rest) = framed(framing, &whole.body);
                 let all = [&head[..], &rest].concat();
                 // Both ends break the same reads, so a quick run resets at each fourth byte.
-                let closed = (0..=all.len()).map(|cut| (cut, RawEnd::Close));
-                let reset = (0..=all.len()).step_by(cases(4, 1) as usize).map(|cut| (cut, RawEnd::Reset));
-                for (cut, end) in closed.chain(reset) {
+                let step = usize::try_from(cases(4, 1)).unwrap();
+                let closing = (0..=all.len()).map(|cut| (cut, RawEnd::Close));
+                let resetting = (0..=all.len()).step_by(step).map(|cut| (cut, RawEnd::Reset));
+                for (cut, end) in closing.chain(resetting) {
                     let case = format!("{format}, {framing}, {end:?} at {cut} of {}", all.len());
                     let server = raw(&all[..cut], end).await;
                     let ending = list(&case, client(&server.url(), false), &whole).await;

@@ -55,7 +55,7 @@ fn every_prefix_is_incomplete() {
         // A line feed follows the last brace.
         assert_eq!(decode(Limits::default(), [&body[..body.len() - 1]]).unwrap().0, reference(&body).unwrap());
         // Each prefix is decoded from its start, so a quick run visits each fourth item only.
-        let boundaries = ends.iter().copied().step_by(cases(4, 1) as usize);
+        let boundaries = ends.iter().copied().step_by(usize::try_from(cases(4, 1)).unwrap());
         for len in splits(body.len() - 2, boundaries) {
             let error = decode(Limits::default(), [&body[..len]]).unwrap_err();
             assert!(error.is_incomplete() && error.offset() == len as u64, "{name} truncated at {len}: {error}");
