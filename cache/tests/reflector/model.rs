@@ -71,7 +71,7 @@ fn converges_with_a_watch_before_the_list() {
 
 fn converges(strategy: Option<Strategy>) {
     let met = Arc::new(Mutex::new(Met::default()));
-    let schedules = cases(150, 2000);
+    let schedules = cases(100, 2000);
     let are_all = each_schedule(schedules, async |seed| run(seed, strategy, &met, None).await);
     let met = met.lock().unwrap();
     let Met { syncs, errors, changes, deletions, unknown_final_states, resyncs, restored, .. } = *met;
@@ -85,7 +85,7 @@ fn converges(strategy: Option<Strategy>) {
 #[test]
 fn converges_across_saves_and_restarts() {
     let (met, mut restarts) = (Arc::<Mutex<Met>>::default(), Restarts::default());
-    let schedules = cases(150, 2000);
+    let schedules = cases(120, 2000);
     let are_all = each_schedule(schedules, async |seed| {
         let strategies = [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)];
         let strategy = strategies[Rng::with_seed(seed).usize(..4)];

@@ -29,7 +29,7 @@ fn add_up(knows_shards: bool) {
     for strategy in [None, Some(Strategy::WatchList), Some(Strategy::ListThenWatch), Some(Strategy::WatchFirst)] {
         println!("{strategy:?}");
         let objects = Mutex::new([0; SHARDS as usize]);
-        let schedules = cases(50, 2000);
+        let schedules = cases(40, 2000);
         let are_all = each_schedule(schedules, async |seed| run(seed, strategy, knows_shards, &objects).await);
         let objects = objects.lock().unwrap();
         // With fewer, the schedules would not cover each shard.

@@ -74,7 +74,7 @@ fn memory(store: &Store<[u8]>, objects: &[Object]) -> usize {
 #[test]
 fn a_group_of_any_size_is_kept_as_deltas() {
     // The text of its own, the identity and the entry take about 250 bytes.
-    for (size, groups, most) in [(1, 40, 2200), (2, 20, 1300), (50, 2, 330), (20_000, 1, 300)] {
+    for (size, groups, most) in [(1, 40, 2200), (2, 20, 1300), (50, 2, 330), (10_000, 1, 300)] {
         let objects: Vec<_> = (0..groups).flat_map(|group| (0..size).map(move |i| owned("ns", group, i, 1))).collect();
         let alone: Vec<_> = objects.iter().take(100).map(|object| object.clone().data(object.data.clone())).collect();
         let alone: Vec<_> = alone.into_iter().map(without_group).collect();
@@ -216,7 +216,7 @@ fn random_writes_leave_no_more_memory_than_a_fresh_store() {
     let mut rng = Rng::with_seed(seed);
     let mut held = BTreeMap::new();
     let store = empty();
-    for version in 2..cases(20_000, 1_000_000) {
+    for version in 2..cases(12_000, 1_000_000) {
         // Groups of 1 to 128 objects, whose template changes now and then.
         let group = rng.u64(0..40);
         let i = rng.usize(..1 << (group % 8));
