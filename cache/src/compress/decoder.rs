@@ -35,11 +35,12 @@ pub(crate) enum CompressedForm<'a> {
 impl CompressedForm<'_> {
     /// Returns the length of what was compressed by itself and without a dictionary.
     pub(crate) fn untrained_len(&self) -> usize {
-        match self {
-            Self::Whole(whole) => whole.untrained_len(),
-            Self::Reference(reference) => reference.object().untrained_len(),
-            Self::Delta { .. } => 0,
-        }
+        let whole = match self {
+            Self::Whole(whole) => *whole,
+            Self::Reference(reference) => reference.object(),
+            Self::Delta { .. } => return 0,
+        };
+        if whole.shared.dictionary.is_none() { whole.body.len() } else { 0 }
     }
 }
 
@@ -73,24 +74,22 @@ impl Decoder {
             pack::unpack(&context.packed, longest_elided(object.wire_len as usize), &mut context.elided)?;
             Some(read(&context.elided))
         };
-        match object.form {
-            CompressedForm::Whole(whole) => self.with_context(|context| {
-                read_whole(context, whole)?;
-                unpack(context)
-            }),
-            CompressedForm::Reference(reference) => self.with_context(|context| {
-                read_whole(context, reference.object())?;
-                unpack(context)
-            }),
+        let whole = match object.form {
+            CompressedForm::Whole(whole) => whole,
+            CompressedForm::Reference(reference) => reference.object(),
             CompressedForm::Delta { reference, body } => {
                 // Before the context is taken, because a reference is read with a context, too.
                 let reference = self.packed_reference(reference)?;
-                self.with_context(|context| {
+                return self.with_context(|context| {
                     read_delta(context, object.wire_len, body, &reference.bytes)?;
                     unpack(context)
-                })
+                });
             }
-        }
+        };
+        self.with_context(|context| {
+            read_whole(context, whole)?;
+            unpack(context)
+        })
     }
 
     /// Replaces `packed` by an object that is stored whole.

@@ -54,13 +54,6 @@ pub(crate) struct StoredWhole<'a> {
     pub(crate) wire_len: u32,
 }
 
-impl StoredWhole<'_> {
-    /// Returns the length of the body if it was compressed without a dictionary, and else 0.
-    pub(super) fn untrained_len(&self) -> usize {
-        if self.shared.dictionary.is_none() { self.body.len() } else { 0 }
-    }
-}
-
 /// By namespace, what objects share that are stored whole from now on.
 #[derive(Default)]
 pub(super) struct NamespaceDictionaries(HashMap<Arc<str>, Weak<NamespaceDictionary>>);

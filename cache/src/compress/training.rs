@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 use crate::compress::dictionary::Dictionary;
 use crate::compress::pack::{KnownTexts, PackedObject, Packer};
 
-/// The length of what zstd trains is that of 32 samples. So a dictionary of small objects takes less memory.
+/// zstd trains a dictionary of the length of 32 samples. A dictionary of small objects then takes less memory.
 const TRAINED_SAMPLES: usize = 32;
-/// The bounds of this length; the upper one is zstd's default. Where objects have delta groups, a dictionary compresses
+/// The bounds of this length. The upper one is zstd's default. Where objects have delta groups, a dictionary compresses
 /// references mostly: 512 KiB saves 3 to 9 % of them, less than its copies take. 64 KiB makes Pods without a group a
 /// tenth longer.
 const TRAINED_LEN: RangeInclusive<usize> = 16 << 10..=112_640;
