@@ -12,7 +12,7 @@ use crate::sync::{Mutex, lock};
 /// that resume. Frames are dropped in the order in which they were encoded. Readers that follow the log read a frame
 /// soon after it was encoded, and so do readers that catch up together.
 ///
-/// Its lock is acquired under any other, and no other under it.
+/// A change may be dropped under any other lock, and then acquires this one. No other is acquired under it.
 #[derive(Default)]
 pub(crate) struct Frames(Mutex<KeptFrames>);
 

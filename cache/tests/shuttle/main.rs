@@ -1,5 +1,5 @@
 //! What a store guarantees to threads, in many of the orders in which they can take its locks.
-//! `RUSTFLAGS='--cfg shuttle' cargo test -p listwatch-cache --test shuttle`
+//! `RUSTFLAGS='--cfg shuttle' CARGO_TARGET_DIR=target/shuttle cargo test -p listwatch-cache --test shuttle`
 //!
 //! Shuttle interleaves only the store's own locks, not `Arc` and `OnceLock` of std.
 #![cfg(shuttle)]
