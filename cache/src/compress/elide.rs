@@ -11,8 +11,8 @@ use crate::key::Identity;
 /// No text in UTF-8 has this byte (RFC 3629, section 3).
 pub(super) const MARKER: u8 = 0xf8;
 /// The number after a marker of the object itself. Smaller numbers name a text.
-const ESCAPED: u8 = 4;
-const TEXTS: usize = 4;
+const ESCAPED: u8 = 6;
+const TEXTS: usize = 6;
 /// A shorter text stays, because a dictionary has it.
 const SHORTEST: usize = 4;
 
@@ -47,7 +47,9 @@ impl AsRef<[u8]> for ElidedObject {
     }
 }
 
-/// The texts that an entry has: uid, name, namespace and resource version.
+/// The texts that an entry has: uid, name, namespace and resource version; and the parts of the name before and after
+/// its last hyphen, of which many kinds make it. A `ReplicaSet` has the name of its Deployment, and the hash of its
+/// template, which is a label, too.
 pub(super) struct ElidedTexts<'a>([&'a str; TEXTS]);
 
 /// What is replaced: the place, the length, and the number after the marker.
@@ -56,7 +58,8 @@ type Occurrence = (usize, usize, u8);
 impl<'a> ElidedTexts<'a> {
     pub(super) fn of(identity: &'a Identity<'_>) -> Self {
         let Identity { namespace, name, uid, resource_version } = identity;
-        Self([uid, name, namespace, resource_version])
+        let (before, after) = name.rsplit_once(['-', '.']).unwrap_or_default();
+        Self([uid, name, namespace, resource_version, before, after])
     }
 
     /// Replaces `elided` by the bytes without the texts. Returns `None` if they are longer than
@@ -140,7 +143,8 @@ mod tests {
             (b"name: shop-web-1 in shop, 0123-uid at 1234567", Some(6 + 2 + 4 + 2 + 2 + 2 + 4 + 2)),
             (b"shopshopshop-web-10123-uid", Some(8)),
             // A text that another one covers in part.
-            (b"shop-web-1shop-web-", Some(2 + 2 + 5)),
+            (b"shop-web-1shop-web-", Some(2 + 2 + 1)),
+            (b"shop-we", Some(2 + 3)),
             (b"\xf8\x00\xf8", Some(5)),
             (b"\xf8shop\xf8", Some(6)),
             (b"xshop-web-1234567", Some(1 + 2 + 6)),
@@ -152,6 +156,28 @@ mod tests {
             for len in (0..40).filter(|len| *len != bytes.len()) {
                 assert_eq!(texts.restore(&elided, len), None);
             }
+        }
+    }
+
+    #[test]
+    fn parts_of_the_name_are_elided() {
+        for (name, bytes, expected) in [
+            (
+                "shop-web-5d8f7",
+                &b"app: shop-web, hash: 5d8f7, of shop-web-5d8f7"[..],
+                &b"app: \xf8\x04, hash: \xf8\x05, of \xf8\x01"[..],
+            ),
+            ("shop-web.17ab", b"shop-web 17ab shop", b"\xf8\x04 \xf8\x05 shop"),
+            ("web-5d8", b"web 5d8 web-5d8", b"web 5d8 \xf8\x01"),
+            ("shop", b"shop-", b"\xf8\x01-"),
+            ("shop-", b"shop shop-", b"\xf8\x04 \xf8\x01"),
+            ("-shop", b"shop -shop", b"\xf8\x05 \xf8\x01"),
+        ] {
+            let identity = identity(["", name, "", ""]);
+            let (texts, mut elided) = (ElidedTexts::of(&identity), Vec::new());
+            texts.elide(bytes, &mut elided).unwrap();
+            assert_eq!(elided, expected, "{name}");
+            assert_eq!(texts.restore(&elided, bytes.len()).as_deref(), Some(bytes));
         }
     }
 

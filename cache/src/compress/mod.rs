@@ -13,7 +13,7 @@
 //!
 //! Two steps precede the compression, and follow the decompression in the other order:
 //!
-//! 1. `elide.rs` replaces uid, name, namespace and resource version, which an entry has anyway.
+//! 1. `elide.rs` replaces uid, name, parts of the name, namespace and resource version, which an entry has anyway.
 //! 2. `pack.rs` replaces other uids, times and digests by their binary values.
 //!
 //! Samples, references and previous objects are elided and packed, too.

@@ -27,11 +27,11 @@ use crate::compress::elide::MARKER;
 use crate::hex::{self, UID_LEN, format_uid, parse_uid};
 
 /// What follows the marker. `elide.rs` uses smaller numbers.
-const UID: u8 = 5;
-const TIME: u8 = 6;
-const MICRO_TIME: u8 = 7;
-const DIGITS: u8 = 8;
-const REPEATED: u8 = 9;
+const UID: u8 = 7;
+const TIME: u8 = 8;
+const MICRO_TIME: u8 = 9;
+const DIGITS: u8 = 10;
+const REPEATED: u8 = 11;
 
 const TIME_LEN: usize = "2026-01-02T03:04:05Z".len();
 const MICRO_TIME_LEN: usize = "2026-01-02T03:04:05.678901Z".len();

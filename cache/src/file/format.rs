@@ -37,7 +37,7 @@ use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
 
 const MAGIC: [u8; 8] = *b"lw-cache";
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 const CHECKSUM_LEN: usize = 4;
 pub(crate) const BUFFER: usize = 256 << 10;
 
