@@ -128,8 +128,8 @@ pub(crate) struct ObservedChange<D> {
 }
 
 impl<D> ObservedChange<D> {
-    fn old_version(&self) -> Option<&str> {
-        self.old.as_ref().map(Entry::resource_version)
+    fn is_old_version(&self, version: &str) -> bool {
+        self.old.as_ref().is_some_and(|old| old.resource_version() == version)
     }
 }
 
@@ -269,14 +269,14 @@ impl<T: StoreType + ?Sized> LogContents<T> {
 
     /// Appends a change.
     pub(crate) fn append(&mut self, observed: ObservedChange<T::Decoded>, codec: &Arc<Codec<T>>) {
-        let own_version = observed.object.resource_version();
-        let is_newer = self.has_not_seen(own_version);
+        let own_version = observed.object.resource_version().into_owned();
+        let is_newer = self.has_not_seen(&own_version);
         if is_newer {
-            own_version.clone_into(&mut self.seen);
+            self.seen.clone_from(&own_version);
         }
         if !self.is_open() {
             if is_newer {
-                self.advance(own_version);
+                self.advance(&own_version);
             } else if observed.has_effect || observed.is_deleted && self.is_closed() {
                 // It happened after a version at which the log could open without it. While the log is closed, a
                 // deletion may have no effect because the list has not delivered the object yet.
@@ -284,19 +284,18 @@ impl<T: StoreType + ?Sized> LogContents<T> {
             }
             return;
         }
-        let place = match own_version {
+        let place = match &*own_version {
             _ if is_newer => Place::First,
             // A deletion at the version of the object's last state has none of its own.
-            version if version == self.version && observed.old_version() != Some(version) => Place::Further,
+            version if version == self.version && !observed.is_old_version(version) => Place::Further,
             version if observed.has_effect && !version.is_empty() && !is_comparable(version) => {
                 return self.lose_order();
             }
             _ => Place::Unversioned,
         };
-        let version = own_version.to_owned();
         let observed = if self.ahead.is_empty() { Some(observed) } else { self.catch_up(observed, place) };
         if place == Place::First {
-            self.reach(&version);
+            self.reach(&own_version);
         }
         // Otherwise the watch has delivered the change again.
         if let Some(observed) = observed.filter(|observed| observed.has_effect || place == Place::First) {
@@ -315,10 +314,10 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         let version = observed.object.resource_version();
         let key = observed.object.identity().key();
         let Some(state) = self.ahead.remove(&key) else { return Some(observed) };
-        let is_behind = observed.known.as_ref().is_some_and(|known| is_older(version, known));
+        let is_behind = observed.known.as_ref().is_some_and(|known| is_older(&version, known));
         let is_repeated = match &state {
             _ if place == Place::First => false,
-            Some(state) => !observed.is_deleted && !is_older(state.resource_version(), version),
+            Some(state) => !observed.is_deleted && !is_older(&state.resource_version(), &version),
             None => observed.is_deleted,
         };
         if is_repeated {

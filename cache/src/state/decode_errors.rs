@@ -18,7 +18,8 @@ impl DecodeErrors {
         if !entry.set_undecodable() {
             return;
         }
-        let object = UndecodableObject::with_identity(entry.texts(), error.clone());
+        let (namespace, name) = entry.key();
+        let object = UndecodableObject::with_identity([namespace, name, &entry.resource_version()], error.clone());
         let mut errors = lock(&self.0);
         errors.0 += 1;
         let before = errors.1.replace(object);

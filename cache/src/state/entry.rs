@@ -228,20 +228,19 @@ impl<D> Entry<D> {
         Self::new(form, &Head::write(identity, &[]))
     }
 
-    /// Returns namespace, name and resource version.
-    pub(crate) fn texts(&self) -> [&str; 3] {
+    /// Returns namespace and name.
+    pub(crate) fn key(&self) -> (&str, &str) {
         let namespace = match self.form() {
             EntryForm::Encoded { spans, .. } => {
-                let [namespace, name, _, version] = spans.texts(self.bytes()).map(text);
-                return [namespace, name, version];
+                let [namespace, name, ..] = spans.texts(self.bytes()).map(text);
+                return (namespace, name);
             }
             EntryForm::EncodedWithHead { namespace, .. } => namespace,
             EntryForm::Decoded { decoded, .. } => &decoded.0,
             EntryForm::Whole { shared, .. } => &shared.namespace,
             EntryForm::Delta { reference, .. } => reference.namespace(),
         };
-        let head = self.head();
-        [namespace, head.name(), head.version()]
+        (namespace, self.head().name())
     }
 
     pub(crate) fn uid(&self) -> Cow<'_, str> {
@@ -254,20 +253,20 @@ impl<D> Entry<D> {
         }
     }
 
+    pub(crate) fn resource_version(&self) -> Cow<'_, str> {
+        match self.form() {
+            EntryForm::Encoded { spans, .. } => {
+                let [_, _, _, version] = spans.texts(self.bytes());
+                text(version).into()
+            }
+            _ => self.head().version(),
+        }
+    }
+
     pub(crate) fn identity(&self) -> Identity<'_> {
-        let [namespace, name, resource_version] = self.texts().map(Cow::from);
-        Identity { namespace, name, uid: self.uid(), resource_version }
-    }
-
-    /// Returns namespace and name.
-    pub(crate) fn key(&self) -> (&str, &str) {
-        let [namespace, name, _] = self.texts();
-        (namespace, name)
-    }
-
-    pub(crate) fn resource_version(&self) -> &str {
-        let [_, _, resource_version] = self.texts();
-        resource_version
+        let (namespace, name) = self.key();
+        let (uid, resource_version) = (self.uid(), self.resource_version());
+        Identity { namespace: namespace.into(), name: name.into(), uid, resource_version }
     }
 
     pub(crate) fn is(&self, namespace: &str, name: &str) -> bool {

@@ -22,8 +22,9 @@ use crate::sync::{Mutex, lock};
 /// reference of a compressed object.
 pub struct Object<T: StoreType + ?Sized> {
     encoded: Encoded<T>,
-    /// The text of the uid, once it is needed, if the entry has it as a number.
+    /// The texts of uid and resource version, once they are needed, if the entry has them as numbers.
     uid: OnceLock<Box<str>>,
+    resource_version: OnceLock<Box<str>>,
     /// Caches the decoded object for the next function of an index or filter.
     decoded: Option<OnceLock<Arc<T::Decoded>>>,
 }
@@ -32,7 +33,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     pub(crate) fn new(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
         let (entry, codec) = (entry.clone(), Arc::clone(codec));
         let encoded = Encoded { entry, codec, bytes: OnceLock::new(), ends: OnceLock::new(), checked: OnceLock::new() };
-        Self { encoded, uid: OnceLock::new(), decoded: None }
+        Self { encoded, uid: OnceLock::new(), resource_version: OnceLock::new(), decoded: None }
     }
 
     /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them.
@@ -61,30 +62,27 @@ impl<T: StoreType + ?Sized> Object<T> {
     /// Returns the namespace; empty for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        let [namespace, ..] = self.entry().texts();
+        let (namespace, _) = self.entry().key();
         namespace
     }
 
     /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
-        let [_, name, ..] = self.entry().texts();
+        let (_, name) = self.entry().key();
         name
     }
 
     /// Returns the uid.
     #[must_use]
     pub fn uid(&self) -> &str {
-        match self.entry().uid() {
-            Cow::Borrowed(uid) => uid,
-            Cow::Owned(uid) => self.uid.get_or_init(|| uid.into()),
-        }
+        keep(self.entry().uid(), &self.uid)
     }
 
     /// Returns the resource version, which identifies this state of the object.
     #[must_use]
     pub fn resource_version(&self) -> &str {
-        self.entry().resource_version()
+        keep(self.entry().resource_version(), &self.resource_version)
     }
 
     /// Returns a copy of namespace and name.
@@ -210,6 +208,14 @@ impl<T: StoreType + ?Sized> Object<T> {
             Some(kept) => Arc::clone(kept.get_or_init(|| decoded)),
             None => codec.share(entry, decoded),
         })
+    }
+}
+
+/// Returns a text of an entry, which is kept if the entry does not have it as text.
+fn keep<'a>(text: Cow<'a, str>, kept: &'a OnceLock<Box<str>>) -> &'a str {
+    match text {
+        Cow::Borrowed(text) => text,
+        Cow::Owned(text) => kept.get_or_init(|| text.into()),
     }
 }
 

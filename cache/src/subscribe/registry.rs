@@ -118,7 +118,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         final_state_unknown: bool,
         routed: &[Arc<Subscription<T>>],
     ) {
-        let [namespace, ..] = last.texts();
+        let (namespace, _) = last.key();
         self.notify(namespace, routed, |subscription| subscription.remove(slot, old, last, final_state_unknown));
     }
 

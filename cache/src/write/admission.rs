@@ -32,7 +32,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         writer.skipped.add(hash, writer.relists.begun());
         if let Some(identity) = identity.filter(|_| listed)
             && let Some((slot, known)) = self.find(self.hash(&identity.namespace, &identity.name), identity)
-            && !is_older(&identity.resource_version, known.resource_version())
+            && !is_older(&identity.resource_version, &known.resource_version())
         {
             writer.relists.mark_slot(slot, Origin::List);
         }

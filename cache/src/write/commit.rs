@@ -22,12 +22,12 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 continue;
             }
             let Some(known) = self.entry_at(slot) else { continue };
-            let [namespace, name, resource_version] = known.texts();
+            let (namespace, name) = known.key();
             let hash = self.hash(namespace, name);
             if let Some(staged) = open.take_staged(slot) {
                 self.put_object(writer, hash, Some(slot), &Object::for_functions(&staged, &self.codec));
                 changes.push(Change::Applied { old: Some(self.object(&known)), new: self.object(&staged) });
-            } else if !open.keeps_object(slot, resource_version, version) {
+            } else if !open.keeps_object(slot, &known.resource_version(), version) {
                 self.remove_object(writer, hash, slot, &known, true);
                 changes.push(Change::Deleted {
                     old: self.object(&known),

@@ -327,7 +327,7 @@ mod tests {
         let known = store.get(("a", "3")).unwrap().encoded().unwrap().to_vec();
         let changed = String::from_utf8(known).unwrap().replace("\"4\"", "\"300\"");
         assert!(relist.apply(Encoding::Json, changed.as_bytes()).is_ok());
-        assert_eq!((is_encoded(&store, 3), entry(&store, 3).resource_version()), (false, "300"));
+        assert_eq!((is_encoded(&store, 3), &*entry(&store, 3).resource_version()), (false, "300"));
         drop(relist);
     }
 

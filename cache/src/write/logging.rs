@@ -32,8 +32,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         // A loaded store may have a part of the changes up to its version.
         let mut newest = state.version.clone();
         for version in state.entries().map(Entry::resource_version) {
-            if is_older(&newest, version) || newest.is_empty() {
-                version.clone_into(&mut newest);
+            if is_older(&newest, &version) || newest.is_empty() {
+                newest = version.into_owned();
             }
         }
         log.open(resource_version, &newest);

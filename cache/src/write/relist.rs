@@ -161,7 +161,7 @@ impl<D> RelistState<D> {
         if listed {
             return !self.written.contains(slot as usize);
         }
-        self.staged.get(&slot).is_some_and(|staged| !is_older(version, staged.resource_version()))
+        self.staged.get(&slot).is_some_and(|staged| !is_older(version, &staged.resource_version()))
     }
 
     /// Records that the list has an older state than the store, or that others wrote an older state. `staged` is kept

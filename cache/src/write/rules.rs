@@ -165,7 +165,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             writer.relists.add_tombstone(&identity);
         }
         if let Some((slot, known)) = &found
-            && is_older(&identity.resource_version, known.resource_version())
+            && is_older(&identity.resource_version, &known.resource_version())
         {
             if let Some(open) = &mut writer.relists.open {
                 open.note_older_deletion(*slot, &identity.resource_version);

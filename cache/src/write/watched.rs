@@ -54,7 +54,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     fn without_effect(&self, object: ItemRef<'_>, is_deleted: bool) -> Result<ObservedChange<T::Decoded>, StoreError> {
         let identity = Identity::of(object)?;
         let known = self.find(self.hash(&identity.namespace, &identity.name), &identity);
-        let known = known.map(|(_, known)| known.resource_version().to_owned());
+        let known = known.map(|(_, known)| known.resource_version().into_owned());
         let object = Entry::encoded(object.encoding(), object.bytes(), &identity, || (*identity.namespace).into());
         Ok(ObservedChange { old: None, object, is_deleted, has_effect: false, known })
     }
