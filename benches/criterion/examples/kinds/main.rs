@@ -96,6 +96,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 struct Sizes {
     encoded: usize,
     zstd: usize,
+    /// A resident byte in hundredths of the bytes of zstd, as a fraction: without the rounding of `zstd`.
+    hundredths_per_byte: (usize, usize),
 }
 
 impl Sizes {
@@ -112,16 +114,17 @@ impl Sizes {
         }
         let mut compressed = Vec::with_capacity(compress_bound(all.len()));
         let zstd = context.compress2(&mut compressed, &all).expect("zstd compresses");
-        Self { encoded: all.len() / objects.len(), zstd: zstd / objects.len() }
+        let count = objects.len();
+        Self { encoded: all.len() / count, zstd: zstd / count, hundredths_per_byte: (100 * count, zstd) }
     }
 }
 
 /// Returns the columns of a row.
 fn row(sizes: &Sizes, held: &Held, with_time: bool) -> String {
-    let Sizes { encoded, zstd } = sizes;
+    let Sizes { encoded, zstd, hundredths_per_byte: (numerator, denominator) } = sizes;
     let Held { objects, tables, resident, write, read, read_in_order } = held;
-    let tenths = (10 * resident + zstd / 2) / zstd;
-    let sizes = format!("{encoded} | {zstd} | {objects} | {tables} | {resident} | {}.{}", tenths / 10, tenths % 10);
+    let ratio = (resident * numerator + denominator / 2) / denominator;
+    let sizes = format!("{encoded} | {zstd} | {objects} | {tables} | {resident} | {}.{:02}", ratio / 100, ratio % 100);
     let micros = |nanos: &usize| format!("{}.{} µs", nanos / 1000, nanos / 100 % 10);
     if with_time {
         format!("{sizes} | {} | {} | {}", micros(write), micros(read), micros(read_in_order))
