@@ -244,29 +244,16 @@ impl<D> Entry<D> {
     }
 
     pub(crate) fn uid(&self) -> Cow<'_, str> {
-        match self.form() {
-            EntryForm::Encoded { spans, .. } => {
-                let [_, _, uid, _] = spans.texts(self.bytes());
-                text(uid).into()
-            }
-            _ => self.head().uid(),
-        }
+        self.head().uid()
     }
 
     pub(crate) fn resource_version(&self) -> Cow<'_, str> {
-        match self.form() {
-            EntryForm::Encoded { spans, .. } => {
-                let [_, _, _, version] = spans.texts(self.bytes());
-                text(version).into()
-            }
-            _ => self.head().version(),
-        }
+        self.head().version()
     }
 
     pub(crate) fn identity(&self) -> Identity<'_> {
-        let (namespace, name) = self.key();
-        let (uid, resource_version) = (self.uid(), self.resource_version());
-        Identity { namespace: namespace.into(), name: name.into(), uid, resource_version }
+        let ((namespace, name), head) = (self.key(), self.head());
+        Identity { namespace: namespace.into(), name: name.into(), uid: head.uid(), resource_version: head.version() }
     }
 
     pub(crate) fn is(&self, namespace: &str, name: &str) -> bool {
@@ -326,9 +313,15 @@ impl<D> Entry<D> {
         self.head().body
     }
 
-    /// Returns the head and the body, unless the form is `Encoded`.
-    pub(crate) fn head(&self) -> Head<'_> {
-        Head::read(self.bytes())
+    /// Returns the head and the body. In the form `Encoded`, all bytes are the body, which contains the texts.
+    fn head(&self) -> Head<'_> {
+        match self.form() {
+            EntryForm::Encoded { spans, .. } => {
+                let [_, name, uid, version] = spans.texts(self.bytes());
+                Head::of_texts([name, uid, version], self.bytes())
+            }
+            _ => Head::read(self.bytes()),
+        }
     }
 
     pub(crate) fn form(&self) -> &EntryForm<D> {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use listwatch::internal::is_comparable;
 use prost::encoding::{decode_varint, encode_varint};
 
 use crate::hex::{format_uid, parse_uid};
@@ -63,6 +64,11 @@ impl<'a> Head<'a> {
         bytes
     }
 
+    /// Returns the head with name, uid and version as these texts.
+    pub(crate) fn of_texts([name, uid, version]: [&'a [u8]; 3], body: &'a [u8]) -> Self {
+        Self { name, uid: TextOr::Text(uid), version: TextOr::Text(version), body }
+    }
+
     /// Reads what [`write`](Self::write) wrote.
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
         Self::try_read(bytes).unwrap_or_default()
@@ -112,8 +118,8 @@ fn with_bit(number: u64, bit: bool) -> u64 {
 
 /// Returns the number of a version; `None` unless the number has the same text, and leaves room for a bit.
 fn parse_version(version: &str) -> Option<u64> {
-    let is_canonical = version == "0" || version.starts_with(|digit| matches!(digit, '1'..='9'));
-    version.parse().ok().filter(|number| is_canonical && *number <= MAX_NUMBER)
+    let is_same_text = version == "0" || is_comparable(version);
+    version.parse().ok().filter(|number| is_same_text && *number <= MAX_NUMBER)
 }
 
 /// Returns bytes that were copied from a `str`.
