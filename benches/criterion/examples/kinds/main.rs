@@ -92,12 +92,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Bytes for each of some objects.
+/// The bytes of all objects of a kind.
 struct Sizes {
+    objects: usize,
     encoded: usize,
     zstd: usize,
-    /// A resident byte in hundredths of the bytes of zstd, as a fraction: without the rounding of `zstd`.
-    hundredths_per_byte: (usize, usize),
 }
 
 impl Sizes {
@@ -114,16 +113,16 @@ impl Sizes {
         }
         let mut compressed = Vec::with_capacity(compress_bound(all.len()));
         let zstd = context.compress2(&mut compressed, &all).expect("zstd compresses");
-        let count = objects.len();
-        Self { encoded: all.len() / count, zstd: zstd / count, hundredths_per_byte: (100 * count, zstd) }
+        Self { objects: objects.len(), encoded: all.len(), zstd }
     }
 }
 
 /// Returns the columns of a row.
 fn row(sizes: &Sizes, held: &Held, with_time: bool) -> String {
-    let Sizes { encoded, zstd, hundredths_per_byte: (numerator, denominator) } = sizes;
+    let Sizes { objects: count, encoded, zstd } = sizes;
     let Held { objects, tables, resident, write, read, read_in_order } = held;
-    let ratio = (resident * numerator + denominator / 2) / denominator;
+    let ratio = (100 * resident * count + zstd / 2) / zstd;
+    let (encoded, zstd) = (encoded / count, zstd / count);
     let sizes = format!("{encoded} | {zstd} | {objects} | {tables} | {resident} | {}.{:02}", ratio / 100, ratio % 100);
     let micros = |nanos: &usize| format!("{}.{} µs", nanos / 1000, nanos / 100 % 10);
     if with_time {
