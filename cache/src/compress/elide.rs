@@ -47,9 +47,9 @@ impl AsRef<[u8]> for ElidedObject {
     }
 }
 
-/// The texts that an entry has: uid, name, namespace and resource version; and the parts of the name before and after
-/// its last hyphen, of which many kinds make it. A `ReplicaSet` has the name of its Deployment, and the hash of its
-/// template, which is a label, too.
+/// The texts that an entry has: uid, name, namespace and resource version. Then the parts of the name before and after
+/// its last hyphen or dot, which occur alone, too. The name of a `ReplicaSet` is the name of its Deployment, a hyphen,
+/// and a hash. Labels of the `ReplicaSet` have the hash.
 pub(super) struct ElidedTexts<'a>([&'a str; TEXTS]);
 
 /// What is replaced: the place, the length, and the number after the marker.
