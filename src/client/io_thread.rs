@@ -3,14 +3,15 @@
 //! A connection of hyper is a task. It passes each chunk of HTTP/1.1, about 4 KiB from an API server, to the body's
 //! reader, and waits until the reader has received it. If the two are on different threads, as with `#[tokio::main]`,
 //! each chunk needs two wake-ups, which cost more than decoding. Here both are on one thread, which passes large pieces
-//! to the consumer.
+//! to the consumer. Before it waits for more, it may rest: see [`pace`](super::pace).
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::thread;
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
@@ -20,6 +21,7 @@ use tokio::task::yield_now;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::instrument::{Instrument, WithSubscriber};
 
+use super::pace::{Pace, REST};
 use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
@@ -32,11 +34,17 @@ const PIECE: usize = 256 << 10;
 /// All TLS of the transport runs on that thread, and each piece of a body (about 256 KiB) crosses to the caller's
 /// thread. The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all
 /// responses that it returned are dropped. If it cannot be started, the next request tries again.
+///
+/// A thread that is woken more than 100 times a second, and reads less than about 6 MB/s, rests for up to 10 ms before
+/// it waits again. So the changes of a busy watch arrive together, up to 10 ms later. It does not rest while a request
+/// waits for its response.
 #[derive(Default)]
 pub struct IoThread(Mutex<Option<Arc<Running>>>);
 
 struct Running {
     runtime: Handle,
+    thread: Thread,
+    pace: Arc<Pace>,
     /// Dropping it ends the thread.
     _running: oneshot::Sender<()>,
 }
@@ -55,14 +63,18 @@ impl IoThread {
         &self,
         get: impl Future<Output = Result<Response, TransportError>> + Send + 'static,
     ) -> Result<Response, TransportError> {
-        let running = self.running(start)?;
+        let running = self.running(|| start(REST))?;
         let (head, answered) = oneshot::channel();
+        let pace = Arc::clone(&running.pace);
+        let awake = running.pace.keep_awake(&running.thread);
         let reading = async move {
             match get.await {
                 Ok(Response { status, headers, body }) => {
                     let (pieces, read) = mpsc::channel(1);
                     if head.send(Ok((status, headers, read))).is_ok() {
-                        hand_over(body, pieces).await;
+                        // From now on the thread may rest.
+                        drop(awake);
+                        hand_over(body, pieces, &pace).await;
                     }
                 }
                 // The caller may have dropped the request.
@@ -89,16 +101,19 @@ impl IoThread {
     }
 }
 
-fn start() -> io::Result<Arc<Running>> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+fn start(rest: Duration) -> io::Result<Arc<Running>> {
+    let pace = Arc::new(Pace::new(rest));
+    let resting = Arc::clone(&pace);
+    let runtime = Builder::new_current_thread().enable_all().on_thread_park(move || resting.rest()).build()?;
+    let handle = runtime.handle().clone();
     let (sender, stopped) = oneshot::channel();
-    let running = Running { runtime: runtime.handle().clone(), _running: sender };
-    thread::Builder::new().name("listwatch-io".to_owned()).spawn(move || drop(runtime.block_on(stopped)))?;
-    Ok(Arc::new(running))
+    let reads = move || drop(runtime.block_on(stopped));
+    let thread = thread::Builder::new().name("listwatch-io".to_owned()).spawn(reads)?.thread().clone();
+    Ok(Arc::new(Running { runtime: handle, thread, pace, _running: sender }))
 }
 
 /// Reads a body to its end. Sends chunks in pieces: of [`PIECE`] bytes, or of the chunks that have arrived.
-async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, TransportError>>) {
+async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, TransportError>>, pace: &Pace) {
     let mut gathered = BytesMut::new();
     loop {
         // Completes after the connection's task had a turn to deliver more.
@@ -108,7 +123,11 @@ async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, Transpor
             Poll::Pending if gathered.is_empty() => Poll::Pending,
             Poll::Pending => turn.as_mut().poll(cx).map(|()| None),
         });
-        let (piece, end) = match next.await {
+        let next = next.await;
+        if let Some(Some(Ok(chunk))) = &next {
+            pace.add_bytes(chunk.len());
+        }
+        let (piece, end) = match next {
             Some(Some(Ok(chunk))) if gathered.is_empty() && chunk.len() >= PIECE => (chunk, None),
             Some(Some(Ok(chunk))) => {
                 if gathered.is_empty() {
@@ -209,6 +228,26 @@ mod tests {
         let silent = stream::iter([Ok(Bytes::from_static(b"event"))]).chain(stream::pending());
         let mut response = io.get(async { Ok(response(silent)) }).await.unwrap();
         assert_eq!(response.body.next().await.unwrap().unwrap(), "event");
+    }
+
+    /// A rest of an hour, so a request that does not end it never returns.
+    #[tokio::test]
+    async fn a_request_ends_the_rest_of_the_thread() {
+        let io = IoThread::default();
+        io.running(|| start(Duration::from_secs(3600))).unwrap();
+        for _ in 0..100 {
+            io.get(async { Ok(response(stream::empty())) }).await.unwrap();
+        }
+        // While a request waits, other bodies are read.
+        let mut unanswered = Box::pin(io.get(pending()));
+        assert!(poll_fn(|cx| Poll::Ready(unanswered.as_mut().poll(cx).is_pending())).await);
+        let (chunks, body) = mpsc::unbounded_channel();
+        let body = stream::unfold(body, |mut body| async move { Some((body.recv().await?, body)) });
+        let mut response = io.get(async { Ok(response(body)) }).await.unwrap();
+        for _ in 0..100 {
+            chunks.send(Ok(Bytes::from_static(b"event"))).unwrap();
+            assert_eq!(response.body.next().await.unwrap().unwrap(), "event");
+        }
     }
 
     #[tokio::test]

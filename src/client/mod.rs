@@ -64,6 +64,7 @@ mod handle;
 mod io_thread;
 mod list;
 mod metrics;
+mod pace;
 mod params;
 mod progress;
 mod proxy;

@@ -139,7 +139,8 @@ impl KubeTransport {
         })
     }
 
-    /// Reads connections on the caller's runtime instead of a thread of the transport.
+    /// Reads connections on the caller's runtime instead of a thread of the transport. Each change then arrives at
+    /// once.
     ///
     /// Connections may then outlive the transport: see `HttpTransport` of listwatch.
     #[must_use]

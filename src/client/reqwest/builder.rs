@@ -145,7 +145,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Reads connections on the caller's runtime instead of a thread of the transport: see [`HttpTransport`].
+    /// Reads connections on the caller's runtime instead of a thread of the transport: see [`HttpTransport`]. Each
+    /// change then arrives at once.
     pub fn on_caller_runtime(mut self) -> Self {
         self.on_caller_runtime = true;
         self
