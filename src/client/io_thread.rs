@@ -35,7 +35,7 @@ const PIECE: usize = 256 << 10;
 /// thread. The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all
 /// responses that it returned are dropped. If it cannot be started, the next request tries again.
 ///
-/// A thread that is woken more than 100 times a second, and reads less than about 6 MB/s, rests for up to 10 ms before
+/// A thread that is woken more than 100 times a second, and reads less than 5 MB/s, rests for up to 10 ms before
 /// it waits again. So the changes of a busy watch arrive together, up to 10 ms later. It does not rest while a request
 /// waits for its response.
 #[derive(Default)]
