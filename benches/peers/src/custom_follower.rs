@@ -34,6 +34,7 @@ async fn follow_of<T: Custom, Slim: Custom>(
 ) -> anyhow::Result<Box<dyn Followed>> {
     let (streaming, resource) = (watcher::Config::default().streaming_lists(), resource(kind));
     let drops = |object: &mut Slim| object.meta_mut().managed_fields = None;
+    let (way, on_caller_runtime) = way.strip_suffix("-caller").map_or((way, false), |way| (way, true));
     let (is_typed, format) = match way {
         "custom-encoded" => (false, StorageFormat::Encoded),
         "custom-compressed" => (false, StorageFormat::Compressed),
@@ -47,7 +48,7 @@ async fn follow_of<T: Custom, Slim: Custom>(
         "custom-kube-slim" => return kube::<Slim>(server, (), streaming, drops, handler).await,
         _ => bail!("unknown way {way:?}"),
     };
-    let client = server.listwatch(true)?;
+    let client = server.listwatch(on_caller_runtime)?;
     Ok(if is_typed {
         let reflector = Reflector::<Json<T>>::new(&client, &resource).store(Store::new(format));
         let decode = |object: &Object<Json<T>>, handler: &Handler| {

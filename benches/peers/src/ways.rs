@@ -292,6 +292,18 @@ pub const CUSTOM: &[Way] = &[
 pub const CUSTOM_FOLLOWERS: &[Way] = &[
     way("encoded", "listwatch, encoded, a handler that reads bytes", Program::Rust, "custom-encoded"),
     way("compressed", "listwatch, compressed, a handler that reads bytes", Program::Rust, "custom-compressed"),
+    way(
+        "encoded-caller",
+        "listwatch, encoded, a handler that reads bytes, `on_caller_runtime`",
+        Program::Rust,
+        "custom-encoded-caller",
+    ),
+    way(
+        "compressed-caller",
+        "listwatch, compressed, a handler that reads bytes, `on_caller_runtime`",
+        Program::Rust,
+        "custom-compressed-caller",
+    ),
     way("encoded-typed", "listwatch, encoded, a handler that decodes `Json<T>`", Program::Rust, "custom-encoded-typed"),
     way(
         "compressed-typed",
