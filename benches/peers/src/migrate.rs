@@ -16,6 +16,9 @@ use crate::process::{self, Process};
 use crate::report::{bytes, count, float, median, seconds};
 use crate::{HERE, Programs, available_memory};
 
+/// The longest time from the last change until a program has the state of the server: two lists of the router on kube.
+const UP_TO_DATE: Duration = Duration::from_secs(60);
+
 /// Compares three programs on kube with the same programs on listwatch: lines, memory and CPU time.
 ///
 /// The server is a thread of this program and sends JSON only. The programs take turns.
@@ -187,7 +190,7 @@ fn rest(total: impl Fn() -> anyhow::Result<f64>) -> anyhow::Result<()> {
     }
 }
 
-/// Checks that the program ends up with the state of the server.
+/// Checks that the program ends up with the state of the server. The router on kube does after its next list.
 fn check(server: &ApiServer, program: Program, process: &mut Process) -> anyhow::Result<()> {
     let text =
         |object: &serde_json::Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -217,10 +220,16 @@ fn check(server: &ApiServer, program: Program, process: &mut Process) -> anyhow:
             }
         }
     }
-    let found = process.ask()?;
-    let is_same = (found.items, found.hash) == (expected.items, expected.hash);
-    ensure!(is_same, "the program has {} objects, expected {}", found.items, expected.items);
-    Ok(())
+    let began = Instant::now();
+    loop {
+        let found = process.ask()?;
+        if (found.items, found.hash) == (expected.items, expected.hash) {
+            return Ok(());
+        }
+        let is_late = began.elapsed() > UP_TO_DATE;
+        ensure!(!is_late, "the program has {} objects, expected {}", found.items, expected.items);
+        thread::sleep(Duration::from_secs(1));
+    }
 }
 
 /// Counts the lines that a migration changes, by `diff`.
