@@ -123,11 +123,7 @@ async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, Transpor
             Poll::Pending if gathered.is_empty() => Poll::Pending,
             Poll::Pending => turn.as_mut().poll(cx).map(|()| None),
         });
-        let next = next.await;
-        if let Some(Some(Ok(chunk))) = &next {
-            pace.add_bytes(chunk.len());
-        }
-        let (piece, end) = match next {
+        let (piece, end) = match next.await {
             Some(Some(Ok(chunk))) if gathered.is_empty() && chunk.len() >= PIECE => (chunk, None),
             Some(Some(Ok(chunk))) => {
                 if gathered.is_empty() {
@@ -142,8 +138,11 @@ async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, Transpor
             Some(end) => (gathered.split().freeze(), Some(end)),
             None => (gathered.split().freeze(), None),
         };
-        if !piece.is_empty() && pieces.send(Ok(piece)).await.is_err() {
-            return;
+        if !piece.is_empty() {
+            pace.add_bytes(piece.len());
+            if pieces.send(Ok(piece)).await.is_err() {
+                return;
+            }
         }
         if let Some(end) = end {
             if let Some(error) = end {

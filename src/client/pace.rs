@@ -5,8 +5,8 @@
 //!
 //! - Only a busy thread rests: [`FREE`] wake-ups cost nothing, and one more in each [`REST`]. So a change after silence
 //!   is not delayed, and no change by more than [`REST`].
-//! - It rests only if few bytes arrive, which fit into the receive buffer of a connection. Otherwise the server may have
-//!   to wait for the client, and a list would take longer.
+//! - It rests only if few bytes arrive, which fit into the receive buffer of a connection. Otherwise the server may
+//!   have to wait for the client, and a list would take longer.
 //! - While a request waits for the head of its response, it does not rest. A new request ends a rest.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) const REST: Duration = Duration::from_millis(10);
 const FREE: u32 = 20;
 
 /// The KiB that may arrive in a rest. If there are more, the buffer may be full: Linux begins with a receive window of
-/// 64 KiB (half of the 128 KiB in `tcp_rmem`, `tcp(7)`).
+/// 64 KiB (`tcp_rmem` in `ip-sysctl.rst`).
 const KIB: u32 = 48;
 
 /// How busy a thread is.

@@ -32,9 +32,9 @@ use crate::sync::{Mutex, lock};
 ///
 /// It reads connections on its own thread, which the first request starts and which ends with the transport and its
 /// last response. The thread passes bodies to the consumer in pieces of about 256 KiB, so that a runtime's threads need
-/// not wake each other for each chunk of a few kilobytes. Changes of a busy watch arrive up to 10 ms later, and together:
-/// see [`IoThread`]. The price is that all TLS of the transport runs on one core. A process that reads many bodies at
-/// once over one transport, or has a current-thread runtime, is faster [without the
+/// not wake each other for each chunk of a few kilobytes. The price is that all TLS of the transport runs on one core,
+/// and that changes of a busy watch arrive up to 10 ms later: see [`IoThread`]. A process that reads many bodies at once
+/// over one transport, or has a current-thread runtime, is faster [without the
 /// thread](super::HttpTransportBuilder::on_caller_runtime).
 ///
 /// It follows no redirects. It sends a token with every request, in a header that is marked sensitive; no error, log or
