@@ -226,7 +226,7 @@ impl Following for Changing<'_> {
 }
 
 /// Waits until the cache has these objects. Returns the follower's state, and the time of the wait.
-fn wait_for(follower: &mut Process, listed: (u64, u64)) -> anyhow::Result<(State, f64)> {
+pub fn wait_for(follower: &mut Process, listed: (u64, u64)) -> anyhow::Result<(State, f64)> {
     let start = Instant::now();
     loop {
         let state = follower.ask()?;

@@ -12,12 +12,10 @@ use listwatch_peers::migrations::{Program, objects};
 use listwatch_peers::{State, add_key};
 use serde::{Deserialize, Serialize};
 
+use crate::follow;
 use crate::process::{self, Process};
 use crate::report::{bytes, count, float, median, seconds};
 use crate::{HERE, Programs, available_memory};
-
-/// The longest time from the last change until a program has the state of the server: two lists of the router on kube.
-const UP_TO_DATE: Duration = Duration::from_secs(60);
 
 /// Compares three programs on kube with the same programs on listwatch: lines, memory and CPU time.
 ///
@@ -220,16 +218,7 @@ fn check(server: &ApiServer, program: Program, process: &mut Process) -> anyhow:
             }
         }
     }
-    let began = Instant::now();
-    loop {
-        let found = process.ask()?;
-        if (found.items, found.hash) == (expected.items, expected.hash) {
-            return Ok(());
-        }
-        let is_late = began.elapsed() > UP_TO_DATE;
-        ensure!(!is_late, "the program has {} objects, expected {}", found.items, expected.items);
-        thread::sleep(Duration::from_secs(1));
-    }
+    follow::wait_for(process, (expected.items, expected.hash)).map(drop)
 }
 
 /// Counts the lines that a migration changes, by `diff`.
