@@ -65,11 +65,11 @@ pub mod view {
     pub use crate::object::view::{Canonical, View, ViewKind};
 }
 
-/// What `listwatch-cache` uses and no other crate should: it may change in any release.
+/// What the other crates of this workspace use, and no program should: it may change in any release.
 #[cfg(feature = "client")]
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::client::{Connections, MAX_RETRY_AFTER, PAGE, Pages, RetryAdvice, chain};
+    pub use crate::client::{Connections, MAX_RETRY_AFTER, PAGE, Pages, RetryAdvice, WarningLimit, chain};
     pub use crate::object::store_type::StoreType;
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};

@@ -10,6 +10,7 @@ use http::header::{
 };
 use http::{HeaderMap, Response, StatusCode};
 use listwatch::client::{Request, Transport, TransportError, TransportErrorKind};
+use listwatch::internal::WarningLimit;
 use tokio::time::timeout;
 
 use crate::authorize::Grant;
@@ -46,6 +47,7 @@ pub(crate) struct Forwarder {
     resources: MirroredSet,
     metrics: MirrorMetrics,
     shutdown: Shutdown,
+    warnings: WarningLimit,
 }
 
 impl Forwarder {
@@ -55,7 +57,7 @@ impl Forwarder {
         metrics: MirrorMetrics,
         shutdown: Shutdown,
     ) -> Self {
-        Self { transport, resources, metrics, shutdown }
+        Self { transport, resources, metrics, shutdown, warnings: WarningLimit::default() }
     }
 
     /// Forwards a request. The reader must be authorized for its attributes, because the API server sees the mirror's
@@ -111,7 +113,9 @@ impl Forwarder {
 
     fn transport_failure(&self, error: &TransportError) -> Refusal {
         let text = self.transport.redact(error.to_string());
-        tracing::warn!(name: "listwatch.mirror.forward", error = %text, "cannot forward a request");
+        if let Some(left_out) = self.warnings.admit(&text) {
+            tracing::warn!(name: "listwatch.mirror.forward", error = %text, left_out, "cannot forward a request");
+        }
         match error.kind() {
             TransportErrorKind::Deadline | TransportErrorKind::ReadIdle => answer_timeout(),
             kind => status::bad_gateway(format!("the mirror did not get an answer of the API server: {kind}")).into(),

@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
+use tracing::field;
 use tracing::instrument::WithSubscriber;
 
 use self::document::DiscoveryDocument;
@@ -164,22 +165,17 @@ impl Client {
 
     /// Logs what could not be read, and what may be outdated.
     fn warn<'a>(&self, parts: impl Iterator<Item = &'a Part>) {
-        for Part { path, state, is_stale, .. } in parts {
-            let path = redact(&*self.transport, path.clone());
-            match state {
-                PartState::Failed(error) => tracing::warn!(
-                    name: "listwatch.discovery",
-                    path,
-                    error = %chain(error),
-                    "the resources of this group are unknown"
-                ),
-                PartState::Read(_) if *is_stale => tracing::warn!(
-                    name: "listwatch.discovery",
-                    path,
-                    "the resources of this group may be outdated: its server does not respond"
-                ),
-                PartState::Read(_) | PartState::Unread => {}
+        for part in parts.filter(|part| part.error().is_some() || part.is_read() && part.is_stale) {
+            let path = redact(&*self.transport, part.path.clone());
+            if self.warnings.admit(("listwatch.discovery", &path, part.is_read())).is_none() {
+                continue;
             }
+            let error = part.error().map(|error| field::display(chain(error)));
+            let message = match error {
+                Some(_) => "the resources of this group are unknown",
+                None => "the resources of this group may be outdated: its server does not respond",
+            };
+            tracing::warn!(name: "listwatch.discovery", path, error, "{message}");
         }
     }
 

@@ -16,6 +16,7 @@ use super::resource::Resource;
 use super::retry::{Retry, RetryAdvice, Tries, classify};
 use super::time::LONGEST;
 use super::transport::{Transport, chain};
+use super::warning_limit::WarningLimit;
 use crate::sync::{Mutex, lock};
 
 /// The time for which a client remembers that a server does not send the initial events of a collection. Afterwards it
@@ -36,6 +37,7 @@ pub struct Client {
     only_json: Arc<Mutex<HashSet<(String, bool)>>>,
     /// True once the server has responded to a request, with any status.
     pub(super) was_reached: Arc<AtomicBool>,
+    pub(super) warnings: Arc<WarningLimit>,
 }
 
 /// The compression of responses that a client requests.
@@ -69,6 +71,7 @@ impl Client {
             without_initial_events: Arc::default(),
             only_json: Arc::default(),
             was_reached: Arc::default(),
+            warnings: Arc::default(),
         }
     }
 
@@ -102,6 +105,13 @@ impl Client {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.totals.metrics()
+    }
+
+    /// Returns the limit of the warnings that the server can cause.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn warnings(&self) -> &WarningLimit {
+        &self.warnings
     }
 
     /// Counts a retry in the [metrics](Self::metrics).

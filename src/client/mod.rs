@@ -50,6 +50,9 @@
 //! | `listwatch.credentials`: the client reloads credentials or certificates, or cannot read them and uses the previous ones | warn | `error` |
 //! | `listwatch.plain_http`: credentials and a server whose URL is `http` | warn | `server` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
+//!
+//! A server or a reader can cause most of these warnings at will. So identical warnings are logged once a minute, and at
+//! most 100 different ones; `left_out` is the number of identical warnings since the last one.
 
 mod authorities;
 mod body;
@@ -79,6 +82,7 @@ mod service;
 mod time;
 mod transport;
 mod warning;
+mod warning_limit;
 mod watch;
 
 pub use self::authorities::Authorities;
@@ -100,4 +104,6 @@ pub use self::service::ServiceTransport;
 pub use self::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, redact_secret,
 };
+#[doc(hidden)]
+pub use self::warning_limit::WarningLimit;
 pub use self::watch::{Connections, Disconnect, PAGE, Watch, WatchEvent, WatchEvents};

@@ -61,7 +61,9 @@ impl Client {
             Err(error) if error.is_unauthorized() && self.transport.renews_credentials() => {
                 let error = error.redacted(&*self.transport);
                 self.totals.retry();
-                tracing::warn!(name: "listwatch.credentials", error = %chain(&error), "retrying with reloaded credentials");
+                if let Some(left_out) = self.warnings.admit(("listwatch.credentials", error.kind().to_string())) {
+                    tracing::warn!(name: "listwatch.credentials", error = %chain(&error), left_out, "retrying with reloaded credentials");
+                }
                 self.head_once(path_and_query, accept, body_idle, deadline, counters).await
             }
             answer => answer,

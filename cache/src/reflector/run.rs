@@ -314,21 +314,28 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// Updates the changes and the skipped objects in the status. Call it before the resource version in the status is
     /// updated, and before [`report_synced`](Self::report_synced).
     fn report_received(&self, mut received: Received) -> Received {
-        if let Some(skipped) = &received.skipped {
+        let warnings = self.client.warnings();
+        if let Some(skipped) = received.skipped.as_ref().map(|error| chain(error))
+            && let Some(left_out) = warnings.admit(&skipped)
+        {
             tracing::warn!(
                 name: "listwatch.skipped",
                 target: TARGET,
-                skipped = %chain(skipped),
+                skipped,
+                left_out,
                 "skipped an object: the cache is incomplete"
             );
         }
         let (index_errors, mut last_index_error) = self.store.take_index_errors();
-        if let Some(error) = &last_index_error {
+        if let Some(error) = last_index_error.as_ref().map(|error| chain(error))
+            && let Some(left_out) = warnings.admit(&error)
+        {
             tracing::warn!(
                 name: "listwatch.index_error",
                 target: TARGET,
-                error = %chain(error),
+                error,
                 errors = index_errors,
+                left_out,
                 "an index function failed: the index lacks an object"
             );
         }

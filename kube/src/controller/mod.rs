@@ -94,6 +94,7 @@ use futures::future::{BoxFuture, select, try_join_all};
 use futures::stream::{BoxStream, SelectAll, poll_fn};
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use listwatch::client::{Kind, Resource};
+use listwatch::internal::WarningLimit;
 use listwatch_cache::{Cache, Object, ObjectKey, Predicate, StoreType, SyncError};
 use tokio::task::JoinSet;
 
@@ -220,8 +221,8 @@ impl<T: StoreType + ?Sized> Controller<T> {
     }
 
     fn add_owned<O: StoreType + ?Sized>(self, cache: Cache<O>, predicate: Option<Predicate>) -> Self {
-        let resource = self.resource.clone();
-        self.add_related(cache, predicate, move |object| owner_keys(object, &resource))
+        let (resource, warnings) = (self.resource.clone(), WarningLimit::default());
+        self.add_related(cache, predicate, move |object| owner_keys(object, &resource, &warnings))
     }
 
     /// Reconciles the objects that `mapper` returns for each object that changes in another cache.

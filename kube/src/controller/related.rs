@@ -11,6 +11,7 @@ use futures::stream::{self, BoxStream, poll_fn};
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use listwatch::ItemError;
 use listwatch::client::Resource;
+use listwatch::internal::WarningLimit;
 use listwatch_cache::{Cache, Change, Object, ObjectKey, Predicate, StoreType, SyncError};
 
 /// The number of keys of a whole cache that are read at a time.
@@ -78,7 +79,11 @@ pub(super) fn ended_error<O: StoreType + ?Sized>(cache: &Cache<O>) -> SyncError 
 }
 
 /// Returns the owners of an object that are of this resource.
-pub(super) fn owner_keys<O: StoreType + ?Sized>(object: &Object<O>, resource: &Resource) -> Vec<ObjectKey> {
+pub(super) fn owner_keys<O: StoreType + ?Sized>(
+    object: &Object<O>,
+    resource: &Resource,
+    warnings: &WarningLimit,
+) -> Vec<ObjectKey> {
     let read = || {
         let is_owner = |api_version: &str, kind: &str| {
             let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
@@ -91,7 +96,9 @@ pub(super) fn owner_keys<O: StoreType + ?Sized>(object: &Object<O>, resource: &R
     };
     read().unwrap_or_else(|error| {
         let object = object.key();
-        tracing::warn!(name: "listwatch.owners", %object, %error, "cannot read the owners of an object");
+        if let Some(left_out) = warnings.admit((&object, error.to_string())) {
+            tracing::warn!(name: "listwatch.owners", %object, %error, left_out, "cannot read the owners of an object");
+        }
         Vec::new()
     })
 }

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use listwatch::internal::WarningLimit;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -30,6 +31,7 @@ pub(crate) async fn serve_listener(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let permits = Arc::new(Semaphore::new(server.limits.connections));
+    let warnings = WarningLimit::default();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     let mut reload = interval(RELOAD_INTERVAL);
@@ -57,7 +59,9 @@ pub(crate) async fn serve_listener(
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(name: "listwatch.mirror.accept", %error, "cannot accept a connection");
+                    if let Some(left_out) = warnings.admit(error.to_string()) {
+                        tracing::warn!(name: "listwatch.mirror.accept", %error, left_out, "cannot accept a connection");
+                    }
                     sleep(ACCEPT_RETRY).await;
                 }
             },

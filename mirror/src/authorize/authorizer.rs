@@ -7,6 +7,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use listwatch::Status;
 use listwatch::client::Transport;
+use listwatch::internal::WarningLimit;
 use secrecy::SecretString;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -31,6 +32,7 @@ pub(crate) struct Authorizer {
     /// `None` on loopback, where all readers share the rights of the mirror.
     reviewer: Option<Arc<Reviewer>>,
     metrics: MirrorMetrics,
+    warnings: WarningLimit,
 }
 
 impl Authorizer {
@@ -39,7 +41,7 @@ impl Authorizer {
             Access::Loopback => None,
             Access::Reviewed => Some(Arc::new(Reviewer::new(transport))),
         };
-        Self { reviewer, metrics }
+        Self { reviewer, metrics, warnings: WarningLimit::default() }
     }
 
     /// Authenticates a reader by its token, and authorizes its request.
@@ -61,12 +63,31 @@ impl Authorizer {
                 let request = ReviewedRequest { reviewer: Arc::clone(reviewer), token, peer, attributes };
                 match request.review_rights().await {
                     Ok(()) => return Ok(Grant(Some(Arc::new(request)))),
-                    Err(denial) => denied_status(denial, &request.attributes),
+                    Err(denial) => self.denied_status(denial, &request.attributes),
                 }
             }
         };
         self.metrics.count_denied(denied);
         Err(status.into())
+    }
+
+    /// Returns the label of a denial in the metrics, and the error for the reader.
+    fn denied_status(&self, denial: ReviewDenial, attributes: &Attributes) -> (&'static str, Status) {
+        match denial {
+            ReviewDenial::Unknown => ("wrong_token", status::unauthorized()),
+            ReviewDenial::Forbidden(user, reason) => ("forbidden", forbidden_status(&user, attributes, &reason)),
+            ReviewDenial::Failed(ReviewError::TooMany) => {
+                let message = "too many readers wait for a review, please try again later";
+                ("too_many", status::too_many_requests(message, 1))
+            }
+            ReviewDenial::Failed(error) => {
+                if let Some(left_out) = self.warnings.admit(error.to_string()) {
+                    tracing::warn!(name: "listwatch.mirror.review", %error, left_out, "cannot review a reader");
+                }
+                let message = "the mirror cannot review the reader's rights: the API server did not answer";
+                ("review_failed", status::unavailable(message, 1))
+            }
+        }
     }
 }
 
@@ -131,23 +152,6 @@ enum ReviewDenial {
     Forbidden(Arc<UserInfo>, String),
     /// A review failed.
     Failed(ReviewError),
-}
-
-/// Returns the label of a denial in the metrics, and the error for the reader.
-fn denied_status(denial: ReviewDenial, attributes: &Attributes) -> (&'static str, Status) {
-    match denial {
-        ReviewDenial::Unknown => ("wrong_token", status::unauthorized()),
-        ReviewDenial::Forbidden(user, reason) => ("forbidden", forbidden_status(&user, attributes, &reason)),
-        ReviewDenial::Failed(ReviewError::TooMany) => {
-            let message = "too many readers wait for a review, please try again later";
-            ("too_many", status::too_many_requests(message, 1))
-        }
-        ReviewDenial::Failed(error) => {
-            tracing::warn!(name: "listwatch.mirror.review", %error, "cannot review a reader");
-            let message = "the mirror cannot review the reader's rights: the API server did not answer";
-            ("review_failed", status::unavailable(message, 1))
-        }
-    }
 }
 
 /// Returns the token of the only `Authorization` header.

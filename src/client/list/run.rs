@@ -379,7 +379,8 @@ impl ListRun {
             self.span.record("first_item_ms", time.as_secs_f64() * 1000.0);
         }
         let ListSummary { items, other_shards, bytes, wire_bytes, pages, attempts, .. } = *summary;
-        if other_shards > 0 {
+        let ListPlan { client, resource, .. } = &self.listing.plan;
+        if other_shards > 0 && client.warnings.admit(("listwatch.shards", resource)).is_some() {
             tracing::warn!(other_shards, "the server does not support shards and sent all objects");
         }
         let resource_version = &*summary.list_meta.resource_version;
@@ -430,7 +431,9 @@ impl ListRun {
                 && !self.cycle.contains(token)
             {
                 let _entered = self.span.enter();
-                tracing::warn!(name: "listwatch.restart", error = %chain(error), "the next page has expired: continuing at the latest version");
+                if let Some(left_out) = self.listing.plan.client.warnings.admit("listwatch.restart") {
+                    tracing::warn!(name: "listwatch.restart", error = %chain(error), left_out, "the next page has expired: continuing at the latest version");
+                }
                 self.token = Some(token.clone());
                 self.listing.summary.consistent = false;
                 return true;
@@ -443,9 +446,12 @@ impl ListRun {
         let [items, skipped, other_shards, pages, bytes] = self.before;
         let abandoned = self.listing.summary.items + self.seen.items - items;
         let namespace = self.listing.plan.namespaces.get(self.namespace).cloned().flatten();
-        self.span
-            .in_scope(|| tracing::warn!(name: "listwatch.restart", error = %chain(error), abandoned, "the next page has expired: starting over"));
-        self.listing.plan.client.totals.restart();
+        let client = &self.listing.plan.client;
+        if let Some(left_out) = client.warnings.admit(("listwatch.restart", &self.listing.plan.resource)) {
+            let _entered = self.span.enter();
+            tracing::warn!(name: "listwatch.restart", error = %chain(error), abandoned, left_out, "the next page has expired: starting over");
+        }
+        client.totals.restart();
         on_restart(Restart { namespace, items: abandoned });
         self.abandoned += abandoned;
         let restarts = self.listing.summary.restarts + 1;

@@ -57,7 +57,9 @@ impl WatchPlan {
                 }
             };
             for warning in mem::take(&mut answer.warnings) {
-                tracing::warn!(name: "listwatch.server_warning", warning, "the server warns");
+                if let Some(left_out) = client.warnings.admit(("listwatch.server_warning", &warning)) {
+                    tracing::warn!(name: "listwatch.server_warning", warning, left_out, "the server warns");
+                }
             }
             let idle = Idle::new(idle_timeout, timeout, gap);
             let decoder = WatchDecoder::with_limits(limits).accept_json();
