@@ -48,7 +48,7 @@
 // | write | compression, admission, put, logging, rules, commit, watched | |
 // | file | format, save, load | |
 // | store | reader, handle, files | |
-// | reflector | silence, sync, status, attached, cache, cache_writer, feed, handle, requests, warm, run | |
+// | reflector | silence, sync, status, attached, cache, cache_writer, feed, prepared, requests, warm, run, one_task, handle | |
 //
 // A part that needs a later one gets a trait of its own: subscribers know their store as `SubscriberHost`, and writers
 // know indexes as `MaintainedIndex`.
@@ -93,7 +93,7 @@ pub use self::log::{
     cursor::ChangeCursor,
     status::{ChangeLogLimits, ChangeLogStatus},
 };
-pub use self::reflector::{Cache, CacheWriter, Reflector, ReflectorStatus, Strategy, SyncError};
+pub use self::reflector::{Cache, CacheWriter, PreparedReflector, Reflector, ReflectorStatus, Strategy, SyncError};
 pub use self::state::memory::Memory;
 pub use self::state::object::{Encoded, Object};
 pub use self::state::snapshot::Snapshot;

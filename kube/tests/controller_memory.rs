@@ -50,7 +50,7 @@ async fn measured(
     build: fn(Controller<Kube<ConfigMap>>) -> Controller<Kube<ConfigMap>>,
     takes: Duration,
 ) -> (usize, usize) {
-    let reflector = Reflector::<Kube<ConfigMap>>::of(&Client::new(Server)).strategy(Strategy::ListThenWatch);
+    let reflector = Reflector::<Kube<ConfigMap>>::of(&Client::new(Server)).strategy(Strategy::ListThenWatch).prepare();
     let cache = reflector.cache();
     let reflector = tokio::spawn(reflector.run());
     cache.synced().await.unwrap();

@@ -68,7 +68,7 @@ impl FakeApiServer {
     ) -> Arc<Pipeline> {
         let transport = Arc::clone(self) as Arc<dyn Transport>;
         let reflector = Reflector::<[u8]>::new(&Client::new(Arc::clone(&transport)), &Resource::CONFIG_MAPS);
-        let reflector = reflector.strategy(Strategy::ListThenWatch).change_log(log);
+        let reflector = reflector.strategy(Strategy::ListThenWatch).change_log(log).prepare();
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
         cache.synced().await.unwrap();

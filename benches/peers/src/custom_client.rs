@@ -117,7 +117,7 @@ async fn cache<T: Custom, Slim: Custom>(
 ) -> anyhow::Result<Cached<T, Slim>> {
     let client = client(url)?;
     seen.begin()?;
-    let reflector = Reflector::<Json<T>>::new(&client, &resource(kind)).store(Store::new(format));
+    let reflector = Reflector::<Json<T>>::new(&client, &resource(kind)).store(Store::new(format)).prepare();
     let cache = reflector.cache();
     let running = tokio::spawn(reflector.run());
     if cache.synced().await.is_err() {

@@ -50,7 +50,7 @@ async fn follow_of<T: Custom, Slim: Custom>(
     };
     let client = server.listwatch(on_caller_runtime)?;
     Ok(if is_typed {
-        let reflector = Reflector::<Json<T>>::new(&client, &resource).store(Store::new(format));
+        let reflector = Reflector::<Json<T>>::new(&client, &resource).store(Store::new(format)).prepare();
         let decode = |object: &Object<Json<T>>, handler: &Handler| {
             let object = object.decode()?;
             let annotations = object.meta().annotations.as_ref();
@@ -59,7 +59,7 @@ async fn follow_of<T: Custom, Slim: Custom>(
         };
         Box::new(follower::handle(reflector, handler, decode).await?)
     } else {
-        let reflector = Reflector::<[u8]>::new(&client, &resource).store(Store::new(format));
+        let reflector = Reflector::<[u8]>::new(&client, &resource).store(Store::new(format)).prepare();
         Box::new(follower::handle(reflector, handler, |object, handler| handler.record_bytes(&object.meta()?)).await?)
     })
 }

@@ -25,7 +25,9 @@ use kube::{Api, ResourceExt};
 use listwatch::client::{Client, HttpTransport, Resource};
 use listwatch::path::{meta, pod};
 use listwatch::{ItemError, MetaView, Projection};
-use listwatch_cache::{Cache, Change, Index, Object, Reflector, StorageFormat, Store, StoreType, Strategy};
+use listwatch_cache::{
+    Cache, Change, Index, Object, PreparedReflector, Reflector, StorageFormat, Store, StoreType, Strategy,
+};
 use listwatch_kube::controller::{Action, Controller};
 use listwatch_kube::runtime;
 use tokio::sync::{Notify, oneshot};
@@ -119,7 +121,7 @@ async fn listwatch(
     handler: Handler,
 ) -> anyhow::Result<Cache<Pod>> {
     let reflector = Reflector::<Pod>::new(&server.listwatch(reads_bytes)?, &Resource::PODS);
-    let reflector = reflector.strategy(strategy).store(Store::new(format));
+    let reflector = reflector.strategy(strategy).store(Store::new(format)).prepare();
     if reads_bytes {
         return handle(reflector, handler, |pod, handler| handler.record_bytes(&pod.meta()?)).await;
     }
@@ -134,7 +136,7 @@ async fn listwatch(
 
 /// Runs a reflector whose handler receives each object. Returns its cache once the handler has received all.
 pub(crate) async fn handle<T: StoreType + ?Sized>(
-    reflector: Reflector<T>,
+    reflector: PreparedReflector<T>,
     handler: Handler,
     handle: impl Fn(&Object<T>, &Handler) -> anyhow::Result<()> + Send + 'static,
 ) -> anyhow::Result<Cache<T>> {
@@ -231,7 +233,7 @@ async fn controller(server: &Server<'_>, handler: Handler) -> anyhow::Result<Cac
         Ok(Action::await_change())
     }
     let reflector = Reflector::<Pod>::new(&server.listwatch(true)?, &Resource::PODS);
-    let reflector = reflector.store(Store::new(StorageFormat::Compressed));
+    let reflector = reflector.store(Store::new(StorageFormat::Compressed)).prepare();
     let cache = reflector.cache();
     let by_node = cache.index("node", |pod| Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from)));
     let running = tokio::spawn(reflector.run());

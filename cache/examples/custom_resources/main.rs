@@ -78,7 +78,7 @@ fn follow(client: &Client, kinds: &mut BTreeMap<String, Kind>, object: &Object<J
     if kinds.get(object.name()).is_some_and(|kind| kind.resource == resource) {
         return;
     }
-    let reflector = Reflector::<[u8]>::new(client, &resource).store(StorageFormat::Compressed);
+    let reflector = Reflector::<[u8]>::new(client, &resource).store(StorageFormat::Compressed).prepare();
     let cache = reflector.cache();
     let running = tokio::spawn(async move {
         let Err(error) = reflector.run().await;

@@ -111,7 +111,7 @@ impl<T: StoreType + ?Sized> Cache<T> {
         .await?
     }
 
-    /// Saves the collection with its resource version, so that the next start can [load](super::Reflector::load) it:
+    /// Saves the collection with its resource version, so that the next start can [load](super::PreparedReflector::load) it:
     /// see [`Store::save`]. It blocks its caller: call it in [`spawn_blocking`](tokio::task::spawn_blocking), every few
     /// minutes and when the process ends.
     ///

@@ -1,16 +1,14 @@
-//! The reflector and its options.
+//! The options of a reflector.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use listwatch::Projection;
 use listwatch::client::{Client, Kind, Resource, Selection};
-use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::reflector::attached::AttachedStore;
-use crate::reflector::cache::{Cache, Collection};
-use crate::reflector::status::ReflectorStatus;
+use crate::reflector::cache::Cache;
+use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::sync::{Strategy, SyncState};
 use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 
@@ -68,20 +66,23 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 /// | `listwatch.skipped`: the store could not hold an object | warn | `skipped` |
 /// | `listwatch.index_error`: the function of an index failed | warn | `error`, `errors` |
 /// | `listwatch.ended`: an error ended a reflector that was [spawned](Self::spawn) | error | `resource`, `error` |
-#[must_use = "nothing is sent until it is spawned, or run is polled"]
+///
+/// # Before the start
+///
+/// The methods of this type only set options, in any order. [`spawn`](Self::spawn) starts the reflector with them.
+/// [`prepare`](Self::prepare) creates the store without a start: for readers that must be there first, to
+/// [load](PreparedReflector::load) a file, or to [run](PreparedReflector::run) it in a task of your own.
+#[must_use = "nothing is sent until it is spawned, or prepared and run"]
 pub struct Reflector<T: StoreType + ?Sized> {
-    pub(super) client: Client,
-    pub(super) resource: Resource,
-    pub(super) selection: Selection,
-    pub(super) namespace: Option<String>,
-    pub(super) projection: Option<Projection>,
-    pub(super) store: AttachedStore<T>,
-    pub(super) sync: SyncState,
-    /// The time at which the collection was complete in this attempt.
-    pub(super) synced_at: Option<Instant>,
-    pub(super) status: Arc<watch::Sender<ReflectorStatus>>,
-    /// The objects that it stores; set once it runs.
-    pub(super) collection: Arc<OnceLock<Collection>>,
+    client: Client,
+    resource: Resource,
+    selection: Selection,
+    namespace: Option<String>,
+    projection: Option<Projection>,
+    store: Store<T>,
+    change_log: Option<ChangeLogLimits>,
+    strategy: Option<Strategy>,
+    fails_fast: bool,
 }
 
 impl<T: StoreType + Kind + ?Sized> Reflector<T> {
@@ -100,11 +101,10 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             selection: Selection::default(),
             namespace: None,
             projection: None,
-            store: AttachedStore::new(Store::new(StorageFormat::Encoded)),
-            sync: SyncState::default(),
-            synced_at: None,
-            status: Arc::new(watch::Sender::default()),
-            collection: Arc::default(),
+            store: Store::new(StorageFormat::Encoded),
+            change_log: None,
+            strategy: None,
+            fails_fast: false,
         }
     }
 
@@ -114,32 +114,28 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// With a [shard](Selection::shard) the store has that part of the collection, even if the server does not support
     /// shards. The example `shards` of `listwatch-kube` distributes a collection over replicas.
     pub fn selection(mut self, selection: Selection) -> Self {
-        self.sync.forget_version();
         self.selection = selection;
         self
     }
 
     /// Restricts the reflector to a namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.sync.forget_version();
         self.namespace = Some(namespace.into());
         self
     }
 
     /// Stores only a part of each object, which must include its name, namespace, uid and resource version.
     pub fn projection(mut self, projection: Projection) -> Self {
-        self.sync.forget_version();
         self.projection = Some(projection);
         self
     }
 
-    /// Sets the store, before [`change_log`](Self::change_log): a [`StorageFormat`] for a new one.
+    /// Sets the store: a [`StorageFormat`] for a new one.
     ///
     /// The store may contain objects: the first complete list deletes the objects that the collection does not have.
     /// Use a store for only one reflector at a time.
     pub fn store(mut self, store: impl Into<Store<T>>) -> Self {
-        self.sync.forget_version();
-        self.store = AttachedStore::new(store.into());
+        self.store = store.into();
         self
     }
 
@@ -151,8 +147,8 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// [`Cache::apply`]. It costs no copy of the current objects.
     ///
     /// [`StoreReader::changes_after`]: crate::StoreReader::changes_after
-    pub fn change_log(self, limits: ChangeLogLimits) -> Self {
-        self.store.keep_changes(limits);
+    pub fn change_log(mut self, limits: ChangeLogLimits) -> Self {
+        self.change_log = Some(limits);
         self
     }
 
@@ -160,24 +156,47 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// server is known to send no initial events; and [`Strategy::WatchFirst`] after the version of a list had expired
     /// before the watch began.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
-        self.sync.chosen = Some(strategy);
+        self.strategy = Some(strategy);
         self
     }
 
-    /// Lets [`run`](Self::run) end on errors that may last until the caller intervenes, if the collection was never
+    /// Lets the reflector end on errors that may last until the caller intervenes, if the collection was never
     /// complete: 401, 403, 404, unreadable credentials, a response that is not a list. By default it retries them,
     /// because a role or the resource may be created later.
     pub fn fail_fast(mut self) -> Self {
-        self.sync.fails_fast = true;
+        self.fails_fast = true;
         self
     }
 
-    /// Returns a handle for readers of the store, for use before the reflector runs.
+    /// Creates the cache with these options. Nothing is sent yet.
+    pub fn prepare(self) -> PreparedReflector<T> {
+        let Self { client, resource, selection, namespace, projection, store, change_log, strategy, fails_fast } = self;
+        if let Some(limits) = change_log {
+            store.keep_changes(limits);
+        }
+        PreparedReflector {
+            client,
+            resource,
+            selection,
+            namespace,
+            projection,
+            store: AttachedStore::new(store),
+            sync: SyncState::new(strategy, fails_fast),
+            synced_at: None,
+            status: Arc::default(),
+            collection: Arc::default(),
+        }
+    }
+
+    /// Starts the reflector in a task of tokio, and returns the cache that it keeps synced: see
+    /// [`PreparedReflector::spawn`].
     ///
-    /// Call it after [`store`](Self::store): an earlier handle keeps the store that it was created for.
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime.
     #[must_use]
-    pub fn cache(&self) -> Cache<T> {
-        Cache { store: self.store.clone(), status: self.status.subscribe(), collection: Arc::clone(&self.collection) }
+    pub fn spawn(self) -> Cache<T> {
+        self.prepare().spawn()
     }
 }
 
@@ -185,7 +204,7 @@ impl<T: StoreType + ?Sized> fmt::Debug for Reflector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reflector")
             .field("resource", &self.resource)
-            .field("status", &*self.status.borrow())
+            .field("store", &self.store)
             .finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use listwatch::client::Error;
 
 use crate::StoreType;
-use crate::reflector::handle::Reflector;
+use crate::reflector::prepared::PreparedReflector;
 use crate::sync::{Mutex, lock};
 
 /// The most polls of each future in one poll of the pair. A future that always wakes itself must not block the runtime.
@@ -100,7 +100,7 @@ async fn race<O>(first: impl Future<Output = O>, second: impl Future<Output = O>
     .await
 }
 
-impl<T: StoreType + ?Sized> Reflector<T> {
+impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// As [`run`](Self::run), but also runs a consumer of the changes in the same task, and returns its output when it
     /// ends.
     ///
@@ -113,7 +113,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// use listwatch_cache::{Change, Reflector};
     ///
     /// # async fn run(client: Client) -> Result<(), Error> {
-    /// let reflector = Reflector::<Pod>::new(&client, &Resource::PODS);
+    /// let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).prepare();
     /// let mut changes = reflector.cache().subscribe().start();
     /// let consumer = async move {
     ///     while let Some(change) = changes.next().await {

@@ -7,10 +7,10 @@ use listwatch::client::{Client, Error, List, ListParams, ResourceVersion, Retry,
 use listwatch::internal::{Connections, PAGE};
 
 use crate::StoreType;
-use crate::reflector::handle::Reflector;
+use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::status::record_error;
 
-impl<T: StoreType + ?Sized> Reflector<T> {
+impl<T: StoreType + ?Sized> PreparedReflector<T> {
     pub(super) fn watch(&self) -> Connections {
         let params = WatchParams::with_initial_state().selection(self.selection.clone());
         let watch = self.client.watch::<T>(&self.resource, &params);

@@ -34,7 +34,7 @@ use tracing::{Instrument, Span, field};
 use crate::StoreType;
 use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::feed::{Feed, FeedStep, Received};
-use crate::reflector::handle::Reflector;
+use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::silence::SilenceCheck;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::{Attempt, MAX_DELAY, NextStep, Strategy};
@@ -48,7 +48,7 @@ const TARGET: &str = "listwatch_cache::reflector";
 /// Why an attempt ended, and what follows.
 type AttemptEnd = (Option<Error>, NextStep);
 
-impl<T: StoreType + ?Sized> Reflector<T> {
+impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Keeps the store synced until the future is dropped, or until an error ends it.
     ///
     /// Attempts back off exponentially with jitter, from the [`delay`](listwatch::client::Retry::delay) of the client's
@@ -62,8 +62,8 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     ///
     /// Until the collection was complete (a loaded file counts), also when the caller has to change something: the
     /// server refuses the request (400, 422), or TLS failed before its first response
-    /// ([`TransportErrorKind::Tls`](listwatch::client::TransportErrorKind::Tls)). With [`fail_fast`](Self::fail_fast),
-    /// lasting errors end it then too. Once the collection was complete, it retries all errors. Subscribers get the
+    /// ([`TransportErrorKind::Tls`](listwatch::client::TransportErrorKind::Tls)). With
+    /// [`fail_fast`](super::Reflector::fail_fast), lasting errors end it then too. Once the collection was complete, it retries all errors. Subscribers get the
     /// error as [`Change::Ended`](crate::Change::Ended).
     ///
     /// An object that cannot be stored is not an error: it is [skipped](crate::ReflectorStatus::skipped), and the cache

@@ -22,7 +22,7 @@ pub struct ReflectorStatus {
     /// that version.
     pub(super) resumes_from: Option<String>,
     /// The strategy of the current attempt; `None` before the first, and while it resumes from a
-    /// [loaded](super::Reflector::load) file.
+    /// [loaded](super::PreparedReflector::load) file.
     pub strategy: Option<Strategy>,
     /// The number of times that the server has sent the whole collection.
     pub syncs: u64,
@@ -58,7 +58,7 @@ pub struct ReflectorStatus {
     pub decode_errors: u64,
     /// The last of them.
     pub last_decode_error: Option<UndecodableObject>,
-    /// The error that [`run`](super::Reflector::run) returned.
+    /// The error that [`run`](super::PreparedReflector::run) returned.
     pub ended_by: Option<client::Error>,
 }
 
@@ -94,7 +94,7 @@ pub enum SyncError {
     },
     /// The reflector has ended, so the cache gets no more changes.
     Ended {
-        /// The error that [`run`](super::Reflector::run) returned; `None` when the reflector was dropped.
+        /// The error that [`run`](super::PreparedReflector::run) returned; `None` when the reflector was dropped.
         cause: Option<client::Error>,
     },
 }

@@ -61,7 +61,7 @@ impl fmt::Display for Strategy {
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct SyncState {
     /// The strategy that the caller chose.
-    pub(super) chosen: Option<Strategy>,
+    chosen: Option<Strategy>,
     /// The last version of the whole collection; empty before the first sync.
     version: String,
     /// True if the version is from a loaded file: the next attempt resumes from it.
@@ -79,7 +79,7 @@ pub(super) struct SyncState {
     /// True if the watch has advanced the version since then.
     has_watched: bool,
     /// True if lasting errors end the reflector before the first sync.
-    pub(super) fails_fast: bool,
+    fails_fast: bool,
 }
 
 /// One attempt to sync, until an error ends it.
@@ -110,6 +110,10 @@ pub(super) enum NextStep {
 }
 
 impl SyncState {
+    pub(super) fn new(chosen: Option<Strategy>, fails_fast: bool) -> Self {
+        Self { chosen, fails_fast, ..Self::default() }
+    }
+
     pub(super) fn attempt(&mut self, has_initial_events: bool) -> Attempt {
         self.is_synced = false;
         self.has_watched = false;
@@ -141,12 +145,6 @@ impl SyncState {
     pub(super) fn record_load(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.was_loaded = true;
-    }
-
-    /// Forgets the loaded version, because the store or the requested collection has changed.
-    pub(super) fn forget_version(&mut self) {
-        self.version.clear();
-        self.was_loaded = false;
     }
 
     /// Returns true if a lasting error ends the reflector, because the collection was never complete.

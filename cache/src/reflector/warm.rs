@@ -10,12 +10,12 @@ use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::reflector::handle::Reflector;
+use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
 use crate::{FileError, Identity, ObjectKey, SavedStore, StoreType};
 
-impl<T: StoreType + ?Sized> Reflector<T> {
+impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Loads a file that [`Cache::save`](crate::reflector::Cache::save) wrote into the empty store. [`run`](Self::run)
     /// then watches from the resource version of the file, and sends no list. After an error the reflector is
     /// unchanged, and starts cold.
@@ -24,8 +24,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// version, and the changes since then follow. If that version has expired, the reflector lists, and objects that
     /// did not change are neither decoded nor stored again.
     ///
-    /// First set selection, namespace, projection and store, the same as for the saved cache; only the storage format
-    /// may differ. If you set one of them afterwards, the reflector starts cold.
+    /// Selection, namespace and projection must be the same as for the saved cache; the storage format may differ.
     ///
     /// # Which files are refused
     ///

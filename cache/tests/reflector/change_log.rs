@@ -13,7 +13,7 @@ use crate::support::transport::Answer;
 
 /// Starts a reflector with these answers, and waits until it has this version.
 async fn cache(answers: impl IntoIterator<Item = Answer>, limits: ChangeLogLimits, version: &str) -> Cache<[u8]> {
-    let reflector = reflector(scripted(answers), LIST).change_log(limits);
+    let reflector = reflector(scripted(answers), LIST).change_log(limits).prepare();
     let cache = reflector.cache();
     assert!(cache.exact_snapshot().is_none() && cache.changes_after("0").is_err(), "it is closed before a list");
     tokio::spawn(reflector.run());

@@ -22,7 +22,7 @@ async fn a_resource_that_cannot_be_watched_ends_it_before_any_request() {
     for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
         let server = Scripted::in_turn([]);
         let resource = Resource::CONFIG_MAPS.without_watch();
-        let reflector = Reflector::<[u8]>::new(&server.client(), &resource).strategy(strategy);
+        let reflector = Reflector::<[u8]>::new(&server.client(), &resource).strategy(strategy).prepare();
         let Err(error) = reflector.run().await;
         assert_eq!(error.to_string(), "parameters: configmaps cannot be watched: the server only lists it");
         assert_eq!(server.requests(), 0);
@@ -87,7 +87,8 @@ async fn syncs_with_all_pages_that_it_did_not_request() {
         page("", &["c"]),
         idle_watch(),
     ]);
-    let reflector = Reflector::<[u8]>::new(&script.client(), &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+    let reflector =
+        Reflector::<[u8]>::new(&script.client(), &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     assert_eq!(cache.synced().await.unwrap(), "10");
@@ -107,7 +108,8 @@ async fn retries_an_interrupted_page() {
         page("", &["c", "d"]),
         idle_watch(),
     ]);
-    let reflector = Reflector::<[u8]>::new(&script.client(), &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+    let reflector =
+        Reflector::<[u8]>::new(&script.client(), &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     assert_eq!(cache.synced().await.unwrap(), "10");
@@ -133,7 +135,7 @@ async fn keeps_its_objects_across_errors() {
         list("13", "b@2"),
         idle_watch(),
     ]);
-    let reflector = reflector(script.clone(), LIST);
+    let reflector = reflector(script.clone(), LIST).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     cache.synced().await.unwrap();
@@ -173,7 +175,7 @@ async fn waits_for_a_role_the_resource_credentials_or_a_proxy() {
                 _ => answers.extend([watch([added("a@1"), initial_end(10)]).then_stalls()]),
             }
             let script = scripted(answers);
-            let reflector = reflector(script, strategy);
+            let reflector = reflector(script, strategy).prepare();
             let cache = reflector.cache();
             let run = tokio::spawn(reflector.run());
             assert_eq!(timeout(Duration::from_secs(600), cache.synced()).await.unwrap().unwrap(), "10", "{strategy:?}");
@@ -187,7 +189,8 @@ async fn waits_for_a_role_the_resource_credentials_or_a_proxy() {
 async fn fails_fast_before_the_first_sync_only_if_requested() {
     for strategy in [LIST, FIRST, None] {
         for code in [401, 403, 404] {
-            let given_up = reflector(scripted([Answer::status(503), Answer::status(code)]), strategy).fail_fast();
+            let given_up =
+                reflector(scripted([Answer::status(503), Answer::status(code)]), strategy).fail_fast().prepare();
             let cache = given_up.cache();
             let ended = timeout(Duration::from_secs(60), given_up.run()).await.expect("the reflector ends");
             assert_eq!(ended.unwrap_err().code(), Some(code), "{strategy:?}");
@@ -204,7 +207,7 @@ async fn fails_fast_before_the_first_sync_only_if_requested() {
             list("11", "a@1"),
             idle_watch(),
         ]);
-        let reflector = reflector(script, LIST).fail_fast();
+        let reflector = reflector(script, LIST).fail_fast().prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         cache.wait_for_resource_version("11").await.unwrap();
@@ -219,7 +222,7 @@ async fn a_refused_request_or_certificate_ends_a_reflector_before_the_first_sync
     for answer in [Answer::status(400), Answer::status(422), Answer::fails(TransportErrorKind::Tls, "")] {
         for strategy in [LIST, FIRST, None] {
             let script = scripted([]).afterwards(answer.clone());
-            let ended = timeout(Duration::from_secs(60), reflector(script, strategy).run()).await;
+            let ended = timeout(Duration::from_secs(60), reflector(script, strategy).prepare().run()).await;
             ended.expect("the reflector ends").unwrap_err();
         }
     }
@@ -229,7 +232,7 @@ async fn a_refused_request_or_certificate_ends_a_reflector_before_the_first_sync
 async fn skips_and_counts_an_object_that_cannot_be_stored() {
     let reflector = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST);
     let nameless = Projection::new().drop(&FieldPath::new("metadata.name", &[1, 1]));
-    let reflector = reflector.projection(nameless);
+    let reflector = reflector.projection(nameless).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     let error = cache.synced().await.unwrap_err();
@@ -263,7 +266,7 @@ async fn a_full_cache_commits_deletions_and_relists_once_there_is_room() {
         idle_watch(),
     ];
     let script = scripted(answers);
-    let reflector = reflector(script.clone(), LIST).store(room_for_two());
+    let reflector = reflector(script.clone(), LIST).store(room_for_two()).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     timeout(Duration::from_secs(600), cache.wait_for_resource_version("21")).await.unwrap().unwrap();
@@ -281,7 +284,7 @@ async fn a_full_cache_is_incomplete_until_the_skipped_object_is_gone() {
         list("13", "a@1 b@2 d@13"),
     ];
     let script = scripted(answers);
-    let reflector = reflector(script.clone(), LIST).store(room_for_two());
+    let reflector = reflector(script.clone(), LIST).store(room_for_two()).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     cache.wait_for_resource_version("13").await.unwrap();
@@ -301,7 +304,7 @@ async fn a_full_cache_relists_when_a_deletion_makes_room() {
     let answers =
         [list("10", "a@1 b@2 c@3"), watch([deleted("a@11")]).then_stalls(), list("11", "b@2 c@3"), idle_watch()];
     let script = scripted(answers);
-    let reflector = reflector(script.clone(), LIST).store(room_for_two());
+    let reflector = reflector(script.clone(), LIST).store(room_for_two()).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     timeout(Duration::from_secs(600), async {
@@ -336,7 +339,7 @@ async fn a_full_cache_of_compressed_objects_does_not_relist_in_vain() {
             None => Answer::ok(body.clone()),
             Some(_) => idle_watch(),
         });
-        let reflector = reflector(script.clone(), LIST).store(store.clone());
+        let reflector = reflector(script.clone(), LIST).store(store.clone()).prepare();
         let run = tokio::spawn(reflector.run());
         sleep(Duration::from_secs(1800)).await;
         store.set_budget(budget);
@@ -360,7 +363,7 @@ async fn a_full_cache_of_compressed_objects_does_not_relist_in_vain() {
 async fn backs_off_where_lists_are_allowed_and_watches_are_not() {
     for code in [401, 403] {
         let script = scripted([list("10", "a@1")]).afterwards(Answer::status(code));
-        let run = tokio::spawn(reflector(script.clone(), LIST).run());
+        let run = tokio::spawn(reflector(script.clone(), LIST).prepare().run());
         sleep(Duration::from_secs(3600)).await;
         let requests = requests(&script);
         let [lists, watches] = ["list 0", "watch 10"].map(|kind| requests.matches(kind).count());
@@ -382,7 +385,7 @@ async fn backs_off_where_watches_end_after_an_event() {
             Some(_) => watch([added(&object), error(410)]),
         }
     });
-    let run = tokio::spawn(reflector(script.clone(), LIST).run());
+    let run = tokio::spawn(reflector(script.clone(), LIST).prepare().run());
     sleep(Duration::from_secs(3600)).await;
     assert!((60..300).contains(&script.requests()), "{} requests in an hour", script.requests());
     run.abort();
@@ -394,7 +397,7 @@ async fn rejects_a_selector_that_would_select_something_else() {
         let script = scripted([]);
         let reflector =
             reflector(script.clone(), strategy).selection(Selection::all().labels(LabelSelector::new().exists("")));
-        let error = reflector.run().await.unwrap_err();
+        let error = reflector.prepare().run().await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Params(_)), "{error}");
         assert_eq!(requests(&script), "");
     }
@@ -405,6 +408,7 @@ async fn waits_for_retry_after() {
     let started = Instant::now();
     let reflector =
         reflector(scripted([Answer::status(429).header("retry-after", "100"), list("10", ""), idle_watch()]), LIST);
+    let reflector = reflector.prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     cache.synced().await.unwrap();
@@ -416,7 +420,7 @@ async fn waits_for_retry_after() {
 async fn retries_and_reports_a_connection_error() {
     let refused = Answer::fails(TransportErrorKind::Connect, "refused");
     let script = scripted([refused, list("10", "a@1"), idle_watch()]);
-    let reflector = reflector(script.clone(), LIST);
+    let reflector = reflector(script.clone(), LIST).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     assert_eq!(cache.synced().await.unwrap(), "10");
@@ -438,7 +442,7 @@ async fn syncs_in_json_after_a_406() {
             )),
             _ => Answer::status(406),
         });
-        let reflector = reflector(script.clone(), strategy);
+        let reflector = reflector(script.clone(), strategy).prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         assert_eq!(cache.synced().await.unwrap(), "9", "{strategy:?}");

@@ -217,7 +217,7 @@ async fn relists_when_a_silent_watch_falls_behind() {
             Some(_) => Answer::status(code),
             None => list(&(10 + n).to_string(), &format!("a@{}", 5 + n)),
         });
-        let reflector = reflector(script.clone(), LIST);
+        let reflector = reflector(script.clone(), LIST).prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         sleep(Duration::from_secs(3600)).await;
@@ -357,7 +357,7 @@ async fn the_final_state_of_an_object_that_is_only_named_is_unknown() {
     // The subscriber has received the objects by then.
     let second = Duration::from_secs(1);
     let deletions = watch([]).then(second, named).then(second, deleted("b@11")).then_stalls();
-    let reflector = reflector(scripted([list("10", "a@1 b@2"), deletions]), LIST);
+    let reflector = reflector(scripted([list("10", "a@1 b@2"), deletions]), LIST).prepare();
     let cache = reflector.cache();
     let mut changes = cache.subscribe().start();
     let run = tokio::spawn(reflector.run());
@@ -378,7 +378,7 @@ async fn keeps_the_old_objects_until_the_new_list_is_complete() {
         let slow = list("12", "b@2 c@12").pieces_of(20).paced(Duration::from_secs(5));
         let takes = slow.body_time();
         let script = scripted([list("10", "a@1 b@2"), watch([end]), slow, idle_watch()]);
-        let reflector = reflector(script.clone(), LIST);
+        let reflector = reflector(script.clone(), LIST).prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         while script.left() > 1 {
@@ -398,7 +398,7 @@ async fn keeps_the_old_objects_until_the_new_list_is_complete() {
 async fn relists_after_another_replace_of_its_store() {
     let store = Store::new(StorageFormat::Encoded);
     let script = scripted([late(list("8", "b@2")), list("10", "a@1"), idle_watch()]);
-    let reflector = reflector(script, LIST).store(store.clone());
+    let reflector = reflector(script, LIST).store(store.clone()).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     sleep(Duration::from_secs(30)).await;
@@ -452,7 +452,7 @@ impl Hasty {
 async fn a_watch_before_the_list_converges_where_a_list_outlasts_the_history() {
     for (strategy, converges) in [(LIST, false), (FIRST, true), (None, true)] {
         let server = Hasty { started: Instant::now() };
-        let reflector = reflector(Scripted::by(move |asked, _| server.answer(asked)), strategy);
+        let reflector = reflector(Scripted::by(move |asked, _| server.answer(asked)), strategy).prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         sleep(Duration::from_millis(3_600_500)).await;

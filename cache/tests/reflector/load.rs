@@ -27,7 +27,7 @@ type Build = fn(Reflector<[u8]>) -> Reflector<[u8]>;
 
 /// Saves the cache of a cold start: `a@1 b@5` at version 10.
 async fn saved(path: &Path) {
-    let reflector = reflector(scripted([list("10", "a@1 b@5"), idle_watch()]), LIST);
+    let reflector = reflector(scripted([list("10", "a@1 b@5"), idle_watch()]), LIST).prepare();
     let cache = reflector.cache();
     assert!(matches!(cache.save(path), Err(FileError::Incomplete)), "the cache is empty");
     let run = tokio::spawn(reflector.run());
@@ -42,7 +42,7 @@ async fn saves_a_cache_during_an_outage() {
     let path = folder.path().join("config-maps");
     let outage = (0..8).map(|_| Answer::status(503));
     let script = scripted([list("10", "a@1 b@5"), watch([modified("b@11"), error(410)])].into_iter().chain(outage));
-    let reflector = reflector(script.clone(), LIST);
+    let reflector = reflector(script.clone(), LIST).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     cache.wait_for_resource_version("11").await.unwrap();
@@ -58,14 +58,15 @@ async fn saves_a_cache_during_an_outage() {
 async fn resumes_before_changes_that_share_the_version_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config-maps");
-    let before = reflector(scripted([list("10", "a@1 b@2 c@3"), watch([deleted("a@20")]).then_stalls()]), LIST);
+    let before =
+        reflector(scripted([list("10", "a@1 b@2 c@3"), watch([deleted("a@20")]).then_stalls()]), LIST).prepare();
     let cache = before.cache();
     let run = tokio::spawn(before.run());
     cache.wait_for_resource_version("20").await.unwrap();
     cache.save(&path).unwrap();
     run.abort();
     let script = scripted([one("c@3"), watch([deleted("a@20"), deleted("b@20")]).then_stalls()]);
-    let mut after = reflector(script.clone(), LIST);
+    let mut after = reflector(script.clone(), LIST).prepare();
     after.load(&path).await.unwrap();
     let cache = after.cache();
     let run = tokio::spawn(after.run());
@@ -148,7 +149,7 @@ async fn resumes_the_watch_of_a_loaded_cache_without_a_list() {
     ];
     for (name, strategy, answers, asked, stored, syncs) in scenarios {
         let script = scripted(answers.to_vec());
-        let mut reflector = reflector(script.clone(), *strategy);
+        let mut reflector = reflector(script.clone(), *strategy).prepare();
         let cache = reflector.cache();
         reflector.load(&path).await.unwrap();
         assert_eq!((objects(&cache), cache.resource_version()), ("a@1 b@5".to_owned(), "10".to_owned()), "{name}");
@@ -183,7 +184,7 @@ async fn an_outage_at_the_start_drops_no_file() {
     let outage = (0..20).map(|n| if n % 2 == 0 { refused() } else { Answer::status(503) });
     let cut = || [Answer::fails(TransportErrorKind::Broken, "reset"), Answer::status(429)];
     let script = scripted(outage.chain([Answer::status(404)]).chain(cut()).chain([one("a@1"), idle_watch()]));
-    let mut reflector = reflector(script.clone(), LIST).fail_fast();
+    let mut reflector = reflector(script.clone(), LIST).fail_fast().prepare();
     let cache = reflector.cache();
     let started = Instant::now();
     reflector.load(&path).await.unwrap();
@@ -248,7 +249,7 @@ async fn rejects_a_file_of_another_collection_and_starts_cold() {
     for (path, build, answers, asked, expected) in cases {
         let answers = [*answers, &[list("7", "c@7"), idle_watch()]].concat();
         let script = scripted(answers);
-        let mut reflector = build(reflector(script.clone(), LIST));
+        let mut reflector = build(reflector(script.clone(), LIST)).prepare();
         let error = chain(&reflector.load(path).await.unwrap_err());
         assert!(error.contains(expected), "{error}");
         assert_eq!(requests(&script), *asked, "{error}");
@@ -262,21 +263,4 @@ async fn rejects_a_file_of_another_collection_and_starts_cold() {
         assert_eq!(objects(&cache), if error.contains("shard") { objects(&cache) } else { "c@7".to_owned() });
         run.abort();
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn starts_cold_if_options_are_set_after_a_load() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("config-maps");
-    saved(&path).await;
-    let script = scripted([one("b@5"), list("12", "c@7"), idle_watch()]);
-    let mut reflector = reflector(script.clone(), LIST);
-    reflector.load(&path).await.unwrap();
-    let reflector = reflector.namespace("default");
-    let cache = reflector.cache();
-    let run = tokio::spawn(reflector.run());
-    cache.synced().await.unwrap();
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!((requests(&script).as_str(), objects(&cache).as_str()), ("get b 10, list 0, watch 12", "c@7"));
-    run.abort();
 }

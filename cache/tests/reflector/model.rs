@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use listwatch::EventType;
 use listwatch::client::{Client, Resource};
-use listwatch_cache::{Cache, Reflector, Strategy};
+use listwatch_cache::{Cache, PreparedReflector, Reflector, Strategy};
 use listwatch_cache::{Change, ChangeLogLimits, FileError, Object, StorageFormat, Store, Subscriber};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -192,7 +192,7 @@ async fn run(seed: u64, strategy: Option<Strategy>, met: &Arc<Mutex<Met>>, resta
     panic!("no convergence: {:?}, server {server:?} at {}, store {store:?}", cache.status(), world.version());
 }
 
-fn new_reflector(client: &Client, strategy: Option<Strategy>, rng: &mut Rng) -> Reflector<[u8]> {
+fn new_reflector(client: &Client, strategy: Option<Strategy>, rng: &mut Rng) -> PreparedReflector<[u8]> {
     let format = if rng.bool() { StorageFormat::Encoded } else { StorageFormat::Decoded };
     let mut limits = ChangeLogLimits::default();
     if rng.bool() {
@@ -201,8 +201,8 @@ fn new_reflector(client: &Client, strategy: Option<Strategy>, rng: &mut Rng) -> 
     }
     let reflector = Reflector::<[u8]>::new(client, &Resource::CONFIG_MAPS).store(Store::new(format)).change_log(limits);
     match strategy {
-        Some(strategy) => reflector.strategy(strategy),
-        None => reflector,
+        Some(strategy) => reflector.strategy(strategy).prepare(),
+        None => reflector.prepare(),
     }
 }
 

@@ -15,7 +15,7 @@ async fn returns_the_consumers_output_after_the_changes_that_it_read() {
         list("20", "a@12"),
         watch([modified("a@21")]).then_stalls(),
     ];
-    let reflector = reflector(scripted(answers), LIST).store(Store::new(StorageFormat::Encoded));
+    let reflector = reflector(scripted(answers), LIST).store(Store::new(StorageFormat::Encoded)).prepare();
     let mut changes = reflector.cache().subscribe().start();
     let consumer = async {
         let mut seen = Vec::new();
@@ -41,7 +41,7 @@ async fn returns_the_consumers_output_after_the_changes_that_it_read() {
 async fn returns_the_reflectors_error() {
     let server = Scripted::in_turn([]);
     let resource = Resource::CONFIG_MAPS.without_watch();
-    let reflector = Reflector::<[u8]>::new(&server.client(), &resource);
+    let reflector = Reflector::<[u8]>::new(&server.client(), &resource).prepare();
     let error = reflector.run_with(std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(error.to_string(), "parameters: configmaps cannot be watched: the server only lists it");
 }

@@ -34,7 +34,7 @@ async fn the_response_to_a_write_does_not_restore_a_deleted_object() {
         // The next list gets no answer.
         Answer::never(),
     ]);
-    let reflector = reflector(script.clone(), LIST);
+    let reflector = reflector(script.clone(), LIST).prepare();
     let cache = reflector.cache();
     assert_eq!(apply(&cache, "b", 9), None, "the reflector does not run yet");
     let run = tokio::spawn(reflector.run());
@@ -58,7 +58,7 @@ async fn synced(build: fn(Reflector<[u8]>) -> Reflector<[u8]>) -> Cache<[u8]> {
 }
 
 async fn synced_by(list: Answer, build: fn(Reflector<[u8]>) -> Reflector<[u8]>) -> Cache<[u8]> {
-    let reflector = build(reflector(scripted([list, idle_watch()]), LIST));
+    let reflector = build(reflector(scripted([list, idle_watch()]), LIST)).prepare();
     let cache = reflector.cache();
     tokio::spawn(reflector.run());
     cache.synced().await.unwrap();
@@ -120,7 +120,8 @@ fn held<T: StoreType + ?Sized>(cache: &Cache<T>) -> Option<String> {
 async fn applies_protobuf_json_and_decoded_objects() {
     async fn run<T: StoreType + ?Sized + Send + Sync>(list: Answer) -> Cache<T> {
         let client = Client::new(scripted([list, idle_watch()])).retry(Retry::never());
-        let reflector = Reflector::<T>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+        let reflector =
+            Reflector::<T>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch).prepare();
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
         cache.synced().await.unwrap();

@@ -131,7 +131,7 @@ pub struct Scenario {
 pub async fn check(scenarios: impl IntoIterator<Item = Scenario>) {
     for Scenario { name, strategy, answers, requests, objects, version } in scenarios {
         let script = scripted(answers);
-        let reflector = reflector(script.clone(), strategy);
+        let reflector = reflector(script.clone(), strategy).prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         for _ in 0..600 {

@@ -53,7 +53,8 @@ async fn run(seed: u64, strategy: Option<Strategy>, knows_shards: bool, met: &Mu
         let reflector = match strategy {
             Some(strategy) => reflector.strategy(strategy),
             None => reflector,
-        };
+        }
+        .prepare();
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
         (shard, cache)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use listwatch_cache::{Change, StorageFormat, SyncError};
+use listwatch_cache::{Change, ChangeLogLimits, StorageFormat, SyncError};
 use tokio::time::sleep;
 
 use crate::script::{LIST, added, idle_watch, list, objects, reflector, requests, scripted, watch};
@@ -15,6 +15,22 @@ async fn a_spawned_reflector_syncs_without_a_reader() {
     drop(reflector(script.clone(), LIST).store(StorageFormat::Compressed).spawn());
     sleep(Duration::from_secs(60)).await;
     assert_eq!(requests(&script), "list 0, watch 10, watch 10");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_apply_in_any_order_to_the_store_that_readers_have() {
+    let script = scripted([list("10", "a@1"), watch([added("b@11")]).then_stalls()]);
+    let options = reflector(script, LIST).change_log(ChangeLogLimits::default()).store(StorageFormat::Decoded);
+    let reflector = options.namespace("default").fail_fast().prepare();
+    let before = reflector.cache();
+    let after = reflector.spawn();
+    after.wait_for_resource_version("11").await.unwrap();
+    for cache in [before, after] {
+        assert_eq!(objects(&cache), "a@1 b@11");
+        let change = cache.changes_after("10").unwrap().try_next().unwrap().expect("a change");
+        assert_eq!(change.object().name(), "b");
+        assert!(cache.memory().decoded > 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,7 +33,7 @@ async fn a_subscriber_ends_with_the_reflector() {
     let passes = |_: &listwatch_cache::Object<[u8]>| true;
     for is_dropped in [false, true] {
         let answers = if is_dropped { vec![list("10", "a@1"), idle_watch()] } else { vec![Answer::status(403)] };
-        let reflector = reflector(scripted(answers), LIST).fail_fast();
+        let reflector = reflector(scripted(answers), LIST).fail_fast().prepare();
         let cache = reflector.cache();
         let before = cache.subscribe().start();
         let run = tokio::spawn(reflector.run());
@@ -67,11 +67,11 @@ async fn a_subscriber_ends_with_the_reflector() {
 #[tokio::test(start_paused = true)]
 async fn subscribers_continue_with_another_reflector_of_the_store() {
     let store = Store::new(StorageFormat::Encoded);
-    let first = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST).store(store.clone());
+    let first = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST).store(store.clone()).prepare();
     let cache = first.cache();
     let run = tokio::spawn(first.run());
     cache.synced().await.unwrap();
-    let second = reflector(scripted([list("11", "a@1 b@11"), idle_watch()]), LIST).store(store);
+    let second = reflector(scripted([list("11", "a@1 b@11"), idle_watch()]), LIST).store(store).prepare();
     run.abort();
     drop(run.await);
     let mut subscriber = cache.subscribe().start();
@@ -108,6 +108,7 @@ async fn counts_relists_changes_retries_and_the_classes_of_errors() {
         let client = Client::new(script.clone()).retry(Retry::never());
         let reflector =
             Reflector::<[u8]>::new(&client, &Resource::CONFIG_MAPS).strategy(strategy.unwrap_or(Strategy::WatchList));
+        let reflector = reflector.prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         cache.wait_for_resource_version("20").await.unwrap();
@@ -130,7 +131,8 @@ async fn counts_relists_changes_retries_and_the_classes_of_errors() {
 
 #[tokio::test(start_paused = true)]
 async fn counts_the_errors_of_indexes() {
-    let reflector = reflector(scripted([list("10", "a@1 b@2"), watch([modified("b@11")]).then_stalls()]), LIST);
+    let reflector =
+        reflector(scripted([list("10", "a@1 b@2"), watch([modified("b@11")]).then_stalls()]), LIST).prepare();
     let cache = reflector.cache();
     let _by_name = cache.index("name", |object| match object.name() {
         "b" => Err("b has none"),
@@ -148,7 +150,8 @@ async fn counts_the_errors_of_indexes() {
 async fn counts_the_objects_that_readers_cannot_decode() {
     let server = scripted([list("10", "a@1 b@2"), watch([modified("b@11")]).then_stalls()]);
     let client = Client::new(server).retry(Retry::never());
-    let reflector = Reflector::<Undecodable>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch);
+    let reflector =
+        Reflector::<Undecodable>::new(&client, &Resource::CONFIG_MAPS).strategy(Strategy::ListThenWatch).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     cache.wait_for_resource_version("11").await.unwrap();
@@ -173,7 +176,8 @@ struct Undecodable {
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
-    let reflector = reflector(scripted([list("10", "a@1"), watch([]), watch([added("b@12")]).then_stalls()]), LIST);
+    let reflector =
+        reflector(scripted([list("10", "a@1"), watch([]), watch([added("b@12")]).then_stalls()]), LIST).prepare();
     let cache = reflector.cache();
     assert!(timeout(Duration::from_secs(60), cache.synced()).await.is_err(), "the reflector does not run yet");
     let run = tokio::spawn(reflector.run());
@@ -193,7 +197,8 @@ async fn waits_for_synced_and_for_a_version_end_with_the_reflector() {
     assert_eq!(objects(&cache), "a@1 b@12", "the objects stay");
 
     // The list in parallel to the watch gets no answer.
-    let reflector = self::reflector(scripted([list("20", "x@1"), watch([added("c@30")]).then_stalls()]), FIRST);
+    let reflector =
+        self::reflector(scripted([list("20", "x@1"), watch([added("c@30")]).then_stalls()]), FIRST).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     assert!(timeout(Duration::from_secs(80), cache.synced()).await.is_err());
@@ -209,7 +214,7 @@ async fn a_watch_list_is_synced_by_its_bookmark_and_starts_over_when_interrupted
         watch([added("a@1"), bookmark(9)]).then_ends(pause),
         watch([added("b@2"), bookmark(9)]).then(pause, initial_end(10)).then_stalls(),
     ]);
-    let reflector = reflector(script.clone(), None);
+    let reflector = reflector(script.clone(), None).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     for requested in ["watch list", "watch list, watch list"] {
@@ -234,7 +239,7 @@ async fn subscribers_get_each_change_once_across_closed_watches() {
         watch([added("b@13"), deleted("b@15")]),
         watch([deleted("b@15"), added("c@16")]).then_stalls(),
     ]);
-    let reflector = reflector(script.clone(), LIST);
+    let reflector = reflector(script.clone(), LIST).prepare();
     let mut subscriber = reflector.cache().subscribe().start();
     let run = tokio::spawn(reflector.run());
     let mut changes = Vec::new();
@@ -255,7 +260,7 @@ async fn subscribers_get_each_change_once_across_closed_watches() {
 async fn subscribers_get_deletions_from_a_list() {
     let script =
         scripted([list("10", "a@1 b@2"), watch([deleted("a@11"), error(410)]), list("12", "c@12"), idle_watch()]);
-    let reflector = reflector(script, LIST);
+    let reflector = reflector(script, LIST).prepare();
     let (cache, mut subscriber) = (reflector.cache(), reflector.cache().subscribe().start());
     let run = tokio::spawn(reflector.run());
     let mut changes = Vec::new();
@@ -288,7 +293,7 @@ async fn reports_when_it_was_last_synced() {
         ("an interrupted list", LIST, &[late(list("10", "").cut(1))], -1),
         ("an initial event", None, &[late(watch([added("a@11")])).then_stalls()], -1),
     ] {
-        let reflector = reflector(scripted(answers.to_vec()), strategy);
+        let reflector = reflector(scripted(answers.to_vec()), strategy).prepare();
         let (cache, started) = (reflector.cache(), Instant::now());
         let run = tokio::spawn(reflector.run());
         sleep(Duration::from_secs(70)).await;

@@ -98,7 +98,7 @@ async fn has_no_new_version_before_a_list_is_complete() {
         list("500", "x@1"),
         watch([added("b@501")]).then_stalls(),
     ]);
-    let reflector = reflector(script.clone(), FIRST);
+    let reflector = reflector(script.clone(), FIRST).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     assert!(timeout(Duration::from_secs(60), cache.wait_for_resource_version("12")).await.is_err());
@@ -123,7 +123,7 @@ async fn each_request_has_the_options() {
         let options = Selection::all().labels("app=web".parse().unwrap());
         let uid = FieldPath::new("metadata.uid", &[1, 5]);
         let reflector = reflector(script.clone(), strategy).namespace("default").selection(options);
-        let reflector = reflector.projection(Projection::new().drop(&uid));
+        let reflector = reflector.projection(Projection::new().drop(&uid)).prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         cache.wait_for_resource_version("13").await.unwrap();
@@ -171,7 +171,7 @@ async fn each_cache_has_its_shard_and_every_version_if_the_server_ignores_shards
             let shard = Shard::new(index, 2).unwrap();
             let script = scripted(answers.clone());
             let options = Selection::all().shard(shard);
-            let reflector = reflector(script.clone(), Some(strategy)).selection(options);
+            let reflector = reflector(script.clone(), Some(strategy)).selection(options).prepare();
             let cache = reflector.cache();
             let run = tokio::spawn(reflector.run());
             sleep(Duration::from_secs(100)).await;
@@ -203,7 +203,7 @@ async fn a_type_names_its_resource() {
     let client = server.client();
     client.list_of::<Deployment>(&ListParams::default()).namespace("a").into_vec().await.unwrap_err();
     client.watch_of::<Node>(&WatchParams::from_version("7")).open().await.unwrap_err();
-    Reflector::<Node>::of(&client).fail_fast().run().await.unwrap_err();
+    Reflector::<Node>::of(&client).fail_fast().prepare().run().await.unwrap_err();
     let paths = server.paths();
     let collections: Vec<_> = paths.iter().map(|path| path.split('?').next().unwrap()).collect();
     assert_eq!(collections, ["/apis/apps/v1/namespaces/a/deployments", "/api/v1/nodes", "/api/v1/nodes"]);
@@ -217,7 +217,8 @@ async fn projects_json_objects() {
     let widgets = Resource::new("example.com", "v1", "widgets", "Widget");
     let reflector = Reflector::<Json<serde_json::Value>>::new(&script.client(), &widgets)
         .strategy(Strategy::ListThenWatch)
-        .projection(Projection::new().drop(&meta::MANAGED_FIELDS));
+        .projection(Projection::new().drop(&meta::MANAGED_FIELDS))
+        .prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     cache.synced().await.unwrap();

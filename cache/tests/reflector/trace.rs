@@ -13,7 +13,7 @@ use crate::support::transport::Answer;
 async fn each_attempt_is_a_span() {
     let (log, _guard) = subscribe();
     let answers = [Answer::status(503), list("10", "a@1"), watch([modified("a@11"), error(410)]), list("12", "a@11")];
-    let reflector = reflector(scripted(answers.into_iter().chain([idle_watch()])), LIST);
+    let reflector = reflector(scripted(answers.into_iter().chain([idle_watch()])), LIST).prepare();
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     cache.wait_for_resource_version("12").await.unwrap();

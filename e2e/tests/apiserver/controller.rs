@@ -129,9 +129,10 @@ fn start(config: &kube::Config, reconciles: &Reconciles) -> Result<Running> {
     let (stop_ours, stopped) = oneshot::channel();
 
     let transport = listwatch::client::Client::new(KubeTransport::from_config(config.clone())?);
-    let pods = Reflector::<pb::Pod>::new(&transport, &Resource::PODS).store(Store::new(StorageFormat::Compressed));
+    let pods =
+        Reflector::<pb::Pod>::new(&transport, &Resource::PODS).store(Store::new(StorageFormat::Compressed)).prepare();
     let ours = Selection::all().labels(format!("{BY}=ours").parse()?);
-    let config_maps = Reflector::<pb::ConfigMap>::new(&transport, &Resource::CONFIG_MAPS).selection(ours);
+    let config_maps = Reflector::<pb::ConfigMap>::new(&transport, &Resource::CONFIG_MAPS).selection(ours).prepare();
     let context = Context { client, config_maps: config_maps.cache(), written: Mutex::default(), reconciles: by_ours };
     let ours = Controller::new_with(pods.cache(), Resource::PODS)
         .owns(config_maps.cache())

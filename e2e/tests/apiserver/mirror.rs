@@ -426,7 +426,7 @@ async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
     let over_mirror = Client::new(HttpTransport::builder(&mirror.url).build()?);
     let mut caches = Vec::new();
     for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
-        let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy);
+        let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy).prepare();
         let selected = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS)
             .strategy(strategy)
             .selection(Selection::default().labels("example.com/odd=yes".parse()?));
@@ -509,7 +509,7 @@ async fn readers_resume_from_the_file_of_a_mirror() -> Result<()> {
 
     let over_mirror = Client::new(HttpTransport::builder(&mirror.url).build()?);
     let caches = [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst].map(|strategy| {
-        let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy);
+        let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy).prepare();
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
         cache

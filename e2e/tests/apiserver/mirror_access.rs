@@ -154,7 +154,8 @@ impl Deployed {
         let reflector = match namespace {
             Some(namespace) => reflector.namespace(namespace),
             None => reflector,
-        };
+        }
+        .prepare();
         let cache = reflector.cache();
         tokio::spawn(reflector.run());
         Ok(cache)

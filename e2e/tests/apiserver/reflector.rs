@@ -27,7 +27,7 @@ async fn reflectors_stay_synced_through_a_restart() -> Result<()> {
     for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
         let started = Instant::now();
         let reflector = Reflector::<Pod>::new(&client, &Resource::PODS).strategy(strategy);
-        let reflector = reflector.store(Store::new(StorageFormat::Compressed));
+        let reflector = reflector.store(Store::new(StorageFormat::Compressed)).prepare();
         let cache = reflector.cache();
         let view = Arc::new(Mutex::new(View::new()));
         let subscriber = cache.subscribe().with_initial_state().start();

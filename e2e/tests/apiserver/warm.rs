@@ -80,14 +80,14 @@ fn reflector(transport: &Recording, format: StorageFormat) -> Reflector<Pod> {
 
 async fn warm(server: &Server, format: StorageFormat, path: &Path) -> Result<Running> {
     let transport = Recording::new(server)?;
-    let mut reflector = reflector(&transport, format);
+    let mut reflector = reflector(&transport, format).prepare();
     reflector.load(path).await?;
     Ok(Running::begin(reflector, transport))
 }
 
 async fn refused(server: &Server, path: &Path) -> Result<FileError> {
     let transport = Recording::new(server)?;
-    let mut reflector = reflector(&transport, StorageFormat::Encoded);
+    let mut reflector = reflector(&transport, StorageFormat::Encoded).prepare();
     let error = reflector.load(path).await.err().ok_or("the file was loaded")?;
     let running = Running::begin(reflector, transport);
     running.is_synced(server).await?;

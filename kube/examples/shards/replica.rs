@@ -172,7 +172,7 @@ impl<F: Fn(Change)> Member<F> {
         }
 
         let selection = Selection::all().shard(shard);
-        let reflector = Reflector::<[u8]>::new(client, &replica.resource).selection(selection);
+        let reflector = Reflector::<[u8]>::new(client, &replica.resource).selection(selection).prepare();
         on_change(Change::Taken(shard, reflector.cache()));
         let ended: Option<Result<(), Error>> = select! {
             biased;

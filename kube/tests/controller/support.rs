@@ -101,7 +101,7 @@ impl<T: StoreType + Kind> Collection<T> {
     }
 
     pub fn over(events: Events) -> Self {
-        let reflector = Reflector::<T>::of(&Client::new(events.clone()));
+        let reflector = Reflector::<T>::of(&Client::new(events.clone())).prepare();
         let cache = reflector.cache();
         Self { cache, events, reflector: tokio::spawn(async { reflector.run().await.unwrap_err() }) }
     }

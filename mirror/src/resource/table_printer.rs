@@ -127,7 +127,8 @@ impl CustomPrinters {
                 .selection(Selection::default().json().fields(fields.clone()))
                 .projection(slim.clone())
                 .store(self.definition.clone())
-                .fail_fast();
+                .fail_fast()
+                .prepare();
             let Err(error) = reflector.run().await;
             if !std::mem::replace(&mut has_warned, true) {
                 let name = &self.name;

@@ -150,7 +150,7 @@ pub struct Running {
 /// Returns a cache that is not synced.
 pub fn mirrored(upstream: &Arc<Upstream>, resource: &Resource) -> Mirrored {
     let client = Client::new(To(Arc::clone(upstream)));
-    Mirrored::new(Reflector::<[u8]>::new(&client, resource).cache(), resource.clone(), None)
+    Mirrored::new(Reflector::<[u8]>::new(&client, resource).prepare().cache(), resource.clone(), None)
 }
 
 /// Returns a synced cache with this many ConfigMaps, each with this many bytes of data.
@@ -176,7 +176,7 @@ pub async fn cached(upstream: &Arc<Upstream>, resource: &Resource, items: Vec<Va
     let reflector = Reflector::<[u8]>::new(&client, resource).strategy(Strategy::ListThenWatch);
     let store = Store::new(StorageFormat::Encoded);
     store.set_budget(Some(1 << 30));
-    let reflector = reflector.store(store).change_log(ChangeLogLimits::default());
+    let reflector = reflector.store(store).change_log(ChangeLogLimits::default()).prepare();
     let cache = reflector.cache();
     tokio::spawn(reflector.run());
     cache.synced().await.unwrap();

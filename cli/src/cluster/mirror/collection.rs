@@ -7,7 +7,9 @@ use std::str::FromStr;
 use listwatch::client::{Client, Resource, Selection};
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, FieldSelector, ItemRef, Projection, TypeMeta};
-use listwatch_cache::{Cache, ChangeLogLimits, FileError, Reflector, StorageFormat, Store};
+use listwatch_cache::{
+    Cache, ChangeLogLimits, FileError, PreparedReflector, Reflector, StorageFormat, Store, Strategy,
+};
 use listwatch_mirror::Mirrored;
 use tokio::task::spawn_blocking;
 
@@ -41,7 +43,8 @@ impl MirroredCollection {
         format: StorageFormat,
         projection: Option<Projection>,
         log: ChangeLogLimits,
-    ) -> (Self, Reflector<[u8]>) {
+        strategy: Option<Strategy>,
+    ) -> (Self, PreparedReflector<[u8]>) {
         // Without a schema, protobuf can be converted to nothing else.
         let selection = if has_schema(&type_meta(&resource)) { Selection::all() } else { Selection::all().json() };
         let store = Store::new(format);
@@ -53,6 +56,10 @@ impl MirroredCollection {
         if let Some(namespace) = &namespace {
             reflector = reflector.namespace(namespace);
         }
+        if let Some(strategy) = strategy {
+            reflector = reflector.strategy(strategy);
+        }
+        let reflector = reflector.prepare();
         let cache = reflector.cache();
         (Self { resource, namespace, cache, store, indexes: Vec::new(), file: None }, reflector)
     }

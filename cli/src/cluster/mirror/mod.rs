@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use listwatch::client::{Client, Transport};
-use listwatch_cache::{ChangeLogLimits, Reflector};
+use listwatch_cache::{ChangeLogLimits, PreparedReflector};
 use listwatch_mirror::{Access, Mirror};
 use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -111,7 +111,7 @@ async fn find_resources(client: &Client, names: &[String]) -> Result<Vec<FoundRe
 }
 
 /// A collection, and the reflector that keeps its cache synced.
-type CollectionAndReflector = (MirroredCollection, Reflector<[u8]>);
+type CollectionAndReflector = (MirroredCollection, PreparedReflector<[u8]>);
 
 /// Returns the collection of each resource, and its reflector. Creates the directory of their files.
 fn create_collections(
@@ -134,10 +134,9 @@ fn create_collections(
         let namespace = namespace.filter(|_| resource.is_namespaced()).map(str::to_owned);
         let file = args.dir.as_ref().map(|dir| dir.join(format!("{resource}.cache")));
         let format = args.format.into();
-        let (collection, mut reflector) = MirroredCollection::new(client, resource, namespace, format, projection, log);
-        if let Some(strategy) = args.strategy {
-            reflector = reflector.strategy(strategy.into());
-        }
+        let strategy = args.strategy.map(Into::into);
+        let (collection, reflector) =
+            MirroredCollection::new(client, resource, namespace, format, projection, log, strategy);
         collections.push((MirroredCollection { indexes, file, ..collection }, reflector));
     }
     if let Some(dir) = &args.dir {
@@ -172,7 +171,7 @@ struct MirrorServer {
 /// Syncs the collections, and serves them until the first signal.
 async fn sync_and_serve(
     collections: &[MirroredCollection],
-    reflectors: Vec<Reflector<[u8]>>,
+    reflectors: Vec<PreparedReflector<[u8]>>,
     budget: Option<usize>,
     mirror: MirrorServer,
 ) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use futures::future::try_join_all;
 use indicatif::HumanCount;
 use listwatch::client::{Error, Resource};
-use listwatch_cache::{FileError, Reflector, SyncError};
+use listwatch_cache::{FileError, PreparedReflector, SyncError};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::collection::MirroredCollection;
@@ -19,7 +19,7 @@ use crate::notices;
 /// Without one, a collection that the server does not answer for delays no other.
 pub async fn start_all(
     collections: &[MirroredCollection],
-    reflectors: Vec<Reflector<[u8]>>,
+    reflectors: Vec<PreparedReflector<[u8]>>,
     budget: Option<usize>,
     ended: UnboundedSender<(Resource, Error)>,
 ) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ pub async fn start_all(
 
 async fn start_one(
     collection: &MirroredCollection,
-    mut reflector: Reflector<[u8]>,
+    mut reflector: PreparedReflector<[u8]>,
     ended: UnboundedSender<(Resource, Error)>,
 ) -> Result<(), Failure> {
     if let Some(file) = &collection.file {
@@ -81,7 +81,7 @@ pub fn share_budget(budget: usize, collections: &[MirroredCollection], syncing: 
 
 /// Loads the file. A file that is not a saved cache of this collection is an error, because saving would overwrite it.
 async fn load_file(
-    reflector: &mut Reflector<[u8]>,
+    reflector: &mut PreparedReflector<[u8]>,
     collection: &MirroredCollection,
     file: &Path,
 ) -> Result<(), Failure> {

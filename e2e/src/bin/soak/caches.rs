@@ -176,7 +176,7 @@ impl Followed {
     /// Starts a reflector, and waits until it is synced.
     async fn start(name: String, client: &Client, strategy: Strategy) -> Result<Self> {
         let reflector = Reflector::<ConfigMap>::new(client, &Resource::CONFIG_MAPS).namespace(NAMESPACE);
-        let reflector = reflector.strategy(strategy).store(Store::new(StorageFormat::Compressed));
+        let reflector = reflector.strategy(strategy).store(Store::new(StorageFormat::Compressed)).prepare();
         let cache = reflector.cache();
         let received = Arc::new(Mutex::new(View::new()));
         tokio::spawn(follow(cache.subscribe().with_initial_state().start(), Arc::clone(&received)));
@@ -190,7 +190,8 @@ impl Followed {
 async fn mirror(upstream: impl Transport) -> Result<(Cache<[u8]>, String)> {
     let upstream: Arc<dyn Transport> = Arc::new(upstream);
     let reflector = Reflector::<[u8]>::new(&Client::new(Arc::clone(&upstream)), &Resource::CONFIG_MAPS);
-    let reflector = reflector.store(Store::new(StorageFormat::Compressed)).change_log(ChangeLogLimits::default());
+    let reflector =
+        reflector.store(Store::new(StorageFormat::Compressed)).change_log(ChangeLogLimits::default()).prepare();
     let cache = reflector.cache();
     tokio::spawn(async { drop(reflector.run().await) });
     cache.synced().await?;
