@@ -11,9 +11,10 @@ use crate::compress::deferred::DeferredSlots;
 use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary, StoredWhole};
 use crate::compress::elide::ElidedObject;
 use crate::compress::encoder::Encoder;
-use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, Pace, ReplacedReferences, StateId};
+use crate::compress::group::{DeltaGroups, GroupKey, GroupReference, Pace, StateId};
 use crate::compress::pack::PackedObject;
 use crate::compress::pool::Reference;
+use crate::compress::renewal::{Renewal, RenewedReferences};
 use crate::compress::training::TrainingPolicy;
 use crate::key::{Identity, Namespaces};
 
@@ -30,6 +31,9 @@ pub(crate) struct Compression {
     by_namespace: NamespaceDictionaries,
     deferred: DeferredSlots,
     comparand: Comparand,
+    /// The renewal of what was compressed before the last training, until it has visited all objects.
+    renewal: Option<Renewal>,
+    renewed: RenewedReferences,
 }
 
 /// An object that is to be compressed, and what the writer has looked up for it.
@@ -63,17 +67,6 @@ pub(crate) struct RecompressedWhole<'c> {
     pub(crate) shared: Arc<NamespaceDictionary>,
     pub(crate) body: &'c [u8],
     pub(crate) group: Option<GroupKey>,
-}
-
-/// The result of a training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TrainingOutcome {
-    /// The first dictionary: the writer compresses again what is stored whole.
-    First,
-    /// Another dictionary, or the same: what is stored stays as it is.
-    Later,
-    /// zstd could not train a dictionary.
-    Failed,
 }
 
 /// The memory of compression in bytes, without objects.
@@ -167,7 +160,7 @@ impl Compression {
         candidate_of: Option<GroupKey>,
         namespaces: &mut Namespaces,
     ) -> EncodeOutcome<'_> {
-        let Some((body, dictionary)) = compress_whole(&mut self.encoder, &mut self.training) else {
+        let Some((body, dictionary)) = compress_whole(&mut self.encoder, Some(&mut self.training)) else {
             return EncodeOutcome::Incompressible;
         };
         let shared = self.by_namespace.get(namespaces, &object.identity.namespace, dictionary);
@@ -270,10 +263,10 @@ impl Compression {
         }
     }
 
-    /// Returns true if a training is due.
+    /// Returns true if a training is due. None is due during a renewal, so that a store has two dictionaries at most.
     pub(crate) fn is_training_due(&mut self) -> bool {
         let is_trained = self.dictionary().is_some();
-        self.training.is_due(is_trained)
+        self.training.is_due(is_trained) && self.renewal.is_none()
     }
 
     /// Returns true if a training pays. `untrained_len` is what the store has compressed without a dictionary.
@@ -281,27 +274,54 @@ impl Compression {
         self.dictionary().is_some() || TrainingPolicy::pays_first(untrained_len)
     }
 
-    /// Trains a dictionary. The caller then calls [`restart_ratio`](Self::restart_ratio).
-    pub(crate) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) -> TrainingOutcome {
-        let had_dictionary = self.dictionary().is_some();
-        self.encoder.get_or_insert_with(Encoder::new).train(samples);
-        match (had_dictionary, self.dictionary()) {
-            (_, None) => {
-                self.training.record_failure();
-                TrainingOutcome::Failed
-            }
-            (false, Some(_)) => TrainingOutcome::First,
-            (true, Some(_)) => TrainingOutcome::Later,
+    /// Trains a dictionary, and begins to renew what was compressed with another one or without. If zstd cannot train
+    /// one, everything stays as it is.
+    pub(crate) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) {
+        let is_trained = self.encoder.get_or_insert_with(Encoder::new).train(samples);
+        if is_trained {
+            self.begin_renewal();
+        } else if self.dictionary().is_none() {
+            self.training.record_failure();
         }
-    }
-
-    /// Measures the ratio from now on: the samples compress better than later objects.
-    pub(crate) fn restart_ratio(&mut self) {
+        // Samples compress better than later objects.
         self.training.restart_ratio();
     }
 
-    /// Compresses an object stored whole with the dictionary that was trained first. Returns `None` if that would not
-    /// make it shorter.
+    /// Begins to renew what was compressed with another dictionary than the current one.
+    pub(crate) fn begin_renewal(&mut self) {
+        (self.renewal, self.renewed) = (Some(Renewal::default()), RenewedReferences::default());
+    }
+
+    /// Takes the renewal for its next step, which ends with [`put_renewal`](Self::put_renewal); `None` if all objects
+    /// are of the current dictionary.
+    pub(crate) fn take_renewal(&mut self) -> Option<Renewal> {
+        self.renewal.take()
+    }
+
+    /// Continues the renewal later. `None` if it has visited all objects.
+    pub(crate) fn put_renewal(&mut self, renewal: Option<Renewal>) {
+        if renewal.is_none() {
+            self.renewed = RenewedReferences::default();
+        }
+        self.renewal = renewal;
+    }
+
+    /// Returns true if the object was compressed with another dictionary than the current one, or without.
+    pub(crate) fn is_of_old_dictionary(&self, object: &CompressedObject<'_>) -> bool {
+        let shared = match object.form {
+            CompressedForm::Whole(whole) => whole.shared,
+            CompressedForm::Delta { reference, .. } | CompressedForm::Reference(reference) => reference.object().shared,
+        };
+        self.is_old(shared)
+    }
+
+    fn is_old(&self, shared: &NamespaceDictionary) -> bool {
+        let is_other = |current| shared.dictionary.as_ref().is_none_or(|known| !Arc::ptr_eq(known, current));
+        self.dictionary().is_some_and(is_other)
+    }
+
+    /// Compresses an object stored whole with the current dictionary. Returns `None` if that does not make it shorter
+    /// than its bytes.
     pub(crate) fn compress_again(
         &mut self,
         object: &CompressedObject<'_>,
@@ -312,14 +332,42 @@ impl Compression {
         let bytes = elided.restore(&object.identity)?;
         let group = self.group_of(encoding, &bytes, &object.identity.namespace);
         self.encoder.get_or_insert_with(Encoder::new).pack(&elided, group.is_some());
-        let (body, dictionary) = compress_whole(&mut self.encoder, &mut self.training)?;
+        let (body, dictionary) = compress_whole(&mut self.encoder, None)?;
         let shared = self.by_namespace.get(namespaces, &object.identity.namespace, dictionary);
         Some(RecompressedWhole { shared, body, group })
     }
 
-    /// Compresses a reference with the dictionary that was trained first. Returns the new reference, which the deltas
-    /// are to have; `None` if that would not make it shorter.
-    pub(crate) fn compress_reference_again(
+    /// Returns the reference of a delta with the same bytes, compressed with the current dictionary. All deltas to the
+    /// old reference get the same one, and so does the group. Returns `None` if the dictionary does not make it shorter
+    /// than its bytes: the group then has no reference.
+    pub(crate) fn renew_reference(
+        &mut self,
+        delta: &CompressedObject<'_>,
+        encoding: Encoding,
+        namespaces: &mut Namespaces,
+    ) -> Option<Arc<Reference>> {
+        let (CompressedForm::Delta { reference: old, .. } | CompressedForm::Reference(old)) = delta.form else {
+            return None;
+        };
+        if !self.is_old(old.object().shared) {
+            return Some(Arc::clone(old));
+        }
+        if let Some(renewed) = self.renewed.get(old) {
+            return Some(renewed);
+        }
+        let renewed = self.compress_reference_again(old, namespaces);
+        if let Some(renewed) = &renewed {
+            self.renewed.add(old, renewed);
+        }
+        if let Some(bytes) = self.decoder.decode(delta)
+            && let Some(group) = self.group_of(encoding, &bytes, old.namespace())
+        {
+            self.groups.replace_reference(group, old, renewed.as_ref());
+        }
+        renewed
+    }
+
+    fn compress_reference_again(
         &mut self,
         reference: &Reference,
         namespaces: &mut Namespaces,
@@ -328,14 +376,9 @@ impl Compression {
         let encoder = self.encoder.get_or_insert_with(Encoder::new);
         // Packed as before, because deltas have these bytes as their reference.
         self.decoder.read_whole(object, encoder.packed_mut(object.wire_len))?;
-        let (body, dictionary) = compress_whole(&mut self.encoder, &mut self.training)?;
+        let (body, dictionary) = compress_whole(&mut self.encoder, None)?;
         let shared = self.by_namespace.get(namespaces, reference.namespace(), dictionary);
         Some(self.decoder.new_reference(StoredWhole { shared: &shared, body, wire_len: object.wire_len }))
-    }
-
-    /// Compares later objects with the new references.
-    pub(crate) fn replace_references(&mut self, replaced: &ReplacedReferences) {
-        self.groups.replace_references(replaced);
     }
 
     /// Returns true if a changed object of this length may wait for its compression.
@@ -373,9 +416,15 @@ impl Compression {
         self.encoder.as_ref().and_then(Encoder::dictionary)
     }
 
-    /// Uses a dictionary that was loaded.
-    pub(crate) fn adopt_dictionary(&mut self, dictionary: &Arc<Dictionary>) {
-        self.encoder.get_or_insert_with(Encoder::new).adopt(Arc::clone(dictionary));
+    /// Uses the first of the dictionaries that were loaded, and begins to renew what was compressed with the others.
+    pub(crate) fn adopt_dictionaries(&mut self, dictionaries: &[Arc<Dictionary>]) {
+        // The last that an encoder adopts is its current one.
+        for dictionary in dictionaries.iter().rev() {
+            self.encoder.get_or_insert_with(Encoder::new).adopt(Arc::clone(dictionary));
+        }
+        if dictionaries.len() > 1 {
+            self.begin_renewal();
+        }
     }
 
     /// Returns the bytes of all references, which count as objects.
@@ -391,21 +440,25 @@ impl Compression {
                 + self.decoder.buffer_bytes()
                 + self.comparand.packed.bytes.capacity()
                 + self.groups.bytes()
-                + self.by_namespace.bytes(),
+                + self.by_namespace.bytes()
+                + self.renewed.bytes(),
             zstd: encoder.map_or(0, Encoder::zstd_bytes) + self.decoder.zstd_bytes(),
         }
     }
 }
 
-/// Compresses the packed object by itself, and records its lengths. Returns `None` if that does not make it shorter.
+/// Compresses the packed object by itself, and records its lengths for trainings if the object is new. Returns `None` if
+/// that does not make it shorter.
 fn compress_whole<'e>(
     encoder: &'e mut Option<Encoder>,
-    training: &mut TrainingPolicy,
+    training: Option<&mut TrainingPolicy>,
 ) -> Option<(&'e [u8], Option<Arc<Dictionary>>)> {
     let encoder = encoder.get_or_insert_with(Encoder::new);
     let (packed_len, wire_len) = (encoder.packed().len(), encoder.wire_len());
     let frame = encoder.compress_whole()?;
-    training.record_whole(frame.dictionary.is_some(), packed_len, frame.body.len());
+    if let Some(training) = training {
+        training.record_whole(frame.dictionary.is_some(), packed_len, frame.body.len());
+    }
     (frame.body.len() < wire_len as usize).then_some((frame.body, frame.dictionary))
 }
 

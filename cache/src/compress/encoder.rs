@@ -73,14 +73,17 @@ impl Encoder {
         encoder
     }
 
-    /// Trains the dictionary for objects that are compressed from now on. Keeps the current dictionary
-    /// if zstd cannot train one.
-    pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) {
-        if let Some(dictionary) = train(samples) {
+    /// Trains the dictionary for objects that are compressed from now on. Returns false if zstd cannot train one: then
+    /// the current dictionary stays.
+    pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) -> bool {
+        let dictionary = train(samples);
+        let is_trained = dictionary.is_some();
+        if let Some(dictionary) = dictionary {
             self.adopt(Arc::new(dictionary));
         }
         trim_heap();
         self.is_untrimmed = true;
+        is_trained
     }
 
     /// Uses a dictionary that was trained before.

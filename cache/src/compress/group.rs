@@ -71,17 +71,6 @@ fn address_bits(address: usize) -> u32 {
     (address / 16) as u32
 }
 
-/// The new references of groups, by the addresses of the old ones. A group keeps the allocation of its reference, so no
-/// other reference has that address.
-#[derive(Default)]
-pub(crate) struct ReplacedReferences(HashMap<usize, Weak<Reference>>);
-
-impl ReplacedReferences {
-    pub(crate) fn add(&mut self, old: &Arc<Reference>, new: &Arc<Reference>) {
-        self.0.insert(Arc::as_ptr(old).addr(), Arc::downgrade(new));
-    }
-}
-
 /// What the next object of a group is compared with.
 #[derive(Clone, Copy)]
 pub(super) enum GroupReference<R> {
@@ -191,14 +180,12 @@ impl DeltaGroups {
         }
     }
 
-    /// Compares objects with the new references where they were compared with the old ones.
-    pub(super) fn replace_references(&mut self, replaced: &ReplacedReferences) {
-        for group in self.groups.values_mut() {
-            if let DeltaGroup::Reference(_, reference) = group
-                && let Some(new) = replaced.0.get(&reference.as_ptr().addr())
-            {
-                reference.clone_from(new);
-            }
+    /// Compares objects of the group with the new reference, or with nothing, if they were compared with the old one.
+    pub(super) fn replace_reference(&mut self, group: GroupKey, old: &Arc<Reference>, new: Option<&Arc<Reference>>) {
+        if let Some(DeltaGroup::Reference(_, reference)) = self.groups.get_mut(&group)
+            && reference.as_ptr() == Arc::as_ptr(old)
+        {
+            *reference = new.map(Arc::downgrade).unwrap_or_default();
         }
     }
 

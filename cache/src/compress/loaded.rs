@@ -21,9 +21,9 @@ impl LoadedDictionaries {
         self.dictionaries.len()
     }
 
-    /// Returns the dictionary with which the store compressed new objects.
-    pub(crate) fn first(&self) -> Option<&Arc<Dictionary>> {
-        self.dictionaries.first()
+    /// Returns the dictionaries. The store compressed new objects with the first.
+    pub(crate) fn dictionaries(&self) -> &[Arc<Dictionary>] {
+        &self.dictionaries
     }
 
     /// Adds a dictionary; returns `None` if zstd refuses the bytes.

@@ -32,9 +32,9 @@
 //!   after 1, 2, 4, 8 and then each 16 objects, because a trial costs a compression.
 //!
 //! Objects stored whole use no dictionary at first. The first training is due once they take 1.5 MiB. Then it pays, and
-//! it has samples from more of the collection than the first namespaces of a list. Everything whole is compressed
-//! again, references too, and their deltas get the new ones. Another training is due when the ratio has drifted by a
-//! quarter (`training.rs`). It compresses nothing again.
+//! it has samples from more of the collection than the first namespaces of a list. Another training is due when the
+//! ratio has drifted by a quarter (`training.rs`). After each training, everything whole is compressed again, references
+//! too, and their deltas get the new ones: a few objects with each write (`renewal.rs`). So old dictionaries are freed.
 //!
 //! A changed object waits encoded until 64 have changed (`deferred.rs`). Compressing one at a time loads half a
 //! megabyte of zstd's tables into the processor's caches each time.
@@ -101,16 +101,15 @@ mod group;
 mod loaded;
 mod pack;
 mod pool;
+mod renewal;
 mod training;
 
-pub(crate) use self::compression::{
-    CompressInput, Compression, CompressionMemory, EncodeOutcome, RecompressedWhole, TrainingOutcome,
-};
+pub(crate) use self::compression::{CompressInput, Compression, CompressionMemory, EncodeOutcome, RecompressedWhole};
 pub(crate) use self::decoder::{CompressedForm, CompressedObject, Decoder};
 pub(crate) use self::dictionary::{Dictionary, NamespaceDictionary, StoredWhole};
 pub(crate) use self::elide::ElidedObject;
 pub(crate) use self::encoder::Encoder;
-pub(crate) use self::group::{MAX_GROUPED_LEN, ReplacedReferences, StateId};
+pub(crate) use self::group::{MAX_GROUPED_LEN, StateId};
 pub(crate) use self::loaded::LoadedDictionaries;
 pub(crate) use self::pool::Reference;
 pub(crate) use self::training::{FEW_SAMPLES, SampleChoice};

@@ -161,10 +161,8 @@ pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore<
     writer.budget.check_empty_store(bytes)?;
     writer.relists.set_begun(saved.epoch.into());
     writer.namespaces.extend(saved.namespaces);
-    if let (StorageFormat::Compressed, Some(dictionary)) = (writer.format, saved.dictionaries.first()) {
-        writer.compression.adopt_dictionary(dictionary);
-    }
     if writer.format == StorageFormat::Compressed {
+        writer.compression.adopt_dictionaries(saved.dictionaries.dictionaries());
         StoreCore::learn_references(writer, &saved.entries);
     }
     for entry in saved.entries {

@@ -16,13 +16,13 @@ use listwatch::Encoding;
 
 use crate::StoreType;
 use crate::compress::{
-    CompressInput, Compression, ElidedObject, EncodeOutcome, RecompressedWhole, Reference, ReplacedReferences,
-    SampleChoice, StateId, TrainingOutcome,
+    CompressInput, Compression, ElidedObject, EncodeOutcome, RecompressedWhole, Reference, SampleChoice, StateId,
 };
 use crate::error::StoreError;
 use crate::key::Identity;
 use crate::state::entry::{Entry, EntryForm, wire_len};
 use crate::state::storage_format::StorageFormat;
+use crate::state::table::ObjectTable;
 use crate::write::core::StoreCore;
 use crate::write::writer::Writer;
 
@@ -84,11 +84,15 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             replaced_reference: known.and_then(Entry::reference),
         };
         let new = match compression.encode(&input, namespaces) {
-            EncodeOutcome::Delta { reference, body } => delta(body, reference),
+            EncodeOutcome::Delta { reference, body } => {
+                let new = delta(body, reference);
+                Self::renewed_delta(writer, new)
+            }
             EncodeOutcome::FirstDelta { reference, body } => {
-                let new = delta(body, Arc::clone(&reference));
-                if let Some((slot, candidate)) = &candidate {
-                    self.make_reference_entry(writer, *slot, candidate, reference);
+                let new = delta(body, reference);
+                let new = Self::renewed_delta(writer, new);
+                if let (Some((slot, candidate)), Some(reference)) = (&candidate, new.reference()) {
+                    self.make_reference_entry(writer, *slot, candidate, Arc::clone(reference));
                 }
                 new
             }
@@ -120,96 +124,115 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         self.change_form(writer, slot, candidate, empty);
     }
 
+    /// Returns the entry of a delta to a reference of the current dictionary, if there is such a reference with the same
+    /// bytes.
+    fn renewed_delta(writer: &mut Writer<T>, delta: Entry<T::Decoded>) -> Entry<T::Decoded> {
+        let Writer { compression, namespaces, .. } = writer;
+        let old = delta.compressed().filter(|object| compression.is_of_old_dictionary(object));
+        let renewed = old.and_then(|object| compression.renew_reference(&object, delta.encoding(), namespaces));
+        match renewed {
+            Some(reference) => delta.to_reference(reference),
+            None => delta,
+        }
+    }
+
     /// Trains a dictionary, if a training is due, on samples of all objects that are not stored as deltas. What was
-    /// compressed without a dictionary is compressed again.
+    /// compressed before is then [renewed](Self::renew_some).
     pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
         if !writer.compression.is_training_due() {
             return;
         }
         // Empty deltas stand for their references.
-        let is_whole = |entry: &Entry<_>| entry.reference().is_none() || entry.body().is_empty();
-        let whole = self.select(|slot, entry| is_whole(entry).then(|| (slot, entry.clone())));
-        let untrained_len =
-            |(_, entry): &(u32, Entry<_>)| entry.compressed().map_or(0, |object| object.form.untrained_len());
-        if !writer.compression.pays_training(whole.iter().map(untrained_len).sum()) {
+        let is_whole = |entry: &&Entry<_>| entry.reference().is_none() || entry.body().is_empty();
+        let (mut count, mut len, mut untrained_len) = (0, 0, 0);
+        for entry in self.state().entries().filter(is_whole) {
+            count += 1;
+            len += entry.wire_len() as usize;
+            untrained_len += entry.compressed().map_or(0, |object| object.form.untrained_len());
+        }
+        if !writer.compression.pays_training(untrained_len) {
             return;
         }
-        let len = whole.iter().map(|(_, entry)| entry.wire_len() as usize).sum::<usize>();
-        let choice = SampleChoice::of(whole.len(), len);
-        let samples = whole.iter().zip(0..).filter(|(_, place)| choice.has(*place));
+        let choice = SampleChoice::of(count, len);
+        let samples = |state: &ObjectTable<_>| {
+            let places = state.entries().filter(is_whole).zip(0..);
+            places.filter(|(_, place)| choice.has(*place)).map(|(entry, _)| entry.clone()).collect::<Vec<_>>()
+        };
+        let samples = samples(&self.state());
         // One after the other, because the store has them compressed.
         let sample = |entry: &Entry<T::Decoded>| match entry.compressed() {
             Some(object) => self.codec.decoder.decode_elided(&object),
             None => Some(ElidedObject::of(&entry.identity(), &self.codec.encode(entry).ok()?)?.into_bytes()),
         };
-        let outcome = writer.compression.train(samples.filter_map(|((_, entry), _)| sample(entry)));
-        if outcome == TrainingOutcome::First {
-            for (slot, old) in whole.into_iter().filter(|(_, old)| old.reference().is_none()) {
-                self.compress_again(writer, slot, &old);
-            }
-            self.compress_references_again(writer);
+        writer.compression.train(samples.iter().filter_map(sample));
+    }
+
+    /// Compresses a few objects again, if they have another dictionary than the current one. Each write calls it.
+    pub(super) fn renew_some(&self, writer: &mut Writer<T>) {
+        if writer.format == StorageFormat::Compressed
+            && let Some(renewal) = writer.compression.take_renewal()
+        {
+            let renewal = renewal.advance(writer.slots.count, |slot| self.renew_slot(writer, slot));
+            writer.compression.put_renewal(renewal);
         }
-        writer.compression.restart_ratio();
     }
 
-    /// Calls `select` with each slot and its entry, and returns what it selects.
-    fn select<R>(&self, select: impl Fn(u32, &Entry<T::Decoded>) -> Option<R>) -> Vec<R> {
-        let state = self.state();
-        let slots = state.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);
-        slots.filter_map(|(entry, slot)| select(slot, entry.as_ref()?)).collect()
-    }
-
-    /// Compresses all references with the dictionary that was trained first. A reference never changes, so its deltas
-    /// get a new one.
-    ///
-    /// Old references are dropped one by one, so that new ones get their memory.
-    fn compress_references_again(&self, writer: &mut Writer<T>) {
-        let mut replaced = ReplacedReferences::default();
-        let mut deltas = self.select(|slot, entry| Some((Arc::as_ptr(entry.reference()?).addr(), slot)));
-        deltas.sort_unstable();
-        for deltas in deltas.chunk_by(|(one, _), (other, _)| one == other) {
-            let first = deltas.first().and_then(|(_, slot)| self.entry_at(*slot));
-            let Some(old) = first.as_ref().and_then(Entry::reference) else { continue };
-            let Writer { compression, namespaces, .. } = &mut *writer;
-            let Some(reference) = compression.compress_reference_again(old, namespaces) else { continue };
-            replaced.add(old, &reference);
-            drop(first);
-            for (_, slot) in deltas {
-                let Some(old) = self.entry_at(*slot) else { continue };
-                self.replace_form(writer, *slot, &old, old.to_reference(Arc::clone(&reference)));
-            }
-        }
-        writer.compression.replace_references(&replaced);
-    }
-
-    /// Compresses an object stored whole with the dictionary that was trained first.
-    fn compress_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
-        let Some(object) = old.compressed() else { return self.compress_slot(writer, slot) };
-        let Writer { compression, namespaces, .. } = &mut *writer;
-        let Some(RecompressedWhole { shared, body, group }) =
-            compression.compress_again(&object, old.encoding(), namespaces)
-        else {
-            return;
+    /// Compresses the object of a slot with the current dictionary, unless it is. Returns the length of an object that
+    /// it compressed.
+    pub(super) fn renew_slot(&self, writer: &mut Writer<T>, slot: u32) -> Option<u32> {
+        let old = self.entry_at(slot)?;
+        let len = old.wire_len();
+        let Some(object) = old.compressed() else {
+            self.compress_slot(writer, slot);
+            return Some(len);
         };
-        let new = Entry::whole(old.encoding(), old.wire_len(), &object.identity, body, shared);
-        if let Some(group) = group {
-            compression.move_candidate(group, old.address(), new.address());
+        if !writer.compression.is_of_old_dictionary(&object) {
+            return None;
         }
-        self.replace_form(writer, slot, old, new);
+        let Writer { compression, namespaces, .. } = &mut *writer;
+        if old.reference().is_some() {
+            match compression.renew_reference(&object, old.encoding(), namespaces) {
+                Some(reference) => {
+                    self.replace_form(writer, slot, &old, old.to_reference(reference));
+                    // Of the bytes of a delta nothing is compressed.
+                    return Some(0);
+                }
+                None => self.encode_again(writer, slot, &old),
+            }
+        } else if let Some(RecompressedWhole { shared, body, group }) =
+            compression.compress_again(&object, old.encoding(), namespaces)
+        {
+            let new = Entry::whole(old.encoding(), old.wire_len(), &object.identity, body, shared);
+            if let Some(group) = group {
+                compression.move_candidate(group, old.address(), new.address());
+            }
+            self.replace_form(writer, slot, &old, new);
+        } else {
+            self.encode_again(writer, slot, &old);
+        }
+        Some(len)
     }
 
     /// Compresses the object of a slot, unless it is compressed.
     fn compress_slot(&self, writer: &mut Writer<T>, slot: u32) {
         let Some(old) = self.entry_at(slot) else { return };
-        if matches!(old.form(), EntryForm::Whole { .. } | EntryForm::Delta { .. }) {
-            return;
+        if !matches!(old.form(), EntryForm::Whole { .. } | EntryForm::Delta { .. }) {
+            self.encode_again(writer, slot, &old);
         }
-        let stored = self.object(&old);
+    }
+
+    /// Compresses the state of a slot as if it was written. A compressed object that is not compressed again becomes
+    /// encoded.
+    fn encode_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
+        let stored = self.object(old);
         let Ok(bytes) = stored.encoded() else { return };
-        let object = NewObject { known: Some(&old), encoding: stored.encoding(), bytes, identity: &old.identity() };
-        if let Some(new) = self.compressed_entry(writer, &object) {
-            drop(stored);
-            self.replace_form(writer, slot, &old, new);
+        let object = NewObject { known: Some(old), encoding: stored.encoding(), bytes, identity: &old.identity() };
+        let is_compressed = old.compressed().is_some();
+        let new = self.compressed_entry(writer, &object);
+        let new = new.or_else(|| is_compressed.then(|| Self::encoded_entry(writer, &object)));
+        drop(stored);
+        if let Some(new) = new {
+            self.replace_form(writer, slot, old, new);
         }
     }
 
@@ -332,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_training_gives_deltas_new_references() {
+    fn a_training_gives_deltas_new_references() {
         let store = Store::<[u8]>::new(StorageFormat::Compressed);
         let words = |seed: u64, words: usize| {
             let mut random = fastrand::Rng::with_seed(seed);
@@ -359,10 +382,15 @@ mod tests {
         assert!(members.iter().all(|(name, _)| reference(name).is_some_and(|reference| !is_trained(&reference))));
         // Without a group, until the training.
         let mut others = 0;
-        while !is_trained(&reference("group-0-0").unwrap()) {
+        let mut write_other = || {
             write("", &format!("other-{others}"), &words(1000 + others, 1000));
             others += 1;
+        };
+        while !is_trained(&reference("group-0-0").unwrap()) {
+            write_other();
         }
+        // A write renews at least one object.
+        (0..30).for_each(|_| write_other());
         assert!(members.iter().all(|(name, _)| reference(name).is_some_and(|reference| is_trained(&reference))));
         // The groups compare their next objects with the new references. The dictionary may have some of these itself.
         members.extend((0..10).map(|group| member(group, 3)));

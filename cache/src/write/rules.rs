@@ -77,6 +77,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         origin: Origin,
     ) -> Result<ApplyOutcome<T>, StoreError> {
         let listed = origin == Origin::List;
+        self.renew_some(writer);
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, identity);
         if let Some((slot, known)) = &found {

@@ -3,6 +3,7 @@
 mod decode_errors;
 mod delays;
 mod delta_groups;
+mod dictionaries;
 mod model;
 mod predicates;
 mod save;
