@@ -48,38 +48,54 @@ impl Identity<'_> {
 }
 
 /// The namespaces of a store. Its entries share their texts.
-#[derive(Default)]
-pub(crate) struct Namespaces(HashSet<Arc<str>>);
+pub(crate) struct Namespaces {
+    texts: HashSet<Arc<str>>,
+    /// The number of namespaces at which unused ones are removed: twice the number that was used the last time.
+    full: usize,
+}
+
+/// The fewest namespaces among which unused ones are looked for.
+pub(crate) const FEW_NAMESPACES: usize = 64;
+
+impl Default for Namespaces {
+    fn default() -> Self {
+        Self { texts: HashSet::new(), full: FEW_NAMESPACES }
+    }
+}
 
 impl Namespaces {
-    /// Returns the shared text of a namespace.
+    /// Returns the shared text of a namespace. A new namespace may displace those that no entry uses.
     pub(crate) fn intern(&mut self, namespace: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(namespace) {
+        if let Some(known) = self.texts.get(namespace) {
             return Arc::clone(known);
         }
+        if self.texts.len() >= self.full {
+            self.forget_unused();
+        }
         let namespace = Arc::<str>::from(namespace);
-        self.0.insert(Arc::clone(&namespace));
+        self.texts.insert(Arc::clone(&namespace));
         namespace
     }
 
     /// Returns the shared text of a namespace, if it is known.
     pub(crate) fn get(&self, namespace: &str) -> Option<Arc<str>> {
-        self.0.get(namespace).cloned()
+        self.texts.get(namespace).cloned()
     }
 
     /// Adds the namespaces of a file.
     pub(crate) fn extend(&mut self, others: Self) {
-        self.0.extend(others.0);
+        self.texts.extend(others.texts);
     }
 
     /// Removes the namespaces that no entry uses.
     pub(crate) fn forget_unused(&mut self) {
-        self.0.retain(|namespace| Arc::strong_count(namespace) > 1);
-        self.0.shrink_to(2 * self.0.len());
+        self.texts.retain(|namespace| Arc::strong_count(namespace) > 1);
+        self.full = (2 * self.texts.len()).max(FEW_NAMESPACES);
+        self.texts.shrink_to(2 * self.texts.len());
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.0.capacity() * 8 / 7 * (size_of::<Arc<str>>() + 1)
-            + self.0.iter().map(|namespace| 2 * size_of::<usize>() + namespace.len()).sum::<usize>()
+        self.texts.capacity() * 8 / 7 * (size_of::<Arc<str>>() + 1)
+            + self.texts.iter().map(|namespace| 2 * size_of::<usize>() + namespace.len()).sum::<usize>()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use zstd_safe::DDict;
 
-use crate::key::Namespaces;
+use crate::key::{FEW_NAMESPACES, Namespaces};
 
 /// zstd's default. Higher levels take several times as long and save a few percent.
 pub(super) const LEVEL: i32 = 3;
@@ -55,11 +55,21 @@ pub(crate) struct StoredWhole<'a> {
 }
 
 /// By namespace, what objects share that are stored whole from now on.
-#[derive(Default)]
-pub(super) struct NamespaceDictionaries(HashMap<Arc<str>, Weak<NamespaceDictionary>>);
+pub(super) struct NamespaceDictionaries {
+    shared: HashMap<Arc<str>, Weak<NamespaceDictionary>>,
+    /// The number of namespaces at which those without objects are removed.
+    full: usize,
+}
+
+impl Default for NamespaceDictionaries {
+    fn default() -> Self {
+        Self { shared: HashMap::new(), full: FEW_NAMESPACES }
+    }
+}
 
 impl NamespaceDictionaries {
-    /// Returns what objects of the namespace share until another dictionary is trained.
+    /// Returns what objects of the namespace share until another dictionary is trained. A new namespace may displace
+    /// those without objects.
     pub(super) fn get(
         &mut self,
         namespaces: &mut Namespaces,
@@ -67,24 +77,28 @@ impl NamespaceDictionaries {
         dictionary: Option<Arc<Dictionary>>,
     ) -> Arc<NamespaceDictionary> {
         let address = |dictionary: &Option<Arc<Dictionary>>| dictionary.as_ref().map(Arc::as_ptr);
-        if let Some(shared) = self.0.get(namespace).and_then(Weak::upgrade)
+        if let Some(shared) = self.shared.get(namespace).and_then(Weak::upgrade)
             && address(&shared.dictionary) == address(&dictionary)
         {
             return shared;
         }
+        if self.shared.len() >= self.full {
+            self.forget_dropped();
+        }
         let namespace = namespaces.intern(namespace);
         let shared = Arc::new(NamespaceDictionary { namespace: Arc::clone(&namespace), dictionary });
-        self.0.insert(namespace, Arc::downgrade(&shared));
+        self.shared.insert(namespace, Arc::downgrade(&shared));
         shared
     }
 
     pub(super) fn forget_dropped(&mut self) {
-        self.0.retain(|_, shared| shared.strong_count() > 0);
-        self.0.shrink_to(2 * self.0.len());
+        self.shared.retain(|_, shared| shared.strong_count() > 0);
+        self.full = (2 * self.shared.len()).max(FEW_NAMESPACES);
+        self.shared.shrink_to(2 * self.shared.len());
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.0.capacity() * 8 / 7 * (size_of::<(Arc<str>, Weak<NamespaceDictionary>)>() + 1)
-            + self.0.len() * (2 * size_of::<usize>() + size_of::<NamespaceDictionary>())
+        self.shared.capacity() * 8 / 7 * (size_of::<(Arc<str>, Weak<NamespaceDictionary>)>() + 1)
+            + self.shared.len() * (2 * size_of::<usize>() + size_of::<NamespaceDictionary>())
     }
 }

@@ -143,8 +143,9 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// and bookmark.
     ///
     /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a
-    /// late event does not restore them. A store without a resource version remembers them only while a [`Relist`] is
-    /// open.
+    /// late event does not restore them. A caller that does not advance the store gets this for the newest deletions,
+    /// at least 8,000 of them, and for all deletions while a [`Relist`] is open. A store without a resource version
+    /// remembers deletions only while a [`Relist`] is open.
     pub fn advance(&self, resource_version: &str) {
         self.core.advance(resource_version);
     }

@@ -101,6 +101,9 @@ impl<D> Relists<D> {
 
     pub(super) fn add_tombstone(&mut self, identity: &Identity<'_>) {
         self.tombstones.add(identity);
+        if self.open.is_none() {
+            self.tombstones.trim();
+        }
     }
 
     pub(super) fn is_deleted(&self, identity: &Identity<'_>, origin: Origin) -> bool {

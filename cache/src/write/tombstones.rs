@@ -6,6 +6,8 @@
 //! - A tombstone has the key and the version of a deletion. A state is late if it is not newer than that.
 //! - A tombstone is removed once the collection has its version. From then on, the version of the collection identifies
 //!   late states.
+//! - A caller of a store may never advance the version. So there are at most [`MOST_TOMBSTONES`], those of the newest
+//!   versions, except while a relist is open: its list would restore the objects.
 //! - While a relist is open, none is removed, because the list may be older than all of them. A relist that begins
 //!   removes all earlier ones: its list is newer.
 //! - The watch is the server's order of events. It may add an object at the version of the deletion. The object may
@@ -13,10 +15,13 @@
 
 use std::collections::HashMap;
 
-use listwatch::internal::is_older;
+use listwatch::internal::{is_comparable, is_older};
 
 use crate::key::{Identity, ObjectKey};
 use crate::write::origin::{Origin, is_within};
+
+/// The number of tombstones at which the older half is removed.
+const MOST_TOMBSTONES: usize = 16 << 10;
 
 /// Resource versions of deletions that a list or a watch may not have passed yet.
 #[derive(Default)]
@@ -29,6 +34,19 @@ impl Tombstones {
         if !is_older(&identity.resource_version, version) {
             *version = identity.resource_version.clone().into_owned();
         }
+    }
+
+    /// Removes the older half, if there are too many.
+    pub(super) fn trim(&mut self) {
+        if self.0.len() < MOST_TOMBSTONES {
+            return;
+        }
+        // Of comparable versions, the longer number is newer.
+        let age = |version: &str| (is_comparable(version), version.len(), version.to_owned());
+        let mut ages: Vec<_> = self.0.values().map(|version| age(version)).collect();
+        let middle = ages.len() / 2;
+        let (_, middle, _) = ages.select_nth_unstable(middle);
+        self.0.retain(|_, version| age(version) > *middle);
     }
 
     /// Returns true if the object was deleted after this state.
@@ -59,5 +77,38 @@ impl Tombstones {
             size_of::<(ObjectKey, String)>() + key.namespace.len() + key.name.len() + version.len()
         };
         self.0.iter().map(bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(name: usize, version: &str) -> Identity<'static> {
+        let (namespace, uid) = ("ns".into(), "u".into());
+        Identity { namespace, name: name.to_string().into(), uid, resource_version: version.to_owned().into() }
+    }
+
+    #[test]
+    fn the_newest_deletions_are_remembered() {
+        let mut tombstones = Tombstones::default();
+        // Also of different lengths, and some that do not compare.
+        let version = |i: usize| if i % 100 == 7 { "x".to_owned() } else { (90_000 + i).to_string() };
+        for i in 0..5 * MOST_TOMBSTONES {
+            tombstones.add(&identity(i, &version(i)));
+            tombstones.trim();
+            assert!(tombstones.0.len() < MOST_TOMBSTONES);
+        }
+        let newest = 5 * MOST_TOMBSTONES - MOST_TOMBSTONES / 2 + 1..5 * MOST_TOMBSTONES;
+        for i in newest.filter(|i| i % 100 != 7) {
+            assert!(tombstones.cover(&identity(i, "90000"), Origin::Caller), "{i}");
+        }
+        // All of one version.
+        let mut tombstones = Tombstones::default();
+        for i in 0..2 * MOST_TOMBSTONES {
+            tombstones.add(&identity(i, "7"));
+            tombstones.trim();
+            assert!(tombstones.0.len() < MOST_TOMBSTONES);
+        }
     }
 }
