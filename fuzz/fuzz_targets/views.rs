@@ -1,7 +1,6 @@
 #![no_main]
 
 #[path = "../../views/tests/views/generated.rs"]
-#[rustfmt::skip]
 mod generated;
 #[path = "../../views/tests/views/node.rs"]
 #[allow(dead_code)]

@@ -1,9 +1,10 @@
 //! Typed views of Kubernetes objects, which read fields off the protobuf bytes that [`listwatch`] delivers and stores.
 //!
-//! There is a view for each message of the kinds that a server of Kubernetes 1.31 to 1.37 can list, with every field of
-//! these releases. They include `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`. A view is
-//! `Copy` and has nothing but the bytes of its message, so it allocates nothing, and the fields that nobody reads cost
-//! nothing.
+//! There is a view for each message of the stable kinds that a server of Kubernetes 1.31 to 1.37 can list, with every
+//! field of these releases. They include `CustomResourceDefinition` and `APIService`. Alpha and beta versions have views
+//! only if their group has no stable version (`metrics.k8s.io`), and in `resource.k8s.io` (`v1beta1` and `v1beta2`). A
+//! view is `Copy` and holds nothing but the bytes of its message, so it allocates nothing, and the fields that nobody
+//! reads cost nothing.
 //!
 #![doc = include_str!("../guide.md")]
 //!
@@ -60,6 +61,8 @@
 //! that ignores changes of metadata and status.
 
 mod amount;
+#[macro_use]
+mod module;
 #[rustfmt::skip]
 #[allow(
     clippy::doc_markdown,
@@ -69,15 +72,14 @@ mod amount;
     clippy::wildcard_imports,
     reason = "generated; `not` is a field of schemas"
 )]
-mod generated;
-mod module;
+mod messages;
 mod read;
 mod value;
 
 use std::fmt;
 
 pub use self::amount::{Amount, ParseAmountError};
-pub use self::generated::*;
+pub use self::messages::*;
 pub use self::read::{Element, Entries, Iter, List, Map};
 pub use self::value::{IntOrString, Quantity, RawJson, Time};
 

@@ -1,4 +1,4 @@
-//! What the generated modules use.
+//! The macros that make views of the messages in `messages`, one line a field.
 
 pub(crate) use jiff::SignedDuration;
 pub(crate) use listwatch::view::{Canonical, View, ViewKind};
@@ -6,46 +6,89 @@ pub(crate) use listwatch::view::{Canonical, View, ViewKind};
 pub(crate) use crate::read::{Element, List, Map, Raw};
 pub(crate) use crate::value::{IntOrString, Quantity, RawJson, Time};
 
-/// Declares a view of a message.
-macro_rules! view {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Default)]
-        pub struct $name<'a>(Raw<'a>);
+/// Declares the modules of all messages.
+macro_rules! modules {
+    ($($(#[$doc:meta])* $module:ident;)*) => { $($(#[$doc])* pub mod $module;)* };
+}
 
-        impl<'a> $name<'a> {
-            /// Returns the bytes of the message, to decode it with prost. No bytes are an empty message.
-            #[inline]
-            pub fn bytes(self) -> &'a [u8] {
-                self.0.bytes()
+/// Declares the views of a module: `message NAME_OF_VIEW NAME_IN_GO [API_VERSIONS_OF_A_KIND] { FIELDS }`. The tests have
+/// a macro of the same name, which reads all fields.
+macro_rules! views {
+    ($module:ident; $($form:ident $view:ident $message:literal [$($api_version:literal),*] {
+        $($field:ident($($how:tt)*) -> $value:ty;)*
+    })*) => {
+        #[allow(unused_imports, reason = "most modules need a part of them")]
+        use {super::*, crate::module::*};
+
+        $(
+            #[doc = concat!("Reads the message `", $message, "`." $(, " A kind of `", $api_version, "`.")*)]
+            #[derive(Clone, Copy, Default)]
+            pub struct $view<'a>(Raw<'a>);
+
+            impl<'a> $view<'a> {
+                /// Returns the bytes of the message, to decode it with prost. No bytes are an empty message.
+                #[inline]
+                pub fn bytes(self) -> &'a [u8] {
+                    self.0.bytes()
+                }
+
+                $(accessor!($field $value, $($how)*);)*
             }
+
+            impl<'a> Element<'a> for $view<'a> {
+                type Wire = &'a [u8];
+
+                #[inline]
+                fn read(bytes: &'a [u8]) -> Self {
+                    Self(Raw::read(bytes))
+                }
+            }
+
+            impl std::fmt::Debug for $view<'_> {
+                #[inline]
+                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    $crate::debug(stringify!($view), self.bytes(), f)
+                }
+            }
+
+            kind!($view $message $($api_version)*);
+        )*
+    };
+}
+
+/// Declares the method of a field.
+macro_rules! accessor {
+    ($field:ident $value:ty, in $inlined:ident $json:literal) => {
+        #[doc = concat!("The field `", $json, "`, as in the message of [`", stringify!($inlined), "`](Self::", stringify!($inlined), ").")]
+        #[inline]
+        pub fn $field(self) -> $value {
+            self.$inlined().$field()
         }
-
-        impl<'a> Element<'a> for $name<'a> {
-            type Wire = &'a [u8];
-
-            #[inline]
-            fn read(bytes: &'a [u8]) -> Self {
-                Self(Raw::read(bytes))
-            }
+    };
+    ($field:ident $value:ty, inline $number:literal) => {
+        /// The message whose fields are in JSON fields of this message.
+        #[inline]
+        pub fn $field(self) -> $value {
+            self.0.get($number)
         }
-
-        impl std::fmt::Debug for $name<'_> {
-            #[inline]
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $crate::debug(stringify!($name), self.bytes(), f)
-            }
+    };
+    ($field:ident $value:ty, $read:ident $number:literal $json:literal) => {
+        #[doc = concat!("The field `", $json, "`.")]
+        #[inline]
+        pub fn $field(self) -> $value {
+            self.0.$read($number)
         }
     };
 }
 
-/// Declares the kind of a view.
+/// Declares the kind of a view, if its message is a kind.
 macro_rules! kind {
-    ($view:ident, $kind:literal, $api_versions:expr) => {
+    ($view:ident $kind:literal) => {};
+    ($view:ident $kind:literal $($api_version:literal)+) => {
         impl<'a> View<'a> for $view<'a> {
             #[inline]
             fn kind() -> &'static ViewKind {
-                static KIND: ViewKind = ViewKind::new(&$api_versions, $kind);
+                static KIND: ViewKind = ViewKind::new(&[$($api_version),+], $kind);
                 &KIND
             }
 
@@ -56,5 +99,3 @@ macro_rules! kind {
         }
     };
 }
-
-pub(crate) use {kind, view};

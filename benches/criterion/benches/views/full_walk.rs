@@ -1,7 +1,6 @@
 //! Reads all fields of a Pod, and adds the lengths and the numbers.
 
-#[rustfmt::skip]
-#[allow(dead_code, clippy::match_same_arms, clippy::too_many_lines, clippy::wildcard_imports, reason = "generated")]
+#[allow(dead_code, clippy::wildcard_imports, unused_variables, reason = "it reads Pods")]
 #[path = "../../../../views/tests/views/generated.rs"]
 mod generated;
 
