@@ -1,19 +1,22 @@
-//! A thread that reads connections.
+//! The threads that read connections.
 //!
 //! A connection of hyper is a task. It passes each chunk of HTTP/1.1, about 4 KiB from an API server, to the body's
 //! reader, and waits until the reader has received it. If the two are on different threads, as with `#[tokio::main]`,
 //! each chunk needs two wake-ups, which cost more than decoding. Here both are on one thread, which passes large pieces
-//! to the consumer. Before it waits for more, it may rest: see [`pace`](super::pace).
+//! to the consumer.
+//!
+//! The transports of a process share these threads, at most one for each core. A transport stays on its thread, because
+//! its connections cannot move.
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Weak};
 use std::task::{Context, Poll, ready};
-use std::thread::{self, Thread};
-use std::time::Duration;
+use std::thread;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_core::Stream;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
@@ -21,7 +24,6 @@ use tokio::task::yield_now;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::instrument::{Instrument, WithSubscriber};
 
-use super::pace::{Pace, REST};
 use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
@@ -31,25 +33,49 @@ const PIECE: usize = 256 << 10;
 /// A thread that sends the requests of a transport and reads its responses, so that a connection and its reader share
 /// one thread.
 ///
-/// All TLS of the transport runs on that thread, and each piece of a body (about 256 KiB) crosses to the caller's
-/// thread. The thread starts with the first request. It ends, with all tasks on it, once the `IoThread` and all
-/// responses that it returned are dropped. If it cannot be started, the next request tries again.
+/// The transports of a process share such threads, at most as many as the process has cores
+/// ([`std::thread::available_parallelism`]). The first request chooses the thread, and the transport stays on it: a new
+/// one while there are fewer than cores, else the thread with the fewest transports and open responses. All TLS of a
+/// transport therefore runs on one core, and whatever blocks its thread delays the other transports on it.
 ///
-/// A thread that is woken more than 100 times a second, and reads less than 5 MB/s, rests for up to 10 ms before
-/// it waits again. So the changes of a busy watch arrive together, up to 10 ms later. It does not rest while a request
-/// waits for its response.
-#[derive(Default)]
-pub struct IoThread(Mutex<Option<Arc<Running>>>);
+/// Each piece of a body (at most about 256 KiB) crosses to the caller's thread. A body that waits for its server keeps
+/// no memory for the next piece.
+///
+/// A thread ends, with all tasks on it, once every `IoThread` that uses it and all responses that they returned are
+/// dropped. If no thread can be started, the next request tries again.
+pub struct IoThread {
+    pool: &'static Pool,
+    running: Mutex<Option<Arc<Running>>>,
+}
+
+/// The threads of the process.
+static POOL: LazyLock<Pool> =
+    LazyLock::new(|| Pool::new(thread::available_parallelism().map_or(1, std::num::NonZero::get)));
+
+/// Threads that run while a transport or a response uses them.
+struct Pool {
+    /// The number of threads that may run at the same time.
+    most: usize,
+    threads: Mutex<Vec<Weak<Running>>>,
+}
 
 struct Running {
     runtime: Handle,
-    thread: Thread,
-    pace: Arc<Pace>,
     /// Dropping it ends the thread.
     _running: oneshot::Sender<()>,
 }
 
+impl Default for IoThread {
+    fn default() -> Self {
+        Self::of(&POOL)
+    }
+}
+
 impl IoThread {
+    fn of(pool: &'static Pool) -> Self {
+        Self { pool, running: Mutex::default() }
+    }
+
     /// Runs `get`, which sends a request, on the thread, and reads the body of its response there.
     ///
     /// Up to three pieces of a body, of about 256 KiB each, wait for a slow consumer. Dropping the future or the
@@ -57,24 +83,19 @@ impl IoThread {
     ///
     /// # Errors
     ///
-    /// The errors of `get`; [`TransportErrorKind::Other`] if the thread cannot be started, or if `get` or the body
-    /// panics.
+    /// The errors of `get`; [`TransportErrorKind::Other`] if no thread can be started, or if `get` or the body panics.
     pub async fn get(
         &self,
         get: impl Future<Output = Result<Response, TransportError>> + Send + 'static,
     ) -> Result<Response, TransportError> {
-        let running = self.running(|| start(REST))?;
+        let running = self.running(start)?;
         let (head, answered) = oneshot::channel();
-        let pace = Arc::clone(&running.pace);
-        let awake = running.pace.keep_awake(&running.thread);
         let reading = async move {
             match get.await {
                 Ok(Response { status, headers, body }) => {
                     let (pieces, read) = mpsc::channel(1);
                     if head.send(Ok((status, headers, read))).is_ok() {
-                        // From now on the thread may rest.
-                        drop(awake);
-                        hand_over(body, pieces, &pace).await;
+                        hand_over(body, pieces).await;
                     }
                 }
                 // The caller may have dropped the request.
@@ -86,35 +107,55 @@ impl IoThread {
         let (status, headers, read) = answered.await.map_err(|_| died())??;
         Ok(Response { status, headers, body: Box::pin(Pieces { read, task: Some(task), _running: running }) })
     }
-}
 
-impl IoThread {
     fn running(&self, start: impl FnOnce() -> io::Result<Arc<Running>>) -> Result<Arc<Running>, TransportError> {
-        let mut running = lock(&self.0);
+        let mut running = lock(&self.running);
         if let Some(running) = &*running {
             return Ok(Arc::clone(running));
         }
-        let started = start().map_err(|error| {
+        let chosen = self.pool.choose(start).map_err(|error| {
             TransportError::new(TransportErrorKind::Other, format!("cannot start a thread: {error}"))
         })?;
-        Ok(Arc::clone(running.insert(started)))
+        Ok(Arc::clone(running.insert(chosen)))
     }
 }
 
-fn start(rest: Duration) -> io::Result<Arc<Running>> {
-    let pace = Arc::new(Pace::new(rest));
-    let resting = Arc::clone(&pace);
-    let runtime = Builder::new_current_thread().enable_all().on_thread_park(move || resting.rest()).build()?;
+impl Pool {
+    fn new(most: usize) -> Self {
+        Self { most, threads: Mutex::default() }
+    }
+
+    /// Returns a new thread, or the one with the fewest users if there are as many as allowed or none can be started.
+    fn choose(&self, start: impl FnOnce() -> io::Result<Arc<Running>>) -> io::Result<Arc<Running>> {
+        let mut threads = lock(&self.threads);
+        let running: Vec<_> = threads.iter().filter_map(Weak::upgrade).collect();
+        *threads = running.iter().map(Arc::downgrade).collect();
+        let few = running.len() < self.most;
+        let idlest = running.into_iter().min_by_key(Arc::strong_count);
+        match (few.then(start), idlest) {
+            (None | Some(Err(_)), Some(idlest)) => Ok(idlest),
+            (Some(started), _) => started.inspect(|started| threads.push(Arc::downgrade(started))),
+            (None, None) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+fn start() -> io::Result<Arc<Running>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     let (sender, stopped) = oneshot::channel();
     let reads = move || drop(runtime.block_on(stopped));
-    let thread = thread::Builder::new().name("listwatch-io".to_owned()).spawn(reads)?.thread().clone();
-    Ok(Arc::new(Running { runtime: handle, thread, pace, _running: sender }))
+    thread::Builder::new().name("listwatch-io".to_owned()).spawn(reads)?;
+    Ok(Arc::new(Running { runtime: handle, _running: sender }))
 }
 
 /// Reads a body to its end. Sends chunks in pieces: of [`PIECE`] bytes, or of the chunks that have arrived.
-async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, TransportError>>, pace: &Pace) {
-    let mut gathered = BytesMut::new();
+///
+/// A piece takes its buffer along, so nothing is allocated while the body is silent.
+async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, TransportError>>) {
+    let mut gathered = Vec::new();
+    // The next piece is probably as long, so its buffer need not grow: lists have long pieces, and watches short ones.
+    let mut last_length = 0;
     loop {
         // Completes after the connection's task had a turn to deliver more.
         let mut turn = pin!(yield_now());
@@ -127,19 +168,19 @@ async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, Transpor
             Some(Some(Ok(chunk))) if gathered.is_empty() && chunk.len() >= PIECE => (chunk, None),
             Some(Some(Ok(chunk))) => {
                 if gathered.is_empty() {
-                    gathered.reserve(PIECE + chunk.len());
+                    gathered.reserve(last_length + chunk.len());
                 }
                 gathered.extend_from_slice(&chunk);
                 if gathered.len() < PIECE {
                     continue;
                 }
-                (gathered.split().freeze(), None)
+                (mem::take(&mut gathered).into(), None)
             }
-            Some(end) => (gathered.split().freeze(), Some(end)),
-            None => (gathered.split().freeze(), None),
+            Some(end) => (mem::take(&mut gathered).into(), Some(end)),
+            None => (mem::take(&mut gathered).into(), None),
         };
         if !piece.is_empty() {
-            pace.add_bytes(piece.len());
+            last_length = piece.len().min(PIECE);
             if pieces.send(Ok(piece)).await.is_err() {
                 return;
             }
@@ -182,9 +223,10 @@ fn died() -> TransportError {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::collections::{HashMap, VecDeque};
     use std::future::pending;
     use std::sync::mpsc as sync;
+    use std::task::Waker;
 
     use futures::{StreamExt as _, stream};
     use http::{HeaderMap, StatusCode};
@@ -192,6 +234,11 @@ mod tests {
     use super::*;
 
     type Chunk = Result<Bytes, TransportError>;
+
+    /// A pool of its own: other tests use the pool of the process.
+    fn pool(most: usize) -> &'static Pool {
+        Box::leak(Box::new(Pool::new(most)))
+    }
 
     fn response(body: impl Stream<Item = Chunk> + Send + 'static) -> Response {
         Response { status: StatusCode::OK, headers: HeaderMap::new(), body: Box::pin(body) }
@@ -229,31 +276,57 @@ mod tests {
         assert_eq!(response.body.next().await.unwrap().unwrap(), "event");
     }
 
-    /// A rest of an hour, so a request that does not end it never returns.
-    #[tokio::test]
-    async fn a_request_ends_the_rest_of_the_thread() {
-        let io = IoThread::default();
-        io.running(|| start(Duration::from_secs(3600))).unwrap();
-        for _ in 0..100 {
-            io.get(async { Ok(response(stream::empty())) }).await.unwrap();
-        }
-        // While a request waits, other bodies are read.
-        let mut unanswered = Box::pin(io.get(pending()));
-        assert!(poll_fn(|cx| Poll::Ready(unanswered.as_mut().poll(cx).is_pending())).await);
-        let (chunks, body) = mpsc::unbounded_channel();
-        let body = stream::unfold(body, |mut body| async move { Some((body.recv().await?, body)) });
-        let mut response = io.get(async { Ok(response(body)) }).await.unwrap();
-        for _ in 0..100 {
-            chunks.send(Ok(Bytes::from_static(b"event"))).unwrap();
-            assert_eq!(response.body.next().await.unwrap().unwrap(), "event");
+    #[test]
+    fn a_silent_body_keeps_no_memory() {
+        for chunks in [1, 2, 3 * PIECE / 4096] {
+            let (sender, mut read) = mpsc::channel(1);
+            let body = stream::iter((0..chunks).map(|_| Ok(Bytes::from(vec![7; 4096])))).chain(stream::pending());
+            let mut reading = Box::pin(hand_over(Box::pin(body), sender));
+            let counted = allocation_counter::measure(|| {
+                let mut cx = Context::from_waker(Waker::noop());
+                let mut received = 0;
+                while received < chunks * 4096 {
+                    assert!(reading.as_mut().poll(&mut cx).is_pending());
+                    received += read.try_recv().map_or(0, |piece| piece.unwrap().len());
+                }
+                assert!(reading.as_mut().poll(&mut cx).is_pending());
+            });
+            assert!(counted.bytes_current < 100, "{} bytes after {chunks} chunks", counted.bytes_current);
         }
     }
 
     #[tokio::test]
-    async fn retries_to_start_the_thread() {
-        let io = IoThread::default();
-        assert!(io.running(|| Err(io::ErrorKind::WouldBlock.into())).is_err());
-        io.get(async { Ok(response(stream::empty())) }).await.unwrap();
+    async fn transports_share_a_thread_for_each_core() {
+        let pool = pool(2);
+        let thread_of = async |io: &IoThread| {
+            let (id, found) = oneshot::channel();
+            let get = async {
+                id.send(thread::current().id()).unwrap();
+                Ok(response(stream::empty()))
+            };
+            io.get(get).await.unwrap();
+            found.await.unwrap()
+        };
+        let transports: Vec<_> = (0..200).map(|_| IoThread::of(pool)).collect();
+        let mut users = HashMap::new();
+        for io in &transports {
+            let id = thread_of(io).await;
+            *users.entry(id).or_insert(0) += 1;
+            assert_eq!(thread_of(io).await, id, "a transport stays on its thread");
+        }
+        assert_eq!(users.into_values().collect::<Vec<_>>(), [100, 100]);
+        assert_eq!(POOL.most, thread::available_parallelism().unwrap().get());
+    }
+
+    #[tokio::test]
+    async fn retries_to_start_a_thread_unless_another_one_runs() {
+        let pool = pool(2);
+        let fail = || Err(io::ErrorKind::WouldBlock.into());
+        let (first, second) = (IoThread::of(pool), IoThread::of(pool));
+        assert!(first.running(fail).is_err());
+        first.get(async { Ok(response(stream::empty())) }).await.unwrap();
+        let shared = second.running(fail).unwrap();
+        assert!(Arc::ptr_eq(&shared, &first.running(fail).unwrap()));
     }
 
     #[tokio::test]
@@ -282,7 +355,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_ends_requests_bodies_and_the_thread() {
-        let io = IoThread::default();
+        let io = IoThread::of(pool(1));
         // A request without a response.
         let (held, is_gone) = guard();
         let mut unanswered = Box::pin(io.get(async move {

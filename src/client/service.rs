@@ -42,7 +42,7 @@ use super::transport::{
 ///
 /// | what | from |
 /// |---|---|
-/// | base URL, `Host`, credentials, TLS, HTTP version | the function: the request has only path, query, `Accept` and `Accept-Encoding` |
+/// | base URL, `Host`, credentials, TLS, HTTP version | the function: the request has only path, query, `Accept` and `Accept-Encoding`. Prefer HTTP/1.1: over HTTP/2, requests wait while the server allows no more streams |
 /// | connect timeout | the function; without one, [`Client::read_idle_timeout`] ends the request |
 /// | read-idle timeout, deadline, retries | [`Client`]. A retry or a read timeout of the function adds to them |
 /// | decompression | the function, if it also removes `Content-Encoding`, as kube's feature `gzip` does; else [`Client`] |
@@ -99,10 +99,10 @@ impl ServiceTransport {
         Self { send: Arc::new(send), io_thread: None, secrets: Vec::new() }
     }
 
-    /// Calls the function, and reads the bodies, on a thread of the transport: see [`IoThread`].
+    /// Calls the function, and reads the bodies, on a thread of the library: see [`IoThread`].
     ///
-    /// Connections that the function opens live on that thread, and close with the transport. So the function must not
-    /// share them with other code.
+    /// The function must not block, because other transports share the thread. Connections that it opens live on the
+    /// thread, which ends when no transport uses it any more. So the function must not share them with other code.
     #[must_use]
     pub fn on_own_thread(mut self) -> Self {
         self.io_thread = Some(IoThread::default());

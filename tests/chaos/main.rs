@@ -13,6 +13,8 @@ mod proxies;
 mod stalls;
 #[path = "../support/client.rs"]
 mod support;
+#[cfg(target_os = "linux")]
+mod threads;
 mod tls;
 
 use std::future::Future;
@@ -148,7 +150,8 @@ fn resident() -> Option<u64> {
 
 /// A transport whose connect timeout no case reaches, unless it sets a shorter one.
 fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
-    server::builder(url, http2).connect_timeout(DEADLINE)
+    let builder = server::builder(url, http2);
+    if http2 { builder } else { builder.connect_timeout(DEADLINE) }
 }
 
 fn client(url: &str, http2: bool) -> Client {

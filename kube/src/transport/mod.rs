@@ -30,8 +30,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A [`Transport`] over a `kube::Client`, with kubeconfig, exec plugins and impersonation.
 ///
 /// [`from_config`](Self::from_config) builds the client as lists need it. The client speaks HTTP/1.1, and follows no
-/// redirects. The transport reads the client's connections on its own thread, as listwatch's `HttpTransport` does.
-/// It closes them when it is dropped. TCP keepalive detects a dead connection within 45 s.
+/// redirects. The transport reads the client's connections on a thread that it shares with other transports, as
+/// listwatch's `HttpTransport` does. It closes them when it is dropped. TCP keepalive detects a dead connection within 45 s.
 ///
 /// # Credentials
 ///
@@ -119,13 +119,13 @@ impl KubeTransport {
         Ok(Self::from_parts(sender, is_near, secrets))
     }
 
-    /// Creates a transport that reads its connections on its own thread.
+    /// Creates a transport that reads its connections on a thread of the library.
     fn from_parts(sender: Sender, is_near: bool, secrets: Vec<SecretString>) -> Self {
         let sender = Arc::new(sender);
         Self { service: service_over(&sender, &secrets).on_own_thread(), sender, is_near, secrets }
     }
 
-    /// Returns a transport with the same credentials, and with connections of its own, read on its own thread.
+    /// Returns a transport with the same credentials, and with connections of its own, read on a thread of the library.
     ///
     /// An exec plugin runs once for both. With a client of the caller, both share its connections.
     ///
@@ -139,8 +139,7 @@ impl KubeTransport {
         })
     }
 
-    /// Reads connections on the caller's runtime instead of a thread of the transport. Each change then arrives at
-    /// once.
+    /// Reads connections on the caller's runtime instead of a thread of the library.
     ///
     /// Connections may then outlive the transport: see `HttpTransport` of listwatch.
     #[must_use]
