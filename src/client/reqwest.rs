@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `errors` | reqwest's errors as [`TransportError`](super::TransportError) |
-//! | `settings` | the settings of a `reqwest::Client`: TLS, proxy, HTTP version |
+//! | `settings` | the settings of a `reqwest::Client`: TLS and proxy |
 //! | `transport` | [`HttpTransport`]: it sends requests, and rebuilds its client when a certificate was replaced |
 //! | `builder` | [`HttpTransportBuilder`] |
 

@@ -73,33 +73,31 @@ fn a_stall_ends_in_the_read_idle_timeout() {
 fn a_stall_before_the_connection_ends_in_the_connect_timeout() {
     alone(async {
         let whole = Whole::small();
-        for http2 in [false, true] {
-            #[cfg(target_os = "linux")]
-            with_a_full_queue(&whole, http2).await;
-            // The server does not answer the handshake, or only begins its answer.
-            for answer in [&b""[..], b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76"] {
-                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                let address = listener.local_addr().unwrap();
-                let before = sockets();
-                let held = ELSEWHERE.spawn(async move {
-                    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-                    let (mut stream, _) = listener.accept().await.unwrap();
-                    // The client may have closed the connection.
-                    let _ = stream.write_all(answer).await;
-                    let _ = stream.read_to_end(&mut Vec::new()).await;
-                });
-                let client = hasty(&format!("https://{address}"), http2);
-                let ending = list_held("in the handshake", client, &whole, held).await;
-                ending.expect("in the handshake", &["transport: connect"]);
-                settle(before.saturating_sub(1)).await;
-            }
+        #[cfg(target_os = "linux")]
+        with_a_full_queue(&whole).await;
+        // The server does not answer the handshake, or only begins its answer.
+        for answer in [&b""[..], b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76"] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let before = sockets();
+            let held = ELSEWHERE.spawn(async move {
+                use tokio::io::{AsyncReadExt, AsyncWriteExt};
+                let (mut stream, _) = listener.accept().await.unwrap();
+                // The client may have closed the connection.
+                let _ = stream.write_all(answer).await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            });
+            let client = hasty(&format!("https://{address}"));
+            let ending = list_held("in the handshake", client, &whole, held).await;
+            ending.expect("in the handshake", &["transport: connect"]);
+            settle(before.saturating_sub(1)).await;
         }
     });
 }
 
 /// The server accepts no connection, and Linux queues one: further connections get no answer.
 #[cfg(target_os = "linux")]
-async fn with_a_full_queue(whole: &Whole, http2: bool) {
+async fn with_a_full_queue(whole: &Whole) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(0).unwrap();
@@ -111,13 +109,13 @@ async fn with_a_full_queue(whole: &Whole, http2: bool) {
     };
     let _queue: Vec<_> = (0..16).map(|_| connect()).collect();
     let case = "before the connection";
-    let ending = list(case, hasty(&format!("http://{address}"), http2), whole).await;
+    let ending = list(case, hasty(&format!("http://{address}")), whole).await;
     ending.expect(case, &["transport: connect"]);
 }
 
 /// A client with a short connect timeout.
-fn hasty(url: &str, http2: bool) -> Client {
-    client_of(builder(url, http2).connect_timeout(SOON))
+fn hasty(url: &str) -> Client {
+    client_of(builder(url, false).connect_timeout(SOON))
 }
 
 /// [`list`] against a task that holds one connection and ends with it.

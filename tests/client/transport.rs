@@ -164,23 +164,18 @@ async fn tokens_in_files_are_read_again() {
 async fn trusts_the_given_authority_only() {
     let server = Server::start_tls(list().always()).await.unwrap();
     let other = Server::start_tls(Answer::ok(Body::replay("")).always()).await.unwrap();
-    for http2 in [false, true] {
-        let client = |ca: Option<&str>| {
-            let builder = HttpTransport::builder(server.url());
-            let builder = if http2 { builder.http2() } else { builder };
-            Client::new(ca.iter().fold(builder, |builder, ca| builder.ca_pem(*ca)).build().unwrap()).retry(quick())
-        };
-        assert_eq!(pods(&client(server.ca_pem())).into_vec().await.unwrap().0.len(), 120);
-        let before = server.accepted();
-        for ca in [None, other.ca_pem()] {
-            let error = pods(&client(ca)).into_vec().await.unwrap_err();
-            assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
-            assert!(!error.is_retryable());
-        }
-        assert_eq!(server.accepted(), before + 2, "a bad certificate was retried");
+    let client = |ca: Option<&str>| {
+        let builder = HttpTransport::builder(server.url());
+        Client::new(ca.iter().fold(builder, |builder, ca| builder.ca_pem(*ca)).build().unwrap()).retry(quick())
+    };
+    assert_eq!(pods(&client(server.ca_pem())).into_vec().await.unwrap().0.len(), 120);
+    let before = server.accepted();
+    for ca in [None, other.ca_pem()] {
+        let error = pods(&client(ca)).into_vec().await.unwrap_err();
+        assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
+        assert!(!error.is_retryable());
     }
-    let versions: Vec<_> = server.requests().iter().map(|request| format!("{:?}", request.version)).collect();
-    assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
+    assert_eq!(server.accepted(), before + 2, "a bad certificate was retried");
 }
 
 /// The authority and the client's certificate are replaced while the client runs, and so is the server.
@@ -196,65 +191,61 @@ async fn rotated_certificates_are_read_again() {
             std::fs::write(path, pem).unwrap();
         }
     };
-    for http2 in [false, true] {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://{}", listener.local_addr().unwrap());
-        let upstream = std::sync::Arc::new(std::sync::Mutex::new(old.addr()));
-        let (to, mut connections) = (std::sync::Arc::clone(&upstream), tokio::task::JoinSet::new());
-        let (replace, mut replaced) = tokio::sync::mpsc::channel::<()>(1);
-        tokio::spawn(async move {
-            loop {
-                tokio::select! {
-                    Ok((mut from, _)) = listener.accept() => {
-                        let to = *to.lock().unwrap();
-                        connections.spawn(async move {
-                            let mut to = tokio::net::TcpStream::connect(to).await.unwrap();
-                            drop(tokio::io::copy_bidirectional(&mut from, &mut to).await);
-                        });
-                    }
-                    Some(()) = replaced.recv() => connections.shutdown().await,
-                    else => return,
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let upstream = std::sync::Arc::new(std::sync::Mutex::new(old.addr()));
+    let (to, mut connections) = (std::sync::Arc::clone(&upstream), tokio::task::JoinSet::new());
+    let (replace, mut replaced) = tokio::sync::mpsc::channel::<()>(1);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                Ok((mut from, _)) = listener.accept() => {
+                    let to = *to.lock().unwrap();
+                    connections.spawn(async move {
+                        let mut to = tokio::net::TcpStream::connect(to).await.unwrap();
+                        drop(tokio::io::copy_bidirectional(&mut from, &mut to).await);
+                    });
                 }
+                Some(()) = replaced.recv() => connections.shutdown().await,
+                else => return,
             }
-        });
-        install(&old);
-        let builder = HttpTransport::builder(&url).ca_file(&paths[0]).client_certificate_files(&paths[1], &paths[2]);
-        let client = client_of(if http2 { builder.http2() } else { builder });
-        assert_eq!(pods(&client).into_vec().await.unwrap().1.attempts, 1);
-        *upstream.lock().unwrap() = new.addr();
-        replace.send(()).await.unwrap();
-        // The files are replaced later than the server, and one after the other.
-        for _ in 0..3 {
-            let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
-            assert!(matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken), "{error}");
-            std::fs::write(&paths[0], "").unwrap();
         }
-        install(&new);
-        pods(&client).into_vec().await.unwrap();
+    });
+    install(&old);
+    let builder = HttpTransport::builder(&url).ca_file(&paths[0]).client_certificate_files(&paths[1], &paths[2]);
+    let client = client_of(builder);
+    assert_eq!(pods(&client).into_vec().await.unwrap().1.attempts, 1);
+    *upstream.lock().unwrap() = new.addr();
+    replace.send(()).await.unwrap();
+    // The files are replaced later than the server, and one after the other.
+    for _ in 0..3 {
+        let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
+        assert!(matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken), "{error}");
+        std::fs::write(&paths[0], "").unwrap();
     }
+    install(&new);
+    pods(&client).into_vec().await.unwrap();
 }
 
 #[tokio::test]
 async fn sends_the_headers_and_expects_the_server_name_that_are_set() {
     let server = Server::start_tls(list().always()).await.unwrap();
-    for http2 in [false, true] {
-        let builder = |name: &str| {
-            let builder = HttpTransport::builder(server.url()).ca_pem(server.ca_pem().unwrap()).tls_server_name(name);
-            let builder = builder.user_agent("auditor/1.0").on_caller_runtime();
-            let headers = [("impersonate-user", "jane"), ("impersonate-group", "dev"), ("impersonate-group", "ops")];
-            let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-            let mut map = http::HeaderMap::new();
-            for (name, value) in headers {
-                let name: http::HeaderName = name;
-                map.append(name, value);
-            }
-            let builder = builder.headers(map);
-            client_of(if http2 { builder.http2() } else { builder })
-        };
-        assert_eq!(pods(&builder("localhost")).into_vec().await.unwrap().0.len(), 120);
-        let error = pods(&builder("other.example")).into_vec().await.unwrap_err();
-        assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
-    }
+    let builder = |name: &str| {
+        let builder = HttpTransport::builder(server.url()).ca_pem(server.ca_pem().unwrap()).tls_server_name(name);
+        let builder = builder.user_agent("auditor/1.0").on_caller_runtime();
+        let headers = [("impersonate-user", "jane"), ("impersonate-group", "dev"), ("impersonate-group", "ops")];
+        let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let mut map = http::HeaderMap::new();
+        for (name, value) in headers {
+            let name: http::HeaderName = name;
+            map.append(name, value);
+        }
+        let builder = builder.headers(map);
+        client_of(builder)
+    };
+    assert_eq!(pods(&builder("localhost")).into_vec().await.unwrap().0.len(), 120);
+    let error = pods(&builder("other.example")).into_vec().await.unwrap_err();
+    assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
     for request in server.requests() {
         assert_eq!(request.headers["user-agent"], "auditor/1.0");
         assert_eq!(request.headers["impersonate-user"], "jane");
@@ -291,32 +282,21 @@ async fn a_proxy_that_is_set_gets_the_requests() {
 async fn a_wrong_client_certificate_is_refused() {
     let server = Server::start_mtls(list().always()).await.unwrap();
     let other = Server::start_mtls(list().always()).await.unwrap();
-    for http2 in [false, true] {
-        let client = |identity: Option<(&str, &str)>| {
-            let builder = builder(&server.url(), http2).ca_pem(server.ca_pem().unwrap());
-            let builder = match identity {
-                Some((certificate, key)) => builder.client_certificate(certificate, &key.into()),
-                None => builder,
-            };
-            Client::new(builder.build().unwrap()).retry(quick())
+    let client = |identity: Option<(&str, &str)>| {
+        let builder = builder(&server.url(), false).ca_pem(server.ca_pem().unwrap());
+        let builder = match identity {
+            Some((certificate, key)) => builder.client_certificate(certificate, &key.into()),
+            None => builder,
         };
-        assert_eq!(pods(&client(server.client_identity())).into_vec().await.unwrap().0.len(), 120);
-        for identity in [None, other.client_identity()] {
-            let before = server.accepted();
-            let error = pods(&client(identity)).into_vec().await.unwrap_err();
-            if http2 {
-                // The client may see the closed connection before it sends the request: then it does not know the
-                // cause, and retries.
-                assert!(
-                    matches!(transport_kind(&error), TransportErrorKind::Tls | TransportErrorKind::Broken),
-                    "{error}"
-                );
-            } else {
-                assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
-                assert_eq!((error.is_retryable(), server.accepted()), (false, before + 1), "{error}");
-            }
-            assert!(!format!("{error:?}").contains("PRIVATE"));
-        }
+        Client::new(builder.build().unwrap()).retry(quick())
+    };
+    assert_eq!(pods(&client(server.client_identity())).into_vec().await.unwrap().0.len(), 120);
+    for identity in [None, other.client_identity()] {
+        let before = server.accepted();
+        let error = pods(&client(identity)).into_vec().await.unwrap_err();
+        assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
+        assert_eq!((error.is_retryable(), server.accepted()), (false, before + 1), "{error}");
+        assert!(!format!("{error:?}").contains("PRIVATE"));
     }
 }
 
@@ -357,12 +337,10 @@ async fn truncated_tls_is_incomplete() {
 async fn the_connect_timeout_ends_a_handshake() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    for http2 in [false, true] {
-        let transport = builder(&url, http2).connect_timeout(Duration::from_millis(50)).build().unwrap();
-        let error = pods(&Client::new(transport).retry(Retry::never())).into_vec().await.unwrap_err();
-        assert_eq!(transport_kind(&error), TransportErrorKind::Connect, "{error}");
-        assert!(error.is_retryable());
-    }
+    let transport = builder(&url, false).connect_timeout(Duration::from_millis(50)).build().unwrap();
+    let error = pods(&Client::new(transport).retry(Retry::never())).into_vec().await.unwrap_err();
+    assert_eq!(transport_kind(&error), TransportErrorKind::Connect, "{error}");
+    assert!(error.is_retryable());
 }
 
 /// A dropped list closes its HTTP/1.1 connection, and a dropped client every connection.

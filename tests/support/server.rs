@@ -49,10 +49,14 @@ pub fn authority() -> &'static str {
     &AUTHORITY
 }
 
-/// A transport without credentials.
+/// A transport without credentials. Only a client of the caller's speaks HTTP/2.
 pub fn anonymous(url: &str, http2: bool) -> HttpTransportBuilder {
-    let builder = HttpTransport::builder(url).ca_pem(authority());
-    if http2 { builder.http2() } else { builder }
+    if !http2 {
+        return HttpTransport::builder(url).ca_pem(authority());
+    }
+    let client = reqwest::Client::builder().http2_prior_knowledge().no_proxy();
+    let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    HttpTransport::builder(url).reqwest_client(client)
 }
 
 /// A transport that sends the token of the tests.

@@ -71,7 +71,6 @@ async fn lists_equal_kubectl_and_report_interruptions() -> Result<()> {
         custom_resources(&server, &client).await?;
     }
     selected_here(&clients(&server, "admin").await?[0]).await?;
-    over_http2(&server, &all).await?;
     credentials(&server, &all).await?;
     trust(&server).await?;
 
@@ -258,12 +257,6 @@ async fn json(server: &Server, client: &Client) -> Result<()> {
             assert!(Some(&items) == of_kubectl["items"].as_array(), "{resource} {params:?}");
         }
     }
-    Ok(())
-}
-
-async fn over_http2(server: &Server, all: &BTreeSet<String>) -> Result<()> {
-    let client = Client::new(server.http("admin")?.http2().build()?);
-    assert!(&names(named(&client, &defaults())).await?.0 == all);
     Ok(())
 }
 

@@ -55,11 +55,10 @@ async fn readers_of_a_mirror_have_their_own_rights() -> Result<()> {
     let tokens = deployed.accounts(ours)?;
 
     // These readers outlive their rights: the mirror reviews open watches each minute.
-    let by_http = deployed.follow(&tokens.reader, Some(TEAM), false)?;
-    let by_http2 = deployed.follow(&tokens.reader, Some(TEAM), true)?;
-    let of_gone = deployed.follow(&tokens.gone, Some(TEAM), true)?;
-    let of_admin = deployed.follow("admin", None, true)?;
-    let of_team = [("HTTP/1.1", &by_http), ("HTTP/2", &by_http2), ("gone", &of_gone)];
+    let of_reader = deployed.follow(&tokens.reader, Some(TEAM))?;
+    let of_gone = deployed.follow(&tokens.gone, Some(TEAM))?;
+    let of_admin = deployed.follow("admin", None)?;
+    let of_team = [("reader", &of_reader), ("gone", &of_gone)];
     let forwarded = deployed.forwarded_watch(&tokens.reader).await?;
 
     deployed.rights(&tokens, ours, others).await?;
@@ -85,7 +84,7 @@ async fn readers_of_a_mirror_have_their_own_rights() -> Result<()> {
         let list = format!("api/v1/namespaces/{TEAM}/pods");
         until(12, async || Ok(deployed.get(&list, Some(token)).await?.status == code)).await?;
     }
-    let is_refused: [fn(&Error) -> bool; 3] = [Error::is_forbidden, Error::is_forbidden, Error::is_unauthorized];
+    let is_refused: [fn(&Error) -> bool; 2] = [Error::is_forbidden, Error::is_unauthorized];
     for ((_, cache), is_refused) in of_team.into_iter().zip(is_refused) {
         until(70, async || Ok(cache.status().last_error.as_ref().is_some_and(is_refused))).await?;
     }
@@ -147,9 +146,9 @@ impl Deployed {
     }
 
     /// Starts a reflector that reads Pods from the mirror.
-    fn follow(&self, token: &str, namespace: Option<&str>, http2: bool) -> Result<Cache<[u8]>> {
+    fn follow(&self, token: &str, namespace: Option<&str>) -> Result<Cache<[u8]>> {
         let transport = HttpTransport::builder(&self.mirror.url).bearer_token(token).ca_pem(self.server.ca()?);
-        let client = Client::new(if http2 { transport.http2() } else { transport }.build()?);
+        let client = Client::new(transport.build()?);
         let reflector = Reflector::<[u8]>::new(&client, &Resource::PODS);
         let reflector = match namespace {
             Some(namespace) => reflector.namespace(namespace),

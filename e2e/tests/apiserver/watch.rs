@@ -42,8 +42,7 @@ async fn watches_resume_through_restarts() -> Result<()> {
     server.apply_widgets(WIDGETS)?;
     let config = server.kube(|_| {}).await?;
     let http = server.client()?;
-    let http2 = Client::new(server.http("admin")?.http2().build()?);
-    for client in [&http, &http2, &Client::new(KubeTransport::from_config(config)?)] {
+    for client in [&http, &Client::new(KubeTransport::from_config(config)?)] {
         single_connections(&server, client).await?;
         resumed(&server, client).await?;
     }

@@ -145,17 +145,9 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Reads connections on the caller's runtime instead of a thread of the transport: see [`HttpTransport`]. Each
-    /// change then arrives at once.
+    /// Reads connections on the caller's runtime instead of a thread of the library: see [`HttpTransport`].
     pub fn on_caller_runtime(mut self) -> Self {
         self.on_caller_runtime = true;
-        self
-    }
-
-    /// Uses HTTP/2: with prior knowledge for a `http` URL, else if the server supports it. See [`HttpTransport`] for
-    /// its cost.
-    pub fn http2(mut self) -> Self {
-        self.settings.http2 = true;
         self
     }
 
@@ -168,6 +160,10 @@ impl HttpTransportBuilder {
     /// Uses this client, on the caller's runtime. Its connections may be shared, and outlive the transport. The client
     /// decides TLS, proxy, HTTP version and connect timeout; setting them here too is an error of
     /// [`build`](Self::build).
+    ///
+    /// Prefer a client that speaks only HTTP/1.1 (`http1_only`). A client with reqwest's feature `http2` opens one
+    /// connection to a server, and servers limit its streams: kube-apiserver allows 100. Further requests wait until
+    /// others end, and a watch lasts for minutes. They then fail with a read-idle error, and a warning names them.
     ///
     /// Build it with `redirect(Policy::none())`: the transport detects a redirect to another origin only after the
     /// client has followed it. A total timeout (`timeout`) or a `read_timeout` of the client would end lists whose
@@ -188,8 +184,7 @@ impl HttpTransportBuilder {
         let mut base = parse_base_url(&self.base_url)?;
         let loopback = is_loopback(base.host_str().unwrap_or_default());
         let headers = self.request_headers()?;
-        self.settings.is_plain = base.scheme() == "http";
-        if self.settings.is_plain && !loopback && self.credentials.is_some() {
+        if base.scheme() == "http" && !loopback && self.credentials.is_some() {
             let server = base.host_str().unwrap_or_default();
             tracing::warn!(name: "listwatch.plain_http", %server, "the credentials are sent in clear text over http");
         }
@@ -201,7 +196,7 @@ impl HttpTransportBuilder {
         let (client, files) = match self.client {
             Some(_) if has_client_settings => {
                 return Err(setup(
-                    "a client in addition to certificates, HTTP/2, a proxy or a connect timeout: set them on the client",
+                    "a client in addition to certificates, a proxy or a connect timeout: set them on the client",
                 ));
             }
             Some(client) => (client, None),
@@ -272,9 +267,9 @@ impl HttpTransportBuilder {
 
     /// Returns true if a setting is of the HTTP client, which the caller then must not supply.
     fn has_client_settings(&self) -> bool {
-        let ClientSettings { authority, identity, http2, connect_timeout, resolver, .. } = &self.settings;
+        let ClientSettings { authority, identity, connect_timeout, resolver, .. } = &self.settings;
         let has_any = authority.is_some() || identity.is_some() || resolver.is_some() || connect_timeout.is_some();
-        has_any || *http2 || self.proxy.is_some()
+        has_any || self.proxy.is_some()
     }
 }
 
@@ -295,7 +290,7 @@ fn parse_base_url(base_url: &str) -> Result<Url, TransportError> {
 
 impl fmt::Debug for HttpTransportBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpTransportBuilder").field("http2", &self.settings.http2).finish_non_exhaustive()
+        f.debug_struct("HttpTransportBuilder").finish_non_exhaustive()
     }
 }
 
@@ -339,8 +334,10 @@ mod tests {
                 "setup: the client certificate and key: not one of each as PEM",
             ),
             (
-                HttpTransport::builder("https://host").http2().reqwest_client(client()),
-                "setup: a client in addition to certificates, HTTP/2, a proxy or a connect timeout: set them on the client",
+                HttpTransport::builder("https://host")
+                    .connect_timeout(DEFAULT_CONNECT_TIMEOUT)
+                    .reqwest_client(client()),
+                "setup: a client in addition to certificates, a proxy or a connect timeout: set them on the client",
             ),
             (
                 HttpTransport::builder("https://host").ca_file("/none"),
@@ -408,51 +405,6 @@ mod tests {
         assert_eq!(list.into_vec().await.unwrap().0.len(), 120);
         assert_eq!(server.requests()[0].headers["authorization"], "Bearer t0ken");
         fs::remove_dir_all(&account).unwrap();
-    }
-
-    /// As with a firewall that forgot a connection: it notifies neither side.
-    #[tokio::test]
-    async fn replaces_a_silent_http2_connection() {
-        use std::sync::Arc;
-
-        use listwatch_testserver::{Answer, Body, Server, recorded_pods};
-        use tokio::io::copy_bidirectional;
-        use tokio::net::TcpStream;
-        use tokio::sync::Notify;
-
-        use crate::client::{Client, ErrorKind, ListParams, Resource, Retry};
-
-        let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await.unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let silence = Arc::new(Notify::new());
-        let (upstream, falls_silent) = (server.addr(), Arc::clone(&silence));
-        tokio::spawn(async move {
-            while let Ok((mut from, _)) = listener.accept().await {
-                let mut to = TcpStream::connect(upstream).await.unwrap();
-                let falls_silent = Arc::clone(&falls_silent);
-                tokio::spawn(async move {
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut from, &mut to) => {}
-                        () = falls_silent.notified() => std::future::pending().await,
-                    }
-                });
-            }
-        });
-        // On the caller's runtime, where time can be paused.
-        let transport = HttpTransport::builder(&url).http2().on_caller_runtime().build().unwrap();
-        let client = Client::new(transport).retry(Retry::default().delay(Duration::from_nanos(1)));
-        let pods = |client: &Client| client.list::<[u8]>(&Resource::PODS, &ListParams::default());
-        assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
-        silence.notify_waiters();
-        tokio::time::pause();
-        let error = pods(&client.clone().retry(Retry::never())).into_vec().await.unwrap_err();
-        let ErrorKind::Transport(broken) = error.kind() else { panic!("{error}") };
-        assert_eq!(broken.kind(), TransportErrorKind::Broken, "{error}");
-        assert!(error.is_retryable());
-        tokio::time::resume();
-        assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
-        assert_eq!(server.accepted(), 2);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The settings of a `reqwest::Client`: TLS, proxy, HTTP version.
+//! The settings of a `reqwest::Client`: TLS and proxy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,6 @@ use super::errors::{setup, tls_setup};
 use crate::client::authorities::Authorities;
 use crate::client::transport::TransportError;
 
-/// The most bytes of one HTTP/2 stream that wait for a slow consumer.
-const STREAM_WINDOW: u32 = 1 << 20;
-
-/// h2 treats many small DATA frames as an attack: it allows the waiting frames to cost half of this window, at up to a
-/// kilobyte each. With this size a stream's window may be full of frames of 16 bytes.
-const CONNECTION_WINDOW: u32 = 128 << 20;
-
-/// A HTTP/2 connection is pinged when no byte has arrived for this time while a request waits, and closed when the
-/// server does not respond. Otherwise all later requests would use a dead connection. client-go uses the same two
-/// times.
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-
 pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of a client, without the contents of files.
@@ -37,9 +24,6 @@ pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct ClientSettings {
     pub(super) authority: Option<Authority>,
     pub(super) identity: Option<ClientIdentity>,
-    pub(super) http2: bool,
-    /// True if the URL is `http`, where HTTP/2 needs prior knowledge.
-    pub(super) is_plain: bool,
     pub(super) connect_timeout: Option<Duration>,
     pub(super) proxy: Option<Proxy>,
     pub(super) resolver: Option<Arc<OneHost>>,
@@ -121,13 +105,14 @@ impl ClientSettings {
                 builder.with_client_auth_cert(chain, key).map_err(|error| setup(format!("{NO_IDENTITY}: {error}")))?
             }
         };
-        let protocols: &[&[u8]] = if self.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
-        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Some(config))
     }
 
     pub(super) fn client(&self, identity: Option<&SecretString>) -> Result<reqwest::Client, TransportError> {
+        // HTTP/2 would queue all requests that exceed the streams of its one connection, and tell nobody.
         let mut builder = reqwest::Client::builder()
+            .http1_only()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(self.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT));
         builder = match &self.proxy {
@@ -137,18 +122,6 @@ impl ClientSettings {
         };
         if let Some(resolver) = &self.resolver {
             builder = builder.dns_resolver(Arc::clone(resolver));
-        }
-        if self.http2 {
-            builder = builder
-                .http2_initial_stream_window_size(STREAM_WINDOW)
-                .http2_initial_connection_window_size(CONNECTION_WINDOW)
-                .http2_keep_alive_interval(PING_AFTER)
-                .http2_keep_alive_timeout(PING_TIMEOUT);
-            if self.is_plain {
-                builder = builder.http2_prior_knowledge();
-            }
-        } else {
-            builder = builder.http1_only();
         }
         if let Some(tls) = self.tls(identity)? {
             builder = builder.tls_backend_preconfigured(tls);

@@ -23,19 +23,18 @@ use crate::sync::{Mutex, lock};
 
 /// A [`Transport`] over reqwest and rustls.
 ///
-/// It uses HTTP/1.1 unless [set](super::HttpTransportBuilder::http2). A list is one stream, so HTTP/2 has nothing to
-/// interleave, and its frames and windows cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 MB/s
-/// over HTTP/2, on two cores. HTTP/2 pays if one process has many requests open at once.
+/// It speaks HTTP/1.1, with a connection for each open list and watch. HTTP/2 is slower, because its frames and windows
+/// cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 MB/s over HTTP/2, on two cores. And clients
+/// of HTTP/2 open one connection, on which all requests wait that exceed the streams which the server allows.
 ///
 /// Without a certificate authority it trusts the platform's roots, through the platform's verifier, like other programs
 /// on the host. With a certificate authority, as clusters have, it trusts only that authority.
 ///
-/// It reads connections on its own thread, which the first request starts and which ends with the transport and its
-/// last response. The thread passes bodies to the consumer in pieces of about 256 KiB, so that a runtime's threads need
-/// not wake each other for each chunk of a few kilobytes. The price is that all TLS of the transport runs on one core,
-/// and that changes of a busy watch arrive up to 10 ms later: see [`IoThread`]. A process that reads many bodies at once
-/// over one transport, or has a current-thread runtime, is faster [without the
-/// thread](super::HttpTransportBuilder::on_caller_runtime).
+/// It reads connections on a thread that it shares with other transports of the process, at most one thread for each
+/// core: see [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's
+/// threads need not wake each other for each chunk of a few kilobytes. The price is that all TLS of the transport runs
+/// on one core. A process that reads many bodies at once over one transport, or has a current-thread runtime, is faster
+/// [without the thread](super::HttpTransportBuilder::on_caller_runtime).
 ///
 /// It follows no redirects. It sends a token with every request, in a header that is marked sensitive; no error, log or
 /// `Debug` output shows the token. A token for an `http` URL is sent in clear text, with a warning unless the server is

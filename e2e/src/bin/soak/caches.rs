@@ -78,8 +78,7 @@ impl Caches {
             let trouble = Arc::new(Trouble::default());
             let proxy = proxy(world.server, Arc::clone(&trouble)).await?;
             let client = match strategy {
-                Strategy::WatchList => troubled(transport(proxy).build()?, &trouble),
-                Strategy::ListThenWatch => troubled(transport(proxy).http2().build()?, &trouble),
+                Strategy::WatchList | Strategy::ListThenWatch => troubled(transport(proxy).build()?, &trouble),
                 _ => {
                     let mut config = world.kube.clone();
                     config.cluster_url = format!("https://{proxy}").parse()?;

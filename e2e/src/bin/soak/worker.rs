@@ -114,15 +114,14 @@ impl Worker {
         self
     }
 
-    fn routes(&self) -> Result<[Route; 4]> {
+    fn routes(&self) -> Result<[Route; 3]> {
         let proxied = format!("https://{}", self.proxy);
         let builder = |url: String| HttpTransport::builder(url).bearer_token("admin").ca_pem(self.world.ca.clone());
         let mut config = self.world.kube.clone();
         config.cluster_url = proxied.parse()?;
         let direct = builder(format!("https://{}", self.world.server)).build()?;
         Ok([
-            self.route("HTTP/1.1", builder(proxied.clone()).build()?, true),
-            self.route("HTTP/2", builder(proxied).http2().build()?, true),
+            self.route("proxied", builder(proxied).build()?, true),
             self.route("kube", KubeTransport::from_config(config)?, true),
             self.route("direct", direct, false),
         ])
