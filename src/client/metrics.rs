@@ -25,6 +25,9 @@ pub struct Metrics {
     pub restarts: u64,
     /// Connections of watches that the server has accepted, and that are open now.
     pub open_watches: u64,
+    /// Requests that wait for the head of their response now. It stays high while the server is slow, and while the
+    /// transport queues requests, for example because the server allows no more streams on an HTTP/2 connection.
+    pub waiting_requests: u64,
 }
 
 /// The counters that [`Metrics`] reports. They are independent, so relaxed ordering suffices.
@@ -37,6 +40,23 @@ pub(super) struct Totals {
     events: AtomicU64,
     restarts: AtomicU64,
     open_watches: AtomicU64,
+    waiting_requests: AtomicU64,
+}
+
+/// Counts a request as waiting until it is dropped.
+pub(super) struct WaitingRequest(Arc<Totals>);
+
+impl WaitingRequest {
+    pub(super) fn begin(totals: &Arc<Totals>) -> Self {
+        totals.waiting_requests.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(totals))
+    }
+}
+
+impl Drop for WaitingRequest {
+    fn drop(&mut self) {
+        self.0.waiting_requests.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Counts a connection of a watch as open until it is dropped.
@@ -73,6 +93,7 @@ impl Totals {
             events: read(&self.events),
             restarts: read(&self.restarts),
             open_watches: read(&self.open_watches),
+            waiting_requests: read(&self.waiting_requests),
         }
     }
 

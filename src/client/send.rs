@@ -13,9 +13,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::body;
 use super::error::{Error, ErrorKind};
 use super::handle::{Client, Compression};
+use super::metrics::WaitingRequest;
 use super::progress::Counters;
 use super::redact::redact;
 use super::transport::{Chunks, Request, TransportError, TransportErrorKind, chain};
+use super::waiting::warn_while_waiting;
 use super::warning::warning_text;
 use crate::wire::{Beginning, BodyFormat};
 
@@ -88,11 +90,15 @@ impl Client {
         counters.request();
         let started = Instant::now();
         let idle = self.read_idle_timeout;
-        let response = timeout(idle, self.transport.get(Request::new(path_and_query, headers)));
+        let name = format!("GET {path_and_query}");
+        let sent = self.transport.get(Request::new(path_and_query, headers));
+        let response = warn_while_waiting(sent, || redact(&*self.transport, name.clone()));
         let response = within(deadline, async {
-            response.await.map_err(|_| body::idle_error(idle)).and_then(|response| response)
+            timeout(idle, response).await.map_err(|_| no_response(idle)).and_then(|response| response)
         });
+        let waiting = WaitingRequest::begin(&self.totals);
         let response = response.await?;
+        drop(waiting);
         self.was_reached.store(true, Ordering::Relaxed);
         let (status, headers) = (response.status, response.headers);
         let audit_id = text(&headers, &HeaderName::from_static("audit-id"));
@@ -132,6 +138,10 @@ impl Client {
             snippet: body::snippet(beginning, &*self.transport),
         }
     }
+}
+
+fn no_response(waited: Duration) -> TransportError {
+    TransportError::new(TransportErrorKind::ReadIdle, format!("no response for {} s", waited.as_secs_f32()))
 }
 
 pub(super) async fn within<T>(
