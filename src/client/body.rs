@@ -15,8 +15,8 @@
 //! - The end of the input inside a member is [`TransportErrorKind::Broken`], which is retried. Damaged data is
 //!   [`TransportErrorKind::Compression`], which is not.
 //! - Only the headers decide the content coding. An unknown coding is refused before the body is read.
-//! - At most 1 MiB of an error's body is read, and 300 characters of it are quoted. It is redacted before it is
-//!   truncated, because half a token is a secret too.
+//! - At most 1 MiB of an error's body is read, for at most 10 s, however slowly the bytes drip, and 300 characters of it
+//!   are quoted. It is redacted before it is truncated, because half a token is a secret too.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -31,7 +31,7 @@ use futures_core::Stream;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use tokio::io::AsyncBufRead as _;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tokio_util::io::{StreamReader, poll_read_buf};
 
 use super::error::ErrorKind;
@@ -43,6 +43,9 @@ use crate::meta::Status;
 
 /// The most bytes of an error's body that are read.
 const ERROR_SIZE: usize = 1 << 20;
+
+/// The longest time for which an error's body is read.
+const ERROR_TIME: Duration = Duration::from_secs(10);
 
 /// The most characters of a body that are quoted.
 const SNIPPET_CHARS: usize = 300;
@@ -170,7 +173,12 @@ impl Stream for Gunzip {
                     if chunk.capacity() == 0 {
                         chunk.reserve(DECOMPRESSED_CHUNK);
                     }
-                    match ready!(poll_read_buf(Pin::new(decoder), cx, chunk)) {
+                    let Poll::Ready(read) = poll_read_buf(Pin::new(decoder), cx, chunk) else {
+                        // A body that waits for its server keeps no buffer.
+                        *chunk = BytesMut::new();
+                        return Poll::Pending;
+                    };
+                    match read {
                         Ok(0) => Ok(()),
                         Ok(_) => return Poll::Ready(Some(Ok(chunk.split().freeze()))),
                         Err(error) => Err(error),
@@ -223,14 +231,15 @@ pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, Tra
     }
 }
 
-/// Returns the beginning of a body, including `first`, which was already read. It is the whole body if that is short,
-/// or all bytes before an interruption.
+/// Returns the beginning of a body, including `first`, which was already read. It is the whole body if that is short and
+/// arrives in time, or all bytes before an interruption.
 pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
     let mut bytes = Vec::from(first);
+    let end = Instant::now() + ERROR_TIME;
     while bytes.len() < ERROR_SIZE {
-        match next_chunk(chunks).await {
-            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-            Ok(None) | Err(_) => break,
+        match timeout_at(end, next_chunk(chunks)).await {
+            Ok(Ok(Some(chunk))) => bytes.extend_from_slice(&chunk),
+            Ok(Ok(None) | Err(_)) | Err(_) => break,
         }
     }
     bytes.truncate(ERROR_SIZE);

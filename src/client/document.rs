@@ -1,9 +1,10 @@
 //! Requests that are read whole before they are used: single objects and discovery documents.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderValue};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::body;
 use super::error::{Error, ErrorKind};
@@ -11,10 +12,14 @@ use super::handle::Client;
 use super::progress::Counters;
 use super::retry::RetryAdvice;
 use super::send::Answer;
+use super::transport::{TransportError, TransportErrorKind};
 use crate::error::{DecodeError, DecodeErrorKind, Limit};
 
 /// The size limit of bodies that are read whole: objects and discovery documents.
 const DOCUMENT_SIZE: u64 = 64 << 20;
+
+/// The longest time for which such a body is read, however slowly its bytes drip. API servers end a request after 60 s.
+const DOCUMENT_TIME: Duration = Duration::from_secs(300);
 
 /// A 2xx response with its whole body.
 pub(super) struct Document {
@@ -53,7 +58,14 @@ impl Client {
         let Answer { headers, first, mut chunks, audit_id, .. } =
             self.send(path, accept, None, &Arc::new(Counters::new(&self.totals))).await?;
         let mut body = Vec::from(first);
-        while let Some(chunk) = body::next_chunk(&mut chunks).await? {
+        let end = Instant::now() + DOCUMENT_TIME;
+        let late = |bytes| {
+            let message = format!("the body has not ended: {bytes} bytes in {} s", DOCUMENT_TIME.as_secs());
+            TransportError::new(TransportErrorKind::ReadIdle, message)
+        };
+        loop {
+            let next = timeout_at(end, body::next_chunk(&mut chunks)).await;
+            let Some(chunk) = next.map_err(|_| late(body.len()))?? else { break };
             body.extend_from_slice(&chunk);
             let size = body.len() as u64;
             if size > DOCUMENT_SIZE {

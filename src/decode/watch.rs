@@ -205,15 +205,8 @@ impl WatchDecoder {
     /// [`DecodeErrorKind::TruncatedFrame`] when the body ended inside a frame or after its length, or the error that
     /// [`decode`](Self::decode) returned.
     pub fn finish(&mut self) -> Result<(), DecodeError> {
+        let is_between = self.is_between_frames();
         let end = self.end.get_or_insert_with(|| {
-            let is_between = match &self.state {
-                WatchBodyState::Start | WatchBodyState::Between => true,
-                WatchBodyState::Length { bytes, .. } => *bytes == 0,
-                WatchBodyState::Frame { .. }
-                | WatchBodyState::Other(_)
-                | WatchBodyState::Opening(_)
-                | WatchBodyState::Object(_) => false,
-            };
             let BodyState { position, items, .. } = self.watch;
             let truncated =
                 || DecodeError::new(DecodeErrorKind::TruncatedFrame, position, Some(items), items).of_watch();
@@ -226,6 +219,22 @@ impl WatchDecoder {
     #[must_use]
     pub fn position(&self) -> u64 {
         self.watch.position
+    }
+
+    /// Returns the number of bytes so far of a frame that has not ended; 0 between two frames.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        if self.is_between_frames() { 0 } else { self.watch.position - self.watch.field_start }
+    }
+
+    fn is_between_frames(&self) -> bool {
+        match &self.state {
+            WatchBodyState::Start | WatchBodyState::Between => true,
+            WatchBodyState::Length { bytes, .. } => *bytes == 0,
+            WatchBodyState::Frame { .. }
+            | WatchBodyState::Other(_)
+            | WatchBodyState::Opening(_)
+            | WatchBodyState::Object(_) => false,
+        }
     }
 
     fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeError> {

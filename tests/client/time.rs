@@ -8,6 +8,7 @@ use listwatch::client::{ErrorKind, ListParams, Resource, Retry, TransportErrorKi
 use listwatch_testserver::recorded_pods;
 use tokio::time::{Instant, sleep};
 
+use crate::support::log::subscribe;
 use crate::support::server::Pods;
 use crate::support::transport::{Answer, Scripted};
 use crate::support::{body_of, config_maps};
@@ -41,7 +42,10 @@ async fn stalls_end_in_the_read_idle_timeout() {
         assert_eq!(started.elapsed().as_secs(), 90);
         let ErrorKind::Transport(transport) = error.kind() else { panic!("{error}") };
         assert_eq!(transport.kind(), TransportErrorKind::ReadIdle);
+        assert!(error.is_retryable());
     }
+    let error = pods(&Scripted::always(Answer::never())).into_vec().await.unwrap_err();
+    assert_eq!(error.to_string(), "transport: stalled: no response for 90 s");
     let client = Scripted::always(recorded(SECOND * 20)).client().read_idle_timeout(SECOND * 21);
     client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap();
 
@@ -53,6 +57,56 @@ async fn stalls_end_in_the_read_idle_timeout() {
     let error = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
     assert!(error.is_incomplete() && error.is_retryable() && error.items() > 0, "{error}");
     assert!(error.to_string().contains("(stalled: no byte for 30 s)"), "{error}");
+}
+
+/// A transport that queues requests, as HTTP clients do with streams of HTTP/2, is not silent.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_its_response_is_named() {
+    let waits = |seconds: u64| (" WARN listwatch.list{", format!("listwatch: no response for {seconds} s "));
+    let answered = |seconds: u64| (" INFO listwatch.list{", format!("listwatch: answered after {seconds} s "));
+    for (answer, expected) in [
+        (recorded(Duration::ZERO).after(SECOND * 9), vec![]),
+        (recorded(SECOND * 20).after(SECOND * 11), vec![waits(10), answered(11)]),
+        (recorded(Duration::ZERO).after(SECOND * 80), vec![waits(10), waits(70), answered(80)]),
+        (Answer::never(), vec![waits(10), waits(70)]),
+    ] {
+        let (log, _guard) = subscribe();
+        let client = Scripted::always(answer).client().retry(Retry::never());
+        let mut items = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
+        assert!(items.next().now_or_never().is_none());
+        assert_eq!(client.metrics().waiting_requests, 1);
+        while let Some(Ok(_)) = items.next().await {}
+        assert_eq!(client.metrics().waiting_requests, 0);
+        let found = log.take();
+        let found: Vec<_> = found.lines().filter(|line| line.ends_with(" request=\"GET /api/v1/pods\"")).collect();
+        let is_expected = |(line, (level, text)): (&&str, &(&str, String))| line.contains(level) && line.contains(text);
+        assert!(found.len() == expected.len() && found.iter().zip(&expected).all(is_expected), "{found:?}");
+    }
+}
+
+/// However slowly its bytes arrive, a body that is read whole ends in time.
+#[tokio::test(start_paused = true)]
+async fn bodies_that_drip_end_in_time() {
+    let drip = || Answer::default().then_each(|_| Some((SECOND * 3, "<".into())));
+    let client = Scripted::always(drip().code(503)).client().retry(Retry::never());
+    let started = Instant::now();
+    let error = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
+    assert_eq!((error.to_string().as_str(), started.elapsed().as_secs()), ("API error: 503: <<<", 10));
+
+    let client = Scripted::always(drip()).client().retry(Retry::never());
+    let started = Instant::now();
+    let error = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::UnexpectedBody { .. }), "{error}");
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+
+    let started = Instant::now();
+    let error = client.get::<[u8]>(&Resource::PODS, Some("a"), "b").await.unwrap_err();
+    assert_eq!(error.to_string(), "transport: stalled: the body has not ended: 101 bytes in 300 s");
+    assert_eq!(started.elapsed().as_secs(), 303);
+    assert!(error.is_retryable());
+    let started = Instant::now();
+    client.resolve("pods").await.unwrap_err();
+    assert_eq!(started.elapsed().as_secs(), 30);
 }
 
 #[tokio::test(start_paused = true)]

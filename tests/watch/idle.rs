@@ -6,7 +6,7 @@ use futures::StreamExt;
 use listwatch::client::WatchParams;
 use tokio::time::{Instant, timeout};
 
-use crate::support::config_maps::{added, bookmark, event, initial_end};
+use crate::support::config_maps::{added, bookmark, error, event, initial_end};
 use crate::support::transport::{Answer, Scripted};
 use crate::{SECOND, exact, kinds, list, resumed, watch, written};
 
@@ -89,6 +89,38 @@ async fn idle_connections_are_closed() {
         tokio::time::sleep(minute * 10).await;
     }
     assert!(timeout(SECOND * 20, events.next()).await.is_err());
+}
+
+/// A server sends a frame at once, so a frame that drips keeps no dead watch open.
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_drips_ends_in_time() {
+    let (error, large) = (error(410), added(&"x".repeat(200 << 10), 8));
+    let drip = |frame: &[u8], length: usize, pause: Duration| Answer::ok(frame.to_vec()).pieces_of(length).paced(pause);
+    let complete = format!("no byte for {} s", 3030 - 80 * large.len().div_ceil(64 << 10));
+    for (answer, expected) in [
+        // A byte each 20 s: after the first of them, 90 s in which four more arrive.
+        (drip(&error, 1, SECOND * 20).then_stalls(), "a frame has not ended: 5 bytes in 90 s"),
+        (drip(&large, 1, SECOND * 20).then_stalls(), "a frame has not ended: 5 bytes in 90 s"),
+        // The silence before a frame does not count.
+        (
+            Answer::default()
+                .then(SECOND * 300, error[..7].to_vec())
+                .then(SECOND * 60, error[7..9].to_vec())
+                .then_stalls(),
+            "a frame has not ended: 9 bytes in 90 s",
+        ),
+        (Answer::ok(error[..7].to_vec()).then_stalls(), "no byte for 90 s"),
+        // 90 s for each 64 KiB.
+        (drip(&large, 30 << 10, SECOND * 80).then_stalls(), "a frame has not ended: 61440 bytes in 90 s"),
+        (drip(&large, 64 << 10, SECOND * 80).then_stalls(), complete.as_str()),
+    ] {
+        let server = Scripted::in_turn([answer]);
+        let events = watch(&server.client(), &exact(7).timeout(SECOND * 3000)).open().await.unwrap();
+        let events: Vec<_> = events.collect().await;
+        let error = events.last().unwrap().as_ref().unwrap_err();
+        assert!(error.to_string().contains(&format!("stalled: {expected}")), "{error}");
+        assert!(error.is_retryable());
+    }
 }
 
 #[tokio::test(start_paused = true)]

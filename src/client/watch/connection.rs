@@ -112,7 +112,7 @@ impl Connection {
                     return Poll::Ready(end.map(|()| None));
                 }
                 Poll::Pending => {
-                    let idle = ready!(self.idle.poll(cx));
+                    let idle = ready!(self.idle.poll(cx, self.decoder.frame_bytes()));
                     return Poll::Ready(Err(self.error(idle)));
                 }
             }

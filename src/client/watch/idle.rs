@@ -10,7 +10,7 @@ use crate::client::body::idle_error;
 use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::decode::WatchEventRef;
 
-/// The shortest timeout of a connection with bookmarks.
+/// The shortest timeout of a connection with bookmarks, and the time for the rest of a frame that has begun.
 const MIN_IDLE: Duration = Duration::from_secs(90);
 
 /// The delay that the server is allowed.
@@ -36,8 +36,16 @@ pub(super) struct Idle {
     gap: Option<Duration>,
     /// The start of the wait, while the clock runs.
     waiting: Option<Instant>,
+    /// The bytes of the frame in which the wait began; 0 between two frames.
+    frame_bytes: u64,
+    /// The sum of the waits in that frame that further bytes have ended.
+    frame_waited: Duration,
     timer: Pin<Box<Sleep>>,
 }
+
+/// The bytes of a frame for which the server gets that time again. Servers send a frame at once, so a frame that drips
+/// would otherwise keep a dead watch open.
+const FRAME_PROGRESS: u64 = 64 << 10;
 
 /// The progress of the initial events.
 struct Initial {
@@ -62,7 +70,17 @@ impl Idle {
     pub(super) fn new(fixed: Option<Duration>, timeout: Duration, gap: Option<Duration>) -> Self {
         let now = Instant::now();
         let timer = Box::pin(sleep_until(now));
-        Self { fixed, initial: None, end: later(now, timeout), last_bookmark: None, gap, waiting: None, timer }
+        Self {
+            fixed,
+            initial: None,
+            end: later(now, timeout),
+            last_bookmark: None,
+            gap,
+            waiting: None,
+            frame_bytes: 0,
+            frame_waited: Duration::ZERO,
+            timer,
+        }
     }
 
     /// From now on only an added object stops the clock; without a timeout, every byte does.
@@ -78,11 +96,16 @@ impl Idle {
     pub(super) fn bytes(&mut self, bytes: usize) {
         match &mut self.initial {
             Some(initial) => initial.bytes += bytes as u64,
-            None => self.waiting = None,
+            None => {
+                if let Some(since) = self.waiting.take().filter(|_| self.frame_bytes > 0) {
+                    self.frame_waited += since.elapsed();
+                }
+            }
         }
     }
 
     pub(super) fn event(&mut self, event: &WatchEventRef<'_>) {
+        self.frame_waited = Duration::ZERO;
         match (event, &mut self.initial) {
             (WatchEventRef::Added { .. }, Some(initial)) if !initial.has_changes => {
                 if let Some(since) = self.waiting.take() {
@@ -102,10 +125,12 @@ impl Idle {
         }
     }
 
-    /// Polls the clock while no bytes can be read. Ready after the limit, with the error.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TransportError> {
+    /// Polls the clock while no bytes can be read, after `frame_bytes` of a frame that has not ended. Ready after the
+    /// limit, with the error.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, frame_bytes: u64) -> Poll<TransportError> {
         let since = self.waiting.unwrap_or_else(Instant::now);
         if self.waiting.replace(since).is_none() {
+            self.frame_bytes = frame_bytes;
             let limit = self.limit(since);
             self.timer.as_mut().reset(limit);
         }
@@ -117,14 +142,25 @@ impl Idle {
                 let message = format!("the initial events have not ended: {bytes} bytes in {waited} s");
                 TransportError::new(TransportErrorKind::ReadIdle, message)
             }
-            None => idle_error(waited),
+            None if self.frame_waited.is_zero() => idle_error(waited),
+            None => {
+                let (bytes, waited) = (self.frame_bytes, (self.frame_waited + waited).as_secs_f32());
+                let message = format!("a frame has not ended: {bytes} bytes in {waited} s");
+                TransportError::new(TransportErrorKind::ReadIdle, message)
+            }
         })
     }
 
     fn limit(&self, now: Instant) -> Instant {
-        let at_the_latest = (self.end + SLACK).max(now + SLACK);
+        let mut at_the_latest = (self.end + SLACK).max(now + SLACK);
+        if self.frame_bytes > 0 {
+            let pieces = u32::try_from(1 + self.frame_bytes / FRAME_PROGRESS).unwrap_or(u32::MAX);
+            let left = MIN_IDLE.min(MIN_IDLE.saturating_mul(pieces).saturating_sub(self.frame_waited));
+            at_the_latest = at_the_latest.min(now + left);
+        }
         match (&self.initial, self.fixed, self.gap) {
             (Some(initial), ..) => later(now, initial.left()),
+            (None, Some(timeout), _) if self.frame_bytes > 0 => later(now, timeout).min(at_the_latest),
             (None, Some(timeout), _) => later(now, timeout),
             (None, None, Some(gap)) => (now + (gap * 5 / 2).max(MIN_IDLE)).min(at_the_latest),
             (None, None, None) => at_the_latest,
