@@ -78,7 +78,10 @@ impl Forwarder {
         let answer = match timeout(HEAD_TIMEOUT, self.transport.get(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(self.transport_failure(&error)),
-            Err(_) => return Err(answer_timeout()),
+            Err(_) => {
+                let message = format!("no response for {} s", HEAD_TIMEOUT.as_secs());
+                return Err(self.transport_failure(&TransportError::new(TransportErrorKind::ReadIdle, message)));
+            }
         };
         // These answers are about the mirror: its credentials are refused, or its URL is wrong.
         let is_about_mirror = answer.status == StatusCode::UNAUTHORIZED
