@@ -13,6 +13,7 @@ mod shards;
 mod spawn;
 mod status;
 mod strategies;
+mod streams;
 #[path = "../../../tests/support/client.rs"]
 mod support;
 mod trace;
