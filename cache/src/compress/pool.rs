@@ -153,6 +153,8 @@ impl DecoderPool {
 
     /// Returns the bytes from Rust's allocator.
     pub(super) fn buffer_bytes(&self) -> usize {
+        let kept_bytes = self.kept.iter().map(|kept| kept.packed.bytes.len()).sum::<usize>();
+        debug_assert_eq!(self.kept_bytes, kept_bytes, "the bytes of the references that are kept decompressed");
         let buffers = self.contexts.iter().flat_map(|context| [&context.frame, &context.packed.bytes, &context.elided]);
         buffers.map(Vec::capacity).sum::<usize>()
             + self.kept_bytes

@@ -405,6 +405,11 @@ impl<T: StoreType + ?Sized> LogContents<T> {
 
     /// Returns the memory of the log in bytes.
     pub(crate) fn bytes(&self) -> usize {
+        debug_assert_eq!(
+            self.kept_bytes,
+            self.kept.iter().map(KeptChange::bytes).sum::<usize>(),
+            "the bytes of the changes"
+        );
         self.kept_bytes + self.frames.bytes()
     }
 

@@ -87,7 +87,13 @@ impl Frames {
 
     /// Returns the memory of the frames in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        lock(&self.0).bytes
+        let kept = lock(&self.0);
+        debug_assert_eq!(
+            kept.bytes,
+            kept.frames.values().map(|frame| OVERHEAD + frame.len()).sum::<usize>(),
+            "the frames"
+        );
+        kept.bytes
     }
 }
 

@@ -53,7 +53,7 @@ impl Memory {
 }
 
 /// Bytes of the objects of a store, by form.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) encoded: usize,
     pub(crate) compressed: usize,
@@ -61,6 +61,14 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
+    /// Counts all entries from scratch.
+    pub(crate) fn of_all<'e, D: 'e>(entries: impl Iterator<Item = &'e Entry<D>>) -> Self {
+        entries.fold(Self::default(), |mut usage, entry| {
+            usage.add(entry);
+            usage
+        })
+    }
+
     pub(crate) fn add<D>(&mut self, entry: &Entry<D>) {
         *self.part(entry) += Self::of(entry);
     }

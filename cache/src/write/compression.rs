@@ -283,13 +283,13 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         self.change_form(writer, slot, old, new);
     }
 
-    /// Replaces the entry of a slot by another form of the same state.
+    /// Replaces the entry of a slot by another form of the same state. What leaves the slot is what is subtracted.
     fn change_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
-        writer.usage.subtract(old);
-        writer.usage.add(&new);
         self.codec.copy_decoded(old, &new);
-        if let Some(held) = self.state_mut().slot_mut(slot) {
-            *held = Some(new);
+        writer.usage.add(&new);
+        let replaced = self.state_mut().slot_mut(slot).and_then(|held| held.replace(new));
+        if let Some(replaced) = &replaced {
+            writer.usage.subtract(replaced);
         }
     }
 }
@@ -324,7 +324,11 @@ mod tests {
     }
 
     fn is_encoded(store: &Store<[u8]>, object: u32) -> bool {
-        entry(store, object).as_encoded().is_some()
+        is_waiting(store, &object.to_string())
+    }
+
+    fn is_waiting(store: &Store<[u8]>, name: &str) -> bool {
+        store.get(("a", name)).unwrap().entry().as_encoded().is_some()
     }
 
     #[test]
@@ -403,6 +407,70 @@ mod tests {
         assert!(groups.iter().filter(|references| references.iter().all(Option::is_some)).count() >= 7);
         for (name, json) in &members {
             assert_eq!(**store.get(("a", &**name)).unwrap().encoded().unwrap(), *json.as_bytes());
+        }
+    }
+
+    /// An object that waits is compressed by the training, and makes a later object the reference of their group.
+    #[test]
+    fn the_first_training_counts_each_object_once() {
+        let store = Store::<[u8]>::new(StorageFormat::Compressed);
+        let text = |seed: u64, words: usize| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            (0..words).map(|_| format!("{:x}", random.u32(..))).collect::<Vec<_>>().join(" ")
+        };
+        let json = |group: &str, name: &str, version: u32, text: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"{name}","generateName":"{group}","namespace":"a","resourceVersion":"{version}"}},"spec":"{text}"}}"#
+            )
+        };
+        let write = |json: &str| assert!(store.apply(Encoding::Json, json.as_bytes()).is_ok());
+        write(&json("", "first", 1, &text(1, 10)));
+        write(&json("web-", "web-b", 1, &text(2, 200)));
+        write(&json("web-", "first", 2, &text(2, 200)));
+        assert!(is_waiting(&store, "first") && !is_waiting(&store, "web-b"));
+        let is_trained = || store.core.writer().compression.dictionary().is_some();
+        let mut others = 0;
+        while !is_trained() {
+            write(&json("", &format!("other-{others}"), 1, &text(1000 + others, 1000)));
+            others += 1;
+        }
+        assert!(store.memory().compressed > 0);
+        drop(store.begin_relist().commit("9").unwrap());
+        assert_eq!(store.memory().compressed, 0);
+        store.set_budget(Some(store.memory().total() + 10_000));
+        write(&json("", "new", 10, "text"));
+        assert_eq!(store.len(), 1);
+    }
+
+    /// `memory` compares the counted bytes with the bytes of all entries.
+    #[test]
+    fn random_writes_across_the_first_training_are_counted_exactly() {
+        for seed in 0..4 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let store = Store::<[u8]>::new(StorageFormat::Compressed);
+            let texts: Vec<String> = (0..40).map(|_| (0..4000).map(|_| random.alphanumeric()).collect()).collect();
+            let (mut version, mut writes_after) = (0, 200);
+            while writes_after > 0 {
+                version += 1;
+                let (group, name) = (random.usize(..200), random.u8(..5));
+                let text = &texts[if random.u8(..4) > 0 { group % 40 } else { random.usize(..40) }];
+                let group_name = if group < 100 { format!("group-{group}-") } else { String::new() };
+                let json = format!(
+                    r#"{{"metadata":{{"name":"object-{group}-{name}","generateName":"{group_name}","namespace":"a","resourceVersion":"{version}"}},"spec":"{text} {version}"}}"#
+                );
+                if random.u8(..10) == 0 {
+                    assert!(store.delete(Encoding::Json, json.as_bytes()).is_ok());
+                } else {
+                    assert!(store.apply(Encoding::Json, json.as_bytes()).is_ok());
+                }
+                writes_after -= usize::from(store.core.writer().compression.dictionary().is_some());
+                if random.u8(..100) == 0 {
+                    assert!(store.memory().compressed > 0);
+                }
+            }
+            drop(store.begin_relist().commit(&(version + 1).to_string()).unwrap());
+            let memory = store.memory();
+            assert_eq!((memory.compressed, memory.encoded), (0, 0), "seed {seed}");
         }
     }
 

@@ -379,6 +379,8 @@ mod tests {
                 {
                     observe(&store, &event);
                 }
+                // Also compares the counted bytes of the log with the bytes of its changes.
+                _ = store.memory();
                 for reader in &mut readers {
                     match rng.u8(..8) {
                         // It lists the collection from the server itself, which is ahead.

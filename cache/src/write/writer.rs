@@ -57,6 +57,7 @@ impl<T: StoreType + ?Sized> Writer<T> {
     pub(super) fn measure(&self, objects: &Objects<T>, log: &ChangeLog<T>) -> Memory {
         let state = objects.state();
         let codec = &objects.codec;
+        debug_assert_eq!(self.usage, Usage::of_all(state.entries()), "a write was counted twice, or not at all");
         let Usage { encoded, compressed, decoded } = self.usage;
         let CompressionMemory { buffers, zstd } = self.compression.measure();
         let namespaces = self.namespaces.bytes();

@@ -28,6 +28,8 @@ enum Op {
     Advance(String),
     AddIndex,
     Snapshot,
+    /// Also compares the counted bytes with the bytes of all objects.
+    Measure,
     SetFormat(StorageFormat),
 }
 
@@ -305,6 +307,7 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
             }
             Op::AddIndex => indexes.push(store.index("team", teams)),
             Op::Snapshot => snapshots.push((store.snapshot(), model.held.clone())),
+            Op::Measure => drop(store.memory()),
             Op::SetFormat(format) => store.set_storage_format(*format),
         }
         count("index error", compare(&store, &model, &indexes));
@@ -314,6 +317,10 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
         let held: BTreeMap<_, _> = held.iter().map(|(key, held)| (key.clone(), held.bytes())).collect();
         assert_eq!(objects.collect::<BTreeMap<_, _>>(), held);
     }
+    drop((snapshots, relist));
+    drop(store.begin_relist().commit("100").unwrap());
+    let memory = store.memory();
+    assert_eq!((store.len(), memory.encoded, memory.compressed, memory.decoded, memory.relist), (0, 0, 0, 0, 0));
 }
 
 /// Checks the effect of a write, and returns its name.
@@ -418,6 +425,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => versions().prop_map(Op::Advance),
         1 => Just(Op::AddIndex),
         1 => Just(Op::Snapshot),
+        1 => Just(Op::Measure),
         2 => formats().prop_map(Op::SetFormat),
     ];
     vec(op, 0..120)
