@@ -64,6 +64,8 @@ pub struct Habits {
     pub faults: u32,
     /// It is restored from a backup now and then.
     pub goes_back: bool,
+    /// It answers lists from a cache that lags, unless the most recent state is requested.
+    pub lags: bool,
     /// It sends only the shard that is requested.
     pub shards: bool,
 }
@@ -97,7 +99,11 @@ struct State {
     /// Connections outlived the last restore.
     outlived: bool,
     lists: u32,
+    /// Is called with each change, before any watch delivers it.
+    writer: Option<Arc<ChangeWriter>>,
 }
+
+type ChangeWriter = dyn Fn(&Change) + Send + Sync;
 
 /// Runs this number of schedules in paused time, or only the schedule of `SEED`. A failure prints the seed and the
 /// server. Returns true if it ran all.
@@ -127,6 +133,7 @@ impl World {
             shares_versions: false,
             faults: [0, 30, 90][rng.usize(..3)],
             goes_back: false,
+            lags: false,
             shards: false,
         };
         let state = State {
@@ -142,6 +149,7 @@ impl World {
             restored: 0,
             outlived: false,
             lists: 0,
+            writer: None,
         };
         let world = Self(Arc::new(Mutex::new(state)), watch::Sender::new(0));
         let changes = world.lock().rng.u32(..8);
@@ -164,6 +172,14 @@ impl World {
         let world = Self::new(seed);
         world.lock().habits.shares_versions = true;
         world
+    }
+
+    /// Lets the server lag, and calls `writer` with each change, as if a controller had made it that gets the answer
+    /// before any watch delivers the change.
+    pub fn written_by(&self, writer: impl Fn(&Change) + Send + Sync + 'static) {
+        let mut state = self.lock();
+        state.habits.lags = true;
+        state.writer = Some(Arc::new(writer));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -280,7 +296,14 @@ impl World {
     }
 
     fn change(&self) {
-        self.lock().change();
+        let (writer, change) = {
+            let mut state = self.lock();
+            state.change();
+            (state.writer.clone(), state.history.last().cloned())
+        };
+        if let (Some(writer), Some(change)) = (writer, change) {
+            writer(&change);
+        }
         self.1.send_modify(|changes| *changes += 1);
     }
 }
@@ -301,6 +324,16 @@ impl Change {
             Kind::Added | Kind::Modified => objects.insert(self.name.clone(), (self.uid, self.version.clone())),
             Kind::Deleted => objects.remove(&self.name),
         };
+    }
+
+    /// Returns true if the version of the object is the version at which the change happened.
+    pub fn has_own_version(&self) -> bool {
+        at(&self.version) == self.at
+    }
+
+    /// Returns the object, as the answer to a write has it.
+    pub fn object(&self) -> Vec<u8> {
+        config_map(&self.name, &self.uid.to_string(), &self.version)
     }
 
     fn frame(&self) -> Vec<u8> {
@@ -447,7 +480,7 @@ impl World {
         }
         if query.get("watch") != "1" {
             state.lists += u32::from(query.get("limit") != "1");
-            return Ok(state.list(shard.as_ref()));
+            return Ok(state.list(version, shard.as_ref()));
         }
         let initial = query.get("sendInitialEvents") == "true";
         if initial && state.habits.initial_events == InitialEvents::Refused {
@@ -494,15 +527,20 @@ impl State {
         ok(Box::pin(stream::iter([Ok(Bytes::from(object(name, *uid, &self.version(*version))))])))
     }
 
-    fn list(&mut self, shard: Option<&Hashes>) -> Response {
-        let mut list_meta = len_field(2, self.version(self.now).as_bytes());
+    /// Answers a list of at least this version; of the most recent version, if it is empty.
+    fn list(&mut self, least: &str, shard: Option<&Hashes>) -> Response {
+        let lags = self.habits.lags && !least.is_empty() && self.rng.bool();
+        let now = if lags { self.rng.u64(at(least).max(FIRST)..=self.now) } else { self.now };
+        let mut list_meta = len_field(2, self.version(now).as_bytes());
         if let Some(Hashes { start, end }) = shard {
             let selector = format!("shardRange(object.metadata.uid, '0x{start:016x}', '0x{end:016x}')");
             list_meta.extend(len_field(5, &len_field(1, selector.as_bytes())));
         }
         let mut raw = len_field(1, &list_meta);
-        for (name, (uid, version)) in self.objects.iter().filter(|(_, (uid, _))| is_in(shard, *uid)) {
-            raw.extend(len_field(2, &config_map(name, &uid.to_string(), &self.version(*version))));
+        let mut objects = Objects::new();
+        self.history.iter().take_while(|change| change.at <= now).for_each(|change| change.apply(&mut objects));
+        for (name, (uid, version)) in objects.iter().filter(|(_, (uid, _))| is_in(shard, *uid)) {
+            raw.extend(len_field(2, &config_map(name, &uid.to_string(), version)));
         }
         let mut body = body_of("v1", "ConfigMapList", &raw);
         let faults = self.habits.faults;

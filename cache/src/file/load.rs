@@ -170,9 +170,15 @@ pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore<
         let hash = core.hash(&identity.namespace, &identity.name);
         // Only a forged file has an object twice.
         if core.find(hash, &identity).is_none() {
-            core.put_object(writer, hash, None, &Object::for_functions(&entry, &core.codec));
+            let slot = core.put_object(writer, hash, None, &Object::for_functions(&entry, &core.codec));
+            // A write of others, which the resumed watch has to deliver.
+            if is_older(&saved.version, &identity.resource_version) {
+                let key_hash = core.whole_hash((&*identity.namespace, &*identity.name));
+                writer.relists.add_unconfirmed(slot, key_hash, &identity.resource_version);
+            }
         }
     }
+    writer.relists.unconfirmed.sort();
     core.state_mut().version = saved.version;
     writer.subscribers.notify_synced();
     Ok(())

@@ -122,8 +122,8 @@ pub(crate) struct ObservedChange<D> {
     pub(crate) is_deleted: bool,
     /// True if the store changed.
     pub(crate) has_effect: bool,
-    /// The version that the store has of an object that did not change: newer than the change if others than the
-    /// reflector have written it.
+    /// The version that the store has of an object that did not change, or of its deletion: newer than the change if
+    /// others than the reflector have written or deleted it.
     pub(crate) known: Option<String>,
 }
 

@@ -150,6 +150,7 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// do not match, or the reflector does not run yet.
     ///
     /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state.
+    /// A relist whose list is older than the answer keeps it, unless the server was restored from a backup.
     /// An answer whose version does not [compare](compare_resource_versions) with others is dropped, and the watch
     /// delivers the object.
     ///

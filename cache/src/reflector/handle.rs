@@ -15,7 +15,8 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 /// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it
 /// resumes the watch from the last version, with backoff and without a limit. It relists only if that version has
 /// expired, the initial state was interrupted, the server went back to an older version, the watch makes no progress,
-/// or a full store has room for skipped objects.
+/// a full store has room for skipped objects, or the watch does not deliver a write that the caller
+/// [applied](Cache::apply) before the last relist.
 ///
 /// The store keeps serving its objects until a list is complete; a list that fails deletes nothing. Objects that are
 /// unchanged in a list are neither decoded nor stored again.

@@ -272,12 +272,10 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                     return (Some(error), next);
                 }
             }
-            if self.synced_at.is_some() && self.store.has_room_for_skipped() {
-                tracing::info!(
-                    name: "listwatch.relist",
-                    target: TARGET,
-                    "relisting: the store has room for skipped objects"
-                );
+            if self.synced_at.is_some()
+                && let Some(because) = self.store.needs_relist()
+            {
+                tracing::info!(name: "listwatch.relist", target: TARGET, "relisting: {because}");
                 return (None, NextStep::RetryLater);
             }
             tokio::task::consume_budget().await;

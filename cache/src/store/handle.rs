@@ -32,8 +32,9 @@ use crate::write::writer::Writer;
 /// wins. If the versions do not compare, the last write wins. So a controller can [`apply`](Self::apply) the result of
 /// its own write at once: the later event of the watch changes nothing.
 ///
-/// A committed [`Relist`] is the exception: it replaces all objects that the store had when it began, because a server
-/// that was restored from a backup has older versions.
+/// A committed [`Relist`] is the exception if its version is older than the store's version was when it began
+/// ([`advance`](Self::advance)): the server was restored from a backup, and the list replaces all objects. Otherwise the
+/// list may only lag behind writes of the caller, so states and deletions that are newer than the list stay.
 ///
 /// # Memory
 ///
@@ -130,7 +131,9 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// as [skipped](StoreReader::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
         let mut writer = self.core.writer();
-        let Some(DeletedStates { old, last }) = self.core.delete(&mut writer, ItemRef::new(encoding, bytes))? else {
+        let Some(DeletedStates { old, last }) =
+            self.core.delete(&mut writer, ItemRef::new(encoding, bytes), Origin::Caller)?
+        else {
             return Ok(None);
         };
         if self.core.log.is_enabled() {
@@ -158,7 +161,8 @@ impl<T: StoreType + ?Sized> Store<T> {
     pub fn begin_relist(&self) -> Relist<T> {
         let mut writer = self.core.writer();
         self.core.log.lock().begin_relist();
-        let id = writer.relists.begin();
+        let known = self.core.state().version.clone();
+        let id = writer.relists.begin(known);
         // The list has the objects that were rejected, or they were deleted.
         writer.budget.smallest_rejected = None;
         Relist { core: Arc::clone(&self.core), id }
@@ -227,10 +231,14 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.core.writer().indexes.take_errors()
     }
 
-    /// Returns true if a relist can store a refused object.
-    pub(crate) fn has_room_for_skipped(&self) -> bool {
+    /// Returns the reason for which the store needs a relist, if it needs one.
+    pub(crate) fn needs_relist(&self) -> Option<&'static str> {
         let writer = self.core.writer();
-        writer.skipped.len() > 0 && writer.budget.has_room(writer.used())
+        if writer.relists.unconfirmed.is_missed() {
+            return Some("the watch has passed the version of a write that it did not deliver");
+        }
+        (writer.skipped.len() > 0 && writer.budget.has_room(writer.used()))
+            .then_some("the store has room for skipped objects")
     }
 }
 
@@ -264,8 +272,8 @@ impl<T: StoreType + ?Sized> fmt::Debug for Store<T> {
 /// A list that replaces the objects of a [`Store`], by mark and sweep: see [`Store::begin_relist`].
 ///
 /// An object that the store has in the same state is only marked, which costs neither decoding nor memory. A newer
-/// state replaces the store's state at once. An older state, which a server sends after it was restored from a backup,
-/// is set aside until the commit.
+/// state replaces the store's state at once. An older state, which a server sends that lags or was restored from a
+/// backup, is set aside until the commit.
 ///
 /// A relist that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no
 /// older state.
@@ -275,8 +283,8 @@ pub struct Relist<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> Relist<T> {
-    /// Lets a listed object also relist a stored object of the same uid and resource version: a server that was
-    /// restored from a backup may use the same version for another state.
+    /// Lets the list replace all objects, because the server was restored from a backup: those that are newer than the
+    /// list, too, and those of the same uid and resource version, which the server may use for another state.
     #[must_use]
     pub fn replace_equal_versions(self) -> Self {
         if let Some(open) = self.core.writer().relists.open_mut(self.id) {
@@ -291,7 +299,7 @@ impl<T: StoreType + ?Sized> Relist<T> {
     ///
     /// [`StoreError`] when the store cannot hold the object. It is then [skipped](StoreReader::skipped), and the
     /// relist may continue. The commit keeps the stored state of the object, unless that state is newer than the
-    /// list's.
+    /// listed state and the server went back.
     pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
         self.write(ItemRef::new(encoding, bytes))
     }
@@ -314,8 +322,9 @@ impl<T: StoreType + ?Sized> Relist<T> {
     /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older
     /// states that it has. Returns these changes.
     ///
-    /// An object that others wrote since the relist began stays if it is newer than the list, or if its version does
-    /// not compare.
+    /// A state or deletion that is newer than the list stays, unless the list is older than the store's version was when
+    /// the relist began. An object that others wrote since then stays in both cases, and also if its version does not
+    /// compare.
     ///
     /// # Errors
     ///

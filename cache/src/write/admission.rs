@@ -16,7 +16,7 @@ use crate::write::writer::Writer;
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Records that the store could not hold an object. The commit of a list keeps the stored state of the object,
-    /// unless that is newer than the listed state: then the server was restored from a backup.
+    /// unless that is newer than the listed state: then the rules of a commit decide.
     pub(crate) fn add_skipped(
         &self,
         writer: &mut Writer<T>,

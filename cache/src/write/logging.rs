@@ -36,7 +36,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 newest = version.into_owned();
             }
         }
-        log.open(resource_version, &newest);
+        // At older versions the deleted objects exist.
+        let newest = writer.relists.newest_deletion(&newest).unwrap_or(&newest);
+        log.open(resource_version, newest);
     }
 
     pub(crate) fn exact_snapshot(&self) -> Option<Snapshot<T>> {

@@ -14,5 +14,6 @@ pub(crate) mod rules;
 pub(crate) mod skipped;
 pub(crate) mod slot_allocator;
 pub(crate) mod tombstones;
+pub(crate) mod unconfirmed;
 pub(crate) mod watched;
 pub(crate) mod writer;

@@ -63,9 +63,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         if let Some(removed) = &removed {
             writer.usage.subtract(removed);
         }
-        if let Some(open) = &mut writer.relists.open {
-            open.forget_slot(slot);
-        }
+        writer.relists.forget_slot(slot);
         writer.subscribers.notify_removal(slot, removed.as_ref().unwrap_or(last), last, final_state_unknown, &routed);
     }
 }

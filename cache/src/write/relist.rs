@@ -7,30 +7,44 @@
 //! |---|---|---|
 //! | equal | marked, which costs neither decoding nor memory | stays |
 //! | newer, or without an order | replaces the store's state | stays |
-//! | older: a server that was restored from a backup | staged beside the store's state | replaces it |
-//! | missing | nothing | deleted |
+//! | older | staged beside the store's state | see below |
+//! | of an object that was deleted at a newer version, before the relist | staged by its key | see below |
+//! | missing | nothing | see below |
 //!
-//! Others write meanwhile, and the list must not undo it. So three sets of slots decide what the commit keeps:
-//! `listed`, `written` by others, and `watched` by a watch in parallel. A written object stays if it is newer than the
-//! list. A watched object stays whatever its version: the user may have gained access to an old object.
+//! The store may be ahead of the list. A controller writes the answers to its own writes and deletions before the watch
+//! delivers them, and the server that answers a list may lag. So the commit compares the version of the list with two
+//! others. A list older than what the watch had delivered when the relist began shows that the *server went back*: it
+//! was restored from a backup.
 //!
-//! - The sets are by slot. A slot that is freed is forgotten in all of them, because another object may get it.
+//! | the store has | if the server went back | otherwise |
+//! |---|---|---|
+//! | a state or deletion of others or of a failed list, and it is newer than the list | the list replaces it | it stays, unconfirmed |
+//! | one that others have written since the relist began, and it is newer or does not compare | it stays, unconfirmed | the same |
+//! | one that a watch in parallel has delivered | it stays, whatever its version | the same |
+//! | any other | the list replaces it | the same |
+//!
+//! - *Unconfirmed*: the watch has to deliver the write. If it passes the version without that, the server has not made
+//!   the write, and the reflector relists ([`UnconfirmedWrites`]).
+//! - Sets of slots decide: `ahead` outlasts a relist, and has the states that neither a committed list nor the watch
+//!   has. A relist has `listed`, `written` by others, and `watched` by a watch in parallel. A slot that is freed is
+//!   forgotten in all of them, because another object may get it.
 //! - A store between the first change of a list and its commit mixes two states of the collection (`is_mixed`). It is
 //!   neither saved nor logged. A relist that fails leaves it so until the next commit.
 //! - A relist that begins supersedes an open one. There is no nesting: the older list has nothing to add.
 //! - The sets are bits, so they take an eighth of a byte for each object.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as HashEntry;
+use std::mem;
 
 use fixedbitset::FixedBitSet;
-use listwatch::compare_resource_versions;
 use listwatch::internal::is_older;
 
-use crate::key::Identity;
+use crate::key::{Identity, ObjectKey};
 use crate::state::entry::Entry;
-use crate::write::origin::Origin;
-use crate::write::tombstones::Tombstones;
+use crate::write::origin::{Origin, is_within};
+use crate::write::tombstones::{Deletion, Tombstones};
+use crate::write::unconfirmed::UnconfirmedWrites;
 
 /// The relists of a store: the open relist, and what outlasts it.
 pub(crate) struct Relists<D> {
@@ -39,22 +53,31 @@ pub(crate) struct Relists<D> {
     begun: u64,
     /// True if an uncommitted list has changed the store, which then mixes two states of the collection.
     pub(super) is_mixed: bool,
+    pub(crate) unconfirmed: UnconfirmedWrites,
+    /// The slots of states that are of no committed list, and that no watch has delivered since.
+    ahead: FixedBitSet,
     tombstones: Tombstones,
 }
 
 impl<D> Default for Relists<D> {
     fn default() -> Self {
-        Self { open: None, begun: 0, is_mixed: false, tombstones: Tombstones::default() }
+        Self {
+            open: None,
+            begun: 0,
+            is_mixed: false,
+            unconfirmed: UnconfirmedWrites::default(),
+            ahead: FixedBitSet::new(),
+            tombstones: Tombstones::default(),
+        }
     }
 }
 
 impl<D> Relists<D> {
-    /// Begins a relist, and returns its id. An earlier relist that is not committed is superseded.
-    pub(crate) fn begin(&mut self) -> u64 {
+    /// Begins a relist of a collection that is at version `known`, and returns its id. An earlier relist that is not
+    /// committed is superseded.
+    pub(crate) fn begin(&mut self, known: String) -> u64 {
         self.begun += 1;
-        self.open = Some(RelistState::new(self.begun));
-        // The list is newer than all earlier deletions.
-        self.tombstones.clear();
+        self.open = Some(RelistState::new(self.begun, known));
         self.begun
     }
 
@@ -67,7 +90,7 @@ impl<D> Relists<D> {
         self.open.is_some()
     }
 
-    pub(super) fn take_open(&mut self, id: u64) -> Option<RelistState<D>> {
+    fn take_open(&mut self, id: u64) -> Option<RelistState<D>> {
         self.open.take_if(|open| open.id == id)
     }
 
@@ -89,25 +112,84 @@ impl<D> Relists<D> {
 
     /// Returns true if the store is of one state of the collection.
     pub(crate) fn is_consistent(&self) -> bool {
-        !self.is_mixed
+        !self.is_mixed && !self.unconfirmed.is_missed()
     }
 
-    /// Records the object in the open relist.
+    /// Records that this state of an object was written, which the store may have had before.
     pub(super) fn mark_slot(&mut self, slot: u32, origin: Origin) {
+        match &mut self.open {
+            Some(open) => open.mark_slot(slot, origin),
+            None if origin == Origin::Watch => remove(&mut self.ahead, slot),
+            None => {}
+        }
+    }
+
+    /// Records that the store has a new state of an object.
+    pub(super) fn mark_new_state(&mut self, slot: u32, origin: Origin) {
+        self.ahead.grow_and_insert(slot as usize);
+        self.mark_slot(slot, origin);
+    }
+
+    /// Records a state that the watch has yet to deliver.
+    pub(crate) fn add_unconfirmed(&mut self, slot: u32, key_hash: u64, version: &str) {
+        self.ahead.grow_and_insert(slot as usize);
+        self.unconfirmed.add(key_hash, version);
+    }
+
+    /// Removes all records of a slot that is freed.
+    pub(super) fn forget_slot(&mut self, slot: u32) {
+        remove(&mut self.ahead, slot);
         if let Some(open) = &mut self.open {
-            open.mark_slot(slot, origin);
+            open.forget_slot(slot);
         }
     }
 
-    pub(super) fn add_tombstone(&mut self, identity: &Identity<'_>) {
-        self.tombstones.add(identity);
-        if self.open.is_none() {
-            self.tombstones.trim();
+    /// Begins the commit of a list. Returns the open relist, and the slots that were ahead of it.
+    pub(super) fn begin_commit(&mut self, id: u64) -> Option<(RelistState<D>, FixedBitSet)> {
+        let open = self.take_open(id)?;
+        self.unconfirmed.clear();
+        Some((open, mem::take(&mut self.ahead)))
+    }
+
+    pub(super) fn add_tombstone(&mut self, identity: &Identity<'_>, origin: Origin) {
+        self.tombstones.add(identity, origin, self.begun);
+        match &mut self.open {
+            Some(open) => open.forget_staged_deleted(identity),
+            None => self.tombstones.trim(),
         }
     }
 
-    pub(super) fn is_deleted(&self, identity: &Identity<'_>, origin: Origin) -> bool {
-        self.tombstones.cover(identity, origin)
+    /// Returns whether the object was deleted after this state.
+    pub(super) fn deletion_after(&self, identity: &Identity<'_>, origin: Origin) -> Deletion {
+        self.tombstones.after(identity, origin, self.begun)
+    }
+
+    /// Returns the version of a deletion that the collection has not passed.
+    pub(super) fn deletion_of(&self, identity: &Identity<'_>) -> Option<&str> {
+        self.tombstones.version(identity)
+    }
+
+    /// Returns true if the object was deleted, and the last list did not restore it.
+    pub(super) fn is_deleted(&self, key: &ObjectKey) -> bool {
+        self.tombstones.has(key)
+    }
+
+    /// Ends the commit of a list. Keeps the deletions that are newer than its list, unless they are of the history before
+    /// the server went back. `hash` returns the hash of a key.
+    pub(super) fn end_commit(&mut self, relist: &ListVersion<'_>, hash: impl Fn(&ObjectKey) -> u64) {
+        self.forget_deletions(relist.version);
+        if relist.went_back {
+            self.tombstones.remove_before(self.begun);
+        }
+        let Self { tombstones, unconfirmed, .. } = self;
+        tombstones.each_unwatched(|key, version| unconfirmed.add(hash(key), version));
+        unconfirmed.sort();
+    }
+
+    /// Returns the newest deletion, if it is newer than this version.
+    pub(super) fn newest_deletion(&self, version: &str) -> Option<&str> {
+        let newer = self.tombstones.versions().filter(|deleted| is_older(version, deleted));
+        newer.reduce(|newest, next| if is_older(newest, next) { next } else { newest })
     }
 
     /// Removes the tombstones up to this version, unless a relist is open.
@@ -118,14 +200,39 @@ impl<D> Relists<D> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.open.as_ref().map_or(0, RelistState::bytes) + self.tombstones.bytes()
+        let open = self.open.as_ref().map_or(0, RelistState::bytes);
+        open + self.ahead.len() / 8 + self.tombstones.bytes() + self.unconfirmed.bytes()
     }
+}
+
+/// The version of a list, and what it says about the server.
+pub(super) struct ListVersion<'a> {
+    version: &'a str,
+    went_back: bool,
+}
+
+fn remove(bits: &mut FixedBitSet, slot: u32) {
+    if (slot as usize) < bits.len() {
+        bits.remove(slot as usize);
+    }
+}
+
+/// What the commit of a list does with an object of the store.
+pub(super) enum Fate<D> {
+    Stays,
+    /// The watch has yet to deliver the state.
+    StaysUnconfirmed,
+    Replaced(Entry<D>),
+    Deleted,
 }
 
 /// The progress of a relist, by slot.
 pub(crate) struct RelistState<D> {
     pub(super) id: u64,
-    /// True if a listed object also replaces a stored object of the same identity and resource version.
+    /// The version of the collection when the relist began.
+    known: String,
+    /// True if the caller knows that the server went back. A listed object then also replaces a stored object of the
+    /// same identity and resource version.
     pub(crate) replaces_equal_versions: bool,
     /// The objects that the list has.
     listed: FixedBitSet,
@@ -135,18 +242,26 @@ pub(crate) struct RelistState<D> {
     watched: FixedBitSet,
     /// States of the list that are older than the store's.
     staged: HashMap<u32, Entry<D>>,
+    /// States of the list that are older than a deletion before the relist.
+    staged_deleted: HashMap<ObjectKey, Entry<D>>,
 }
 
 impl<D> RelistState<D> {
-    pub(super) fn new(id: u64) -> Self {
+    pub(super) fn new(id: u64, known: String) -> Self {
         Self {
             id,
+            known,
             replaces_equal_versions: false,
             listed: FixedBitSet::new(),
             written: FixedBitSet::new(),
             watched: FixedBitSet::new(),
             staged: HashMap::new(),
+            staged_deleted: HashMap::new(),
         }
+    }
+
+    pub(super) fn version<'a>(&self, list: &'a str) -> ListVersion<'a> {
+        ListVersion { version: list, went_back: self.replaces_equal_versions || is_older(list, &self.known) }
     }
 
     pub(super) fn mark_slot(&mut self, slot: u32, origin: Origin) {
@@ -188,33 +303,68 @@ impl<D> RelistState<D> {
     /// Removes all records of the slot.
     pub(super) fn forget_slot(&mut self, slot: u32) {
         for bits in [&mut self.listed, &mut self.written, &mut self.watched] {
-            if (slot as usize) < bits.len() {
-                bits.remove(slot as usize);
-            }
+            remove(bits, slot);
         }
         self.staged.remove(&slot);
     }
 
-    /// Takes the older state that the list has.
-    pub(super) fn take_staged(&mut self, slot: u32) -> Option<Entry<D>> {
-        self.staged.remove(&slot)
+    /// Sets aside a state of the list that is older than a deletion before the relist.
+    pub(super) fn stage_deleted(&mut self, key: ObjectKey, staged: Entry<D>) {
+        self.staged_deleted.insert(key, staged);
     }
 
-    /// Returns true if the list contains the stored state of the object, so that the commit keeps it.
+    /// Removes the state of an object that was deleted once more.
+    fn forget_staged_deleted(&mut self, deleted: &Identity<'_>) {
+        if !self.staged_deleted.is_empty()
+            && let HashEntry::Occupied(staged) = self.staged_deleted.entry(deleted.key())
+            && !is_older(&deleted.resource_version, &staged.get().resource_version())
+        {
+            staged.remove();
+        }
+    }
+
+    /// Takes the states that are older than a deletion before the relist.
+    pub(super) fn take_staged_deleted(&mut self) -> HashMap<ObjectKey, Entry<D>> {
+        mem::take(&mut self.staged_deleted)
+    }
+
+    /// Returns true if the stored state of the object is of the list, so that the commit keeps it.
     pub(super) fn keeps_state(&self, slot: u32) -> bool {
-        self.listed.contains(slot as usize) && (self.staged.is_empty() || !self.staged.contains_key(&slot))
+        let at = slot as usize;
+        self.listed.contains(at)
+            && !self.written.contains(at)
+            && (self.staged.is_empty() || !self.staged.contains_key(&slot))
     }
 
-    /// Returns true if the commit of a list of version `list` keeps an object of this version.
-    pub(super) fn keeps_object(&self, slot: u32, version: &str, list: &str) -> bool {
-        let slot = slot as usize;
-        let in_list = compare_resource_versions(version, list).is_some_and(Ordering::is_le);
-        self.listed.contains(slot) || self.watched.contains(slot) || self.written.contains(slot) && !in_list
+    /// Returns what the commit of the list does with an object whose stored state has this version. It takes the state
+    /// that was set aside.
+    pub(super) fn decide(&mut self, slot: u32, version: &str, list: &ListVersion<'_>, ahead: &FixedBitSet) -> Fate<D> {
+        let at = slot as usize;
+        let is_newer = is_older(list.version, version);
+        let is_ahead = is_newer && !list.went_back && ahead.contains(at);
+        match self.staged.remove(&slot) {
+            Some(staged) if !is_ahead => return Fate::Replaced(staged),
+            None if self.watched.contains(at) => return Fate::Stays,
+            _ => {}
+        }
+        let is_written = self.written.contains(at);
+        if is_ahead || is_newer && is_written {
+            Fate::StaysUnconfirmed
+        } else if self.listed.contains(at) || is_written && !is_within(version, list.version) {
+            Fate::Stays
+        } else {
+            Fate::Deleted
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
         let bits = (self.listed.len() + self.written.len() + self.watched.len()) / 8;
         let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry<D>)>() + 1);
-        bits + staged + self.staged.values().map(Entry::allocated).sum::<usize>()
+        let keys = self
+            .staged_deleted
+            .keys()
+            .map(|key| size_of::<(ObjectKey, Entry<D>)>() + key.namespace.len() + key.name.len());
+        let entries = self.staged.values().chain(self.staged_deleted.values()).map(Entry::allocated);
+        bits + staged + keys.sum::<usize>() + entries.sum::<usize>()
     }
 }

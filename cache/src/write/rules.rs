@@ -1,7 +1,8 @@
 //! The rules of a write: which state of an object wins.
 //!
 //! The newer resource version wins, and versions that do not compare are decided by the order of writes. The rules
-//! below keep one promise. The store never goes back to an older state, except by the commit of a list.
+//! below keep one promise. The store never goes back to an older state, except by the commit of a list that is not
+//! older than this state, or that shows that the server went back ([`relist`](super::relist)).
 //!
 //! | the written state | origin | result |
 //! |---|---|---|
@@ -11,7 +12,7 @@
 //! | newer, or without an order | any | `Modified` |
 //! | of an unknown object, at a version that the collection has passed | caller, without an open relist | `Stale` |
 //! | the same | watch | `Added`: a server may send an old object when the user gains access to it |
-//! | of an object with a [tombstone](super::tombstones) | any | `Stale`, by the rules of tombstones |
+//! | of an object with a [tombstone](super::tombstones) | any | `Stale`, by the rules of tombstones; staged, if the deletion precedes the relist |
 //!
 //! - A state without a version is never equal to another. After a server went back, an equal version may be of another
 //!   state, too (`replaces_equal_versions`).
@@ -36,6 +37,7 @@ use crate::write::compression::NewObject;
 use crate::write::core::StoreCore;
 use crate::write::origin::{Origin, is_within};
 use crate::write::outcome::ApplyOutcome;
+use crate::write::tombstones::Deletion;
 use crate::write::writer::Writer;
 
 /// The states of a deleted object.
@@ -99,8 +101,13 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 && writer.relists.open.is_none()
                 && is_comparable(version)
                 && is_within(version, &self.state().version);
-            if was_there || writer.relists.is_deleted(identity, origin) {
-                return Ok(ApplyOutcome::Stale);
+            match writer.relists.deletion_after(identity, origin) {
+                Deletion::None if !was_there => {}
+                Deletion::BeforeList => {
+                    self.stage_deleted(writer, encoding, bytes, identity)?;
+                    return Ok(ApplyOutcome::Stale);
+                }
+                Deletion::None | Deletion::Later => return Ok(ApplyOutcome::Stale),
             }
         }
         let slot = found.as_ref().map(|(slot, _)| *slot);
@@ -114,7 +121,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let has_functions = !writer.indexes.is_empty() || !writer.subscribers.is_empty();
         let object = if has_functions { object.with_bytes(bytes) } else { object };
         let slot = self.put_object(writer, hash, slot, &object);
-        writer.relists.mark_slot(slot, origin);
+        writer.relists.mark_new_state(slot, origin);
         self.train_if_due(writer);
         if defers {
             self.defer_compression(writer, slot, bytes.len());
@@ -137,7 +144,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         listed: bool,
     ) -> Result<(), StoreError> {
         let Some(open) = &writer.relists.open else { return Ok(()) };
-        if listed && writer.relists.is_deleted(identity, Origin::List) {
+        if listed && writer.relists.deletion_after(identity, Origin::List) == Deletion::Later {
             return Ok(());
         }
         let entry = if open.needs_staging(slot, &identity.resource_version, listed) {
@@ -151,19 +158,35 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         Ok(())
     }
 
+    /// Sets aside a state of the list that is older than a deletion before the relist.
+    fn stage_deleted(
+        &self,
+        writer: &mut Writer<T>,
+        encoding: Encoding,
+        bytes: &[u8],
+        identity: &Identity<'_>,
+    ) -> Result<(), StoreError> {
+        let staged = self.entry_in_budget(writer, None, encoding, bytes, identity)?;
+        if let Some(open) = &mut writer.relists.open {
+            open.stage_deleted(identity.key(), staged);
+        }
+        Ok(())
+    }
+
     /// Deletes an object, whose last state this is. Returns the state that the store had, and the last state. Returns
     /// `None` if the store has no state or a newer state.
     pub(crate) fn delete(
         &self,
         writer: &mut Writer<T>,
         object: ItemRef<'_>,
+        origin: Origin,
     ) -> Result<Option<DeletedStates<T::Decoded>>, StoreError> {
         let (encoding, bytes) = (object.encoding(), object.bytes());
         let identity = Identity::of(object).inspect_err(|_| self.add_skipped(writer, None, bytes, false))?;
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, &identity);
         if writer.relists.open.is_some() || is_older(&self.state().version, &identity.resource_version) {
-            writer.relists.add_tombstone(&identity);
+            writer.relists.add_tombstone(&identity, origin);
         }
         if let Some((slot, known)) = &found
             && is_older(&identity.resource_version, &known.resource_version())
@@ -194,9 +217,28 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             return;
         }
         writer.relists.forget_deletions(resource_version);
+        self.pass(&mut writer, resource_version);
         resource_version.clone_into(&mut self.state_mut().version);
         if self.log.is_enabled() {
             self.open_log(&writer, resource_version);
+        }
+    }
+    /// Records that the watch has delivered an object at this version, and all changes before it.
+    pub(crate) fn confirm(&self, writer: &mut Writer<T>, object: ItemRef<'_>) -> Result<(), StoreError> {
+        if !writer.relists.unconfirmed.is_empty() {
+            let identity = Identity::of(object)?;
+            let (key, version) = ((&*identity.namespace, &*identity.name), &*identity.resource_version);
+            writer.relists.unconfirmed.confirm(self.whole_hash(key), version);
+            self.pass(writer, version);
+        }
+        Ok(())
+    }
+
+    /// Records that the watch has delivered all changes before this version.
+    fn pass(&self, writer: &mut Writer<T>, resource_version: &str) {
+        writer.relists.unconfirmed.pass(resource_version);
+        if writer.relists.unconfirmed.is_missed() && self.log.is_enabled() {
+            self.log.lock().close();
         }
     }
 }

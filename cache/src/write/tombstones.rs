@@ -1,15 +1,16 @@
 //! The objects that were deleted lately.
 //!
-//! States of an object may be late. A list that began before a deletion has the object, and so has an answer to an
-//! earlier write. Without a record of the deletion, they would restore the object until the next relist.
+//! States of an object may be late. A list that began before a deletion has the object, a server that lags lists it
+//! still, and so has an answer to an earlier write. Without a record of the deletion, they would restore the object
+//! until the next relist.
 //!
 //! - A tombstone has the key and the version of a deletion. A state is late if it is not newer than that.
 //! - A tombstone is removed once the collection has its version. From then on, the version of the collection identifies
 //!   late states.
 //! - A caller of a store may never advance the version. So there are at most [`MOST_TOMBSTONES`], those of the newest
 //!   versions, except while a relist is open: its list would restore the objects.
-//! - While a relist is open, none is removed, because the list may be older than all of them. A relist that begins
-//!   removes all earlier ones: its list is newer.
+//! - While a relist is open, none is removed, because the list may be older than all of them. A deletion after the
+//!   relist began is final for its list. Whether an earlier deletion is newer than the list is known at the commit.
 //! - The watch is the server's order of events. It may add an object at the version of the deletion. The object may
 //!   also be older: the user may have gained access to it.
 
@@ -25,14 +26,35 @@ const MOST_TOMBSTONES: usize = 16 << 10;
 
 /// Resource versions of deletions that a list or a watch may not have passed yet.
 #[derive(Default)]
-pub(super) struct Tombstones(HashMap<ObjectKey, String>);
+pub(super) struct Tombstones(HashMap<ObjectKey, Tombstone>);
+
+#[derive(Default)]
+struct Tombstone {
+    version: String,
+    /// The number of relists that were begun before the deletion.
+    relists: u64,
+    /// True if a watch has delivered the deletion.
+    is_watched: bool,
+}
+
+/// What a tombstone decides about a state of its object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deletion {
+    /// There is none, or the state is newer.
+    None,
+    /// The state is late.
+    Later,
+    /// The deletion is newer than the listed state. It is older than the relist, so the commit decides.
+    BeforeList,
+}
 
 impl Tombstones {
-    /// Adds a tombstone for an object that was deleted at its resource version.
-    pub(super) fn add(&mut self, identity: &Identity<'_>) {
-        let version = self.0.entry(identity.key()).or_default();
-        if !is_older(&identity.resource_version, version) {
-            *version = identity.resource_version.clone().into_owned();
+    /// Adds a tombstone for an object that was deleted at its resource version, after this many relists were begun.
+    pub(super) fn add(&mut self, identity: &Identity<'_>, origin: Origin, relists: u64) {
+        let tombstone = self.0.entry(identity.key()).or_default();
+        if !is_older(&identity.resource_version, &tombstone.version) {
+            let version = identity.resource_version.clone().into_owned();
+            *tombstone = Tombstone { version, relists, is_watched: origin == Origin::Watch };
         }
     }
 
@@ -42,39 +64,67 @@ impl Tombstones {
             return;
         }
         // Of comparable versions, the longer number is newer.
-        let age = |version: &str| (is_comparable(version), version.len(), version.to_owned());
-        let mut ages: Vec<_> = self.0.values().map(|version| age(version)).collect();
+        let age = |deleted: &Tombstone| {
+            let version = &deleted.version;
+            (is_comparable(version), version.len(), version.clone())
+        };
+        let mut ages: Vec<_> = self.0.values().map(age).collect();
         let middle = ages.len() / 2;
         let (_, middle, _) = ages.select_nth_unstable(middle);
-        self.0.retain(|_, version| age(version) > *middle);
+        self.0.retain(|_, deleted| age(deleted) > *middle);
     }
 
-    /// Returns true if the object was deleted after this state.
-    pub(super) fn cover(&self, identity: &Identity<'_>, origin: Origin) -> bool {
+    /// Returns whether the object was deleted after this state. `relists` is the number of relists that were begun.
+    pub(super) fn after(&self, identity: &Identity<'_>, origin: Origin, relists: u64) -> Deletion {
         let version = &*identity.resource_version;
-        !self.0.is_empty()
-            && self.0.get(&identity.key()).is_some_and(|deleted| match origin {
-                Origin::Watch => is_older(version, deleted),
-                // A deletion without a version is newer than the list: the watch adds the object again if it exists.
-                Origin::List => deleted.is_empty() || is_within(version, deleted),
-                Origin::Caller => is_within(version, deleted),
-            })
+        let tombstone = if self.0.is_empty() { None } else { self.0.get(&identity.key()) };
+        let Some(tombstone) = tombstone else { return Deletion::None };
+        let deleted = &*tombstone.version;
+        let covers = match origin {
+            Origin::Watch => is_older(version, deleted),
+            // A deletion without a version is newer than the list: the watch adds the object again if it exists.
+            Origin::List if tombstone.relists == relists => deleted.is_empty() || is_within(version, deleted),
+            Origin::List if is_within(version, deleted) => return Deletion::BeforeList,
+            Origin::List => false,
+            Origin::Caller => is_within(version, deleted),
+        };
+        if covers { Deletion::Later } else { Deletion::None }
+    }
+
+    pub(super) fn version(&self, identity: &Identity<'_>) -> Option<&str> {
+        if self.0.is_empty() { None } else { self.0.get(&identity.key()).map(|deleted| &*deleted.version) }
+    }
+
+    /// Returns true if the object is still deleted after the commit of a list.
+    pub(super) fn has(&self, key: &ObjectKey) -> bool {
+        self.0.contains_key(key)
     }
 
     /// Removes tombstones up to this version, because no late event of these objects follows, and tombstones whose
     /// version does not compare.
     pub(super) fn remove_until(&mut self, version: &str) {
-        self.0.retain(|_, deleted| is_older(version, deleted));
+        self.0.retain(|_, deleted| is_older(version, &deleted.version));
         self.0.shrink_to_fit();
     }
 
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+    /// Removes the tombstones of deletions that are older than the relist with this number.
+    pub(super) fn remove_before(&mut self, relist: u64) {
+        self.0.retain(|_, deleted| deleted.relists >= relist);
+    }
+
+    /// Calls `each` with the deletions that no watch has delivered.
+    pub(super) fn each_unwatched(&self, mut each: impl FnMut(&ObjectKey, &str)) {
+        let unwatched = self.0.iter().filter(|(_, deleted)| !deleted.is_watched);
+        unwatched.for_each(|(key, deleted)| each(key, &deleted.version));
+    }
+
+    pub(super) fn versions(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(|deleted| &*deleted.version)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let bytes = |(key, version): (&ObjectKey, &String)| {
-            size_of::<(ObjectKey, String)>() + key.namespace.len() + key.name.len() + version.len()
+        let bytes = |(key, deleted): (&ObjectKey, &Tombstone)| {
+            size_of::<(ObjectKey, Tombstone)>() + key.namespace.len() + key.name.len() + deleted.version.len()
         };
         self.0.iter().map(bytes).sum()
     }
@@ -95,18 +145,18 @@ mod tests {
         // Also of different lengths, and some that do not compare.
         let version = |i: usize| if i % 100 == 7 { "x".to_owned() } else { (90_000 + i).to_string() };
         for i in 0..5 * MOST_TOMBSTONES {
-            tombstones.add(&identity(i, &version(i)));
+            tombstones.add(&identity(i, &version(i)), Origin::Caller, 0);
             tombstones.trim();
             assert!(tombstones.0.len() < MOST_TOMBSTONES);
         }
         let newest = 5 * MOST_TOMBSTONES - MOST_TOMBSTONES / 2 + 1..5 * MOST_TOMBSTONES;
         for i in newest.filter(|i| i % 100 != 7) {
-            assert!(tombstones.cover(&identity(i, "90000"), Origin::Caller), "{i}");
+            assert!(tombstones.after(&identity(i, "90000"), Origin::Caller, 0) == Deletion::Later, "{i}");
         }
         // All of one version.
         let mut tombstones = Tombstones::default();
         for i in 0..2 * MOST_TOMBSTONES {
-            tombstones.add(&identity(i, "7"));
+            tombstones.add(&identity(i, "7"), Origin::Caller, 0);
             tombstones.trim();
             assert!(tombstones.0.len() < MOST_TOMBSTONES);
         }

@@ -11,6 +11,7 @@ use crate::write::core::StoreCore;
 use crate::write::origin::Origin;
 use crate::write::outcome::ApplyOutcome;
 use crate::write::rules::DeletedStates;
+use crate::write::writer::Writer;
 
 /// Closes the log when a write does not complete: after an error, or a panic in a function of the caller.
 struct CloseUnlessWritten<'s, T: StoreType + ?Sized>(Option<&'s StoreCore<T>>);
@@ -30,7 +31,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let has_log = self.log.is_enabled();
         let mut guard = CloseUnlessWritten(has_log.then_some(self));
         let effect = if is_deleted {
-            self.delete(&mut writer, object)?.map(|DeletedStates { old, last }| (Some(old), last))
+            self.delete(&mut writer, object, Origin::Watch)?.map(|DeletedStates { old, last }| (Some(old), last))
         } else {
             match self.write_or_skip(&mut writer, object, Origin::Watch)? {
                 ApplyOutcome::Added(new) => Some((None, new.entry().clone())),
@@ -38,10 +39,11 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 ApplyOutcome::Unchanged | ApplyOutcome::Stale => None,
             }
         };
+        self.confirm(&mut writer, object)?;
         if has_log {
             let observed = match effect {
                 Some((old, object)) => ObservedChange { old, object, is_deleted, has_effect: true, known: None },
-                None => self.without_effect(object, is_deleted)?,
+                None => self.without_effect(&writer, object, is_deleted)?,
             };
             self.log.lock().append(observed, &self.codec);
         }
@@ -51,10 +53,16 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
 
     /// Returns a change without an effect: others than the reflector have written this state or a newer one, or the
     /// watch has delivered it again.
-    fn without_effect(&self, object: ItemRef<'_>, is_deleted: bool) -> Result<ObservedChange<T::Decoded>, StoreError> {
+    fn without_effect(
+        &self,
+        writer: &Writer<T>,
+        object: ItemRef<'_>,
+        is_deleted: bool,
+    ) -> Result<ObservedChange<T::Decoded>, StoreError> {
         let identity = Identity::of(object)?;
         let known = self.find(self.hash(&identity.namespace, &identity.name), &identity);
         let known = known.map(|(_, known)| known.resource_version().into_owned());
+        let known = known.or_else(|| writer.relists.deletion_of(&identity).map(str::to_owned));
         let object = Entry::encoded(object.encoding(), object.bytes(), &identity, || (*identity.namespace).into());
         Ok(ObservedChange { old: None, object, is_deleted, has_effect: false, known })
     }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 
 use listwatch::{Encoding, compare_resource_versions};
 use listwatch_cache::{Change, Index, Relist, StorageFormat, Store};
@@ -71,17 +72,24 @@ impl Written {
 #[derive(Default)]
 struct Model {
     held: BTreeMap<Key, Written>,
-    deleted: BTreeMap<Key, String>,
+    /// The version of a deletion, and whether it has happened since the relist began.
+    deleted: BTreeMap<Key, (String, bool)>,
     version: String,
+    /// The objects that were written since the last list.
+    ahead: BTreeSet<Key>,
     open: Option<Open>,
 }
 
 #[derive(Default)]
 struct Open {
+    /// The version of the collection when the relist began.
+    known: String,
     listed: BTreeSet<Key>,
     written: BTreeSet<Key>,
     /// Listed objects that are older than the stored objects. The commit stores them.
     older: BTreeMap<Key, Written>,
+    /// Listed objects that are older than their deletion before the relist.
+    deleted: BTreeMap<Key, Written>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -92,6 +100,11 @@ enum Expected {
     Stale,
 }
 
+/// Returns true if the version is not newer than the other.
+fn is_within(version: &str, other: &str) -> bool {
+    compare_resource_versions(version, other).is_some_and(Ordering::is_le)
+}
+
 fn compares(a: &str, b: &str, expected: Ordering) -> bool {
     compare_resource_versions(a, b) == Some(expected)
 }
@@ -100,17 +113,21 @@ impl Model {
     fn write(&mut self, new: &Written, from_list: bool) -> Expected {
         let key = new.key();
         let held = self.held.get(&key).cloned();
-        // A deletion without a version is newer than the list.
-        let was_deleted = self.deleted.get(&key).is_some_and(|deleted| {
-            from_list && deleted.is_empty()
-                || compare_resource_versions(new.version(), deleted).is_some_and(Ordering::is_le)
-        });
-        if was_deleted && held.is_none() {
+        let deleted = self.deleted.get(&key);
+        let is_deleted_later = deleted.is_some_and(|(deleted, _)| is_within(new.version(), deleted));
+        // The commit decides whether the deletion before the relist is newer than the list.
+        let is_undecided = from_list && deleted.is_some_and(|(_, is_since)| !is_since);
+        // A deletion without a version since the relist began is newer than the list.
+        let was_deleted =
+            !is_undecided && (is_deleted_later || from_list && deleted.is_some_and(|(deleted, _)| deleted.is_empty()));
+        if held.is_none() && (was_deleted || is_deleted_later) {
+            if let Some(open) = self.open.as_mut().filter(|_| is_undecided) {
+                open.deleted.insert(key, new.clone());
+            }
             return Expected::Stale;
         }
         let is_ordered = compare_resource_versions(new.version(), "1").is_some();
-        let is_within = compare_resource_versions(new.version(), &self.version).is_some_and(Ordering::is_le);
-        if held.is_none() && self.open.is_none() && is_ordered && is_within {
+        if held.is_none() && self.open.is_none() && is_ordered && is_within(new.version(), &self.version) {
             return Expected::Stale;
         }
         let is_same = |held: &Written| held.version() == new.version() && held.uid() == new.uid();
@@ -140,6 +157,7 @@ impl Model {
             }
         }
         if matches!(expected, Expected::Added | Expected::Modified(_)) {
+            self.ahead.insert(key.clone());
             self.held.insert(key, new.clone());
         }
         expected
@@ -148,9 +166,14 @@ impl Model {
     fn delete(&mut self, last: &Written) -> bool {
         let key = last.key();
         let is_ahead = compares(&self.version, last.version(), Ordering::Less);
-        let is_known = |known: &String| compares(last.version(), known, Ordering::Less);
+        let is_known = |(known, _): &(String, bool)| compares(last.version(), known, Ordering::Less);
         if (self.open.is_some() || is_ahead) && !self.deleted.get(&key).is_some_and(is_known) {
-            self.deleted.insert(key.clone(), last.version().to_owned());
+            self.deleted.insert(key.clone(), (last.version().to_owned(), self.open.is_some()));
+        }
+        if let Some(open) = &mut self.open
+            && open.deleted.get(&key).is_some_and(|listed| !compares(last.version(), listed.version(), Ordering::Less))
+        {
+            open.deleted.remove(&key);
         }
         if let Some(held) = self.held.get(&key)
             && compares(last.version(), held.version(), Ordering::Less)
@@ -169,25 +192,50 @@ impl Model {
             open.written.remove(&key);
             open.older.remove(&key);
         }
+        self.ahead.remove(&key);
         self.held.remove(&key).is_some()
     }
 
-    fn commit(&mut self, version: &str) -> (BTreeSet<Key>, BTreeSet<Key>) {
+    /// Begins a relist: the deletions so far precede it.
+    fn begin(&mut self) {
+        self.open = Some(Open { known: self.version.clone(), ..Open::default() });
+        self.deleted.values_mut().for_each(|(_, is_since)| *is_since = false);
+    }
+
+    /// Returns the keys of the deleted objects and of the restored objects, and the number of kept objects.
+    fn commit(&mut self, version: &str) -> (BTreeSet<Key>, BTreeSet<Key>, usize) {
         let open = self.open.take().unwrap();
-        let (mut deleted, mut restored) = (BTreeSet::new(), BTreeSet::new());
+        let went_back = compares(version, &open.known, Ordering::Less);
+        let (mut deleted, mut restored, mut kept) = (BTreeSet::new(), BTreeSet::new(), 0);
+        let before = mem::take(&mut self.ahead);
         for (key, held) in self.held.clone() {
-            let is_in_list = compare_resource_versions(held.version(), version).is_some_and(Ordering::is_le);
-            if let Some(older) = open.older.get(&key) {
+            let (is_written, older) = (open.written.contains(&key), open.older.get(&key));
+            let is_listed = open.listed.contains(&key);
+            if is_listed && !is_written && older.is_none() {
+                continue;
+            }
+            let is_newer = compares(version, held.version(), Ordering::Less);
+            if is_newer && (is_written || !went_back && before.contains(&key)) {
+                kept += 1;
+                self.ahead.insert(key);
+            } else if let Some(older) = older {
                 self.held.insert(key.clone(), older.clone());
                 restored.insert(key);
-            } else if !open.listed.contains(&key) && (!open.written.contains(&key) || is_in_list) {
+            } else if !is_listed && (!is_written || is_within(held.version(), version)) {
                 self.held.remove(&key);
                 deleted.insert(key);
             }
         }
         version.clone_into(&mut self.version);
+        self.deleted.retain(|_, (_, is_since)| *is_since || !went_back);
         self.forget();
-        (deleted, restored)
+        for (key, listed) in open.deleted {
+            if !self.deleted.contains_key(&key) && !self.held.contains_key(&key) {
+                self.held.insert(key.clone(), listed);
+                restored.insert(key);
+            }
+        }
+        (deleted, restored, kept)
     }
 
     fn advance(&mut self, version: &str) {
@@ -200,7 +248,7 @@ impl Model {
     }
 
     fn forget(&mut self) {
-        self.deleted.retain(|_, deleted| compares(&self.version, deleted, Ordering::Less));
+        self.deleted.retain(|_, (deleted, _)| compares(&self.version, deleted, Ordering::Less));
     }
 
     fn groups(&self) -> BTreeMap<String, BTreeSet<Key>> {
@@ -268,15 +316,15 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
             }
             Op::Begin => {
                 let superseded = relist.replace(store.begin_relist());
-                model.open = Some(Open::default());
-                model.deleted.clear();
+                model.begin();
                 assert!(superseded.is_none_or(|superseded| superseded.commit("1").is_err()));
             }
             Op::Commit(version) => {
                 let Some(relist) = relist.take() else { continue };
                 let before = model.held.clone();
                 let changes = relist.commit(version).unwrap();
-                let (deleted, restored) = model.commit(version);
+                let (deleted, restored, kept) = model.commit(version);
+                count("kept", kept);
                 count("missing", deleted.len());
                 count("restored", restored.len());
                 let (mut are_deleted, mut are_restored) = (BTreeSet::new(), BTreeSet::new());
@@ -286,8 +334,9 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                             assert_eq!(**last.encoded().unwrap(), *before[&key_of(last)].bytes());
                             are_deleted.insert(key_of(last));
                         }
-                        Change::Applied { old: Some(old), new } => {
-                            assert_eq!(**old.encoded().unwrap(), *before[&key_of(old)].bytes());
+                        Change::Applied { old, new } => {
+                            let old = old.as_ref().map(|old| old.encoded().unwrap().to_vec());
+                            assert_eq!(old, before.get(&key_of(new)).map(Written::bytes));
                             are_restored.insert(key_of(new));
                         }
                         change => panic!("{change:?}"),
@@ -457,6 +506,7 @@ fn a_store_and_its_indexes_behave_like_a_naive_model() {
         ("deleted", 50),
         ("missing", 50),
         ("restored", 4),
+        ("kept", 20),
         ("index error", 100),
     ] {
         // With fewer, the test would not cover the effect.

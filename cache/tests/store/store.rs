@@ -218,6 +218,7 @@ fn the_list_of_a_restored_server_wins() {
     for format in FORMATS {
         let store = Store::new(format);
         fill(&store, 600);
+        store.advance("600");
         let by_data = store.index("data", |object| Ok::<_, ItemError>([object.decode()?.data.clone()]));
         let by_version = store.index("version", |object| Ok::<_, ItemError>([object.resource_version().to_owned()]));
         let mut relist = store.begin_relist();
@@ -241,6 +242,7 @@ fn the_list_of_a_restored_server_wins() {
 fn a_listed_object_that_cannot_be_decoded_is_missing_in_the_list() {
     let store = Store::<Object>::new(StorageFormat::Decoded);
     apply(&store, &object("", "a", "5"));
+    store.advance("5");
     let mut relist = store.begin_relist();
     // The data are not UTF-8.
     let broken = [object("", "a", "3").to_bytes(Encoding::Protobuf), b"\x12\x01\xff".to_vec()].concat();
