@@ -14,6 +14,13 @@ use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
 
+/// The most bytes without an item that one poll decodes, so that a body of unknown fields or white space lets other
+/// tasks have a turn.
+const TURN: usize = 1 << 20;
+
+/// The least that a chunk counts towards [`TURN`], because chunks may be empty.
+const LEAST_OF_TURN: usize = 16 << 10;
+
 pin_project! {
     /// A stream of the items of a list, over a stream of its body's chunks.
     ///
@@ -88,6 +95,7 @@ where
 {
     fn advance(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<O>, ListError<C>>> {
         let mut this = self.project();
+        let mut decoded = 0;
         loop {
             let mut rest = &this.chunk[..];
             let item = this.source.next(&mut rest);
@@ -100,11 +108,16 @@ where
             if let Some(item) = item? {
                 return Poll::Ready(Ok(Some(item)));
             }
+            if decoded >= TURN {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let Some(chunk) = ready!(this.chunks.as_mut().poll_next(cx)) else {
                 this.source.finish()?;
                 return Poll::Ready(Ok(None));
             };
             *this.chunk = chunk.map_err(ListError::Transport)?;
+            decoded += this.chunk.len().max(LEAST_OF_TURN);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Response bodies: timed and decompressed while they arrive, and read as an error if they are not the requested list.
 //!
 //! ```text
-//! Transport ──> Guarded (counts, idle timeout, deadline) ──> Gunzip, if the headers say gzip ──> decoder
+//! Transport ──> Guarded (counts, idle timeout, deadline) ──> Gunzip, if the headers say gzip ──> Turns ──> decoder
 //! ```
 //!
 //! Read this before a change.
@@ -12,6 +12,8 @@
 //! - Bytes are polled before the clock. Bytes that waited for the consumer are not late.
 //! - The deadline is polled before the bytes, because it limits the consumer too.
 //! - Servers from 1.37 write a gzip member for each flush. So another member may follow, and zeros between are ignored.
+//! - Bytes may contain nothing: empty chunks, empty members, white space. Each loop over them ends its poll after some,
+//!   so that other tasks and timers get a turn, and compressed bytes without contents are limited.
 //! - The end of the input inside a member is [`TransportErrorKind::Broken`], which is retried. Damaged data is
 //!   [`TransportErrorKind::Compression`], which is not.
 //! - Only the headers decide the content coding. An unknown coding is refused before the body is read.
@@ -53,6 +55,23 @@ const SNIPPET_CHARS: usize = 300;
 /// The size of the pieces of a decompressed body.
 const DECOMPRESSED_CHUNK: usize = 64 << 10;
 
+/// The most bytes that a consumer gets before other tasks have a turn. Without it, a body of white space, or of anything
+/// else without an item, would keep the consumer's task in one poll.
+const TURN: usize = 1 << 20;
+
+/// The least that a chunk counts towards a turn.
+const LEAST_OF_TURN: usize = 16 << 10;
+
+/// The most gzip members that are begun in one poll.
+const MEMBERS_OF_TURN: u32 = 32;
+
+/// The most compressed bytes for each decompressed byte, in addition to [`COMPRESSED_EXCESS`]. Only a body of empty
+/// members or blocks, or of long gzip headers, needs more.
+const MOST_COMPRESSED: u64 = 32;
+
+/// The compressed bytes that may precede any contents.
+const COMPRESSED_EXCESS: u64 = 1 << 20;
+
 /// Returns the decompressed body. Each wait for bytes is limited to `idle`, and the whole body to `deadline`.
 pub(super) fn body(
     wire: Chunks,
@@ -70,11 +89,12 @@ pub(super) fn body(
         counters,
     };
     match content_coding(headers).as_deref() {
-        None => Ok(Box::pin(guarded)),
-        Some("gzip" | "x-gzip") => Ok(Box::pin(Gunzip {
-            state: Members::Before(StreamReader::new(ForReader(guarded))),
-            chunk: BytesMut::new(),
-        })),
+        None => Ok(Box::pin(Turns { chunks: guarded, spent: 0 })),
+        Some("gzip" | "x-gzip") => {
+            let compressed = StreamReader::new(ForReader { guarded, compressed: 0, contents: 0, has_read: false });
+            let gunzip = Gunzip { state: Members::Before(compressed), chunk: BytesMut::new() };
+            Ok(Box::pin(Turns { chunks: gunzip, spent: 0 }))
+        }
         Some(coding) => {
             let message = format!("the content coding is {coding}, not gzip or identity");
             Err(TransportError::new(TransportErrorKind::Compression, message))
@@ -134,14 +154,66 @@ pub(super) fn idle_error(idle: Duration) -> TransportError {
     TransportError::new(TransportErrorKind::ReadIdle, message)
 }
 
-/// Converts errors to `io::Error` for `StreamReader`.
-struct ForReader(Guarded);
+/// Gives other tasks a turn after each [`TURN`] of a body.
+struct Turns<S> {
+    chunks: S,
+    /// The bytes since the consumer last had to wait.
+    spent: usize,
+}
+
+impl<S: Stream<Item = Result<Bytes, TransportError>> + Unpin> Stream for Turns<S> {
+    type Item = Result<Bytes, TransportError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.spent >= TURN {
+            self.spent = 0;
+            return later(cx);
+        }
+        let next = Pin::new(&mut self.chunks).poll_next(cx);
+        self.spent = match &next {
+            Poll::Ready(Some(Ok(chunk))) => self.spent + chunk.len().max(LEAST_OF_TURN),
+            _ => 0,
+        };
+        next
+    }
+}
+
+/// Ends a poll, and requests the next one.
+fn later<T>(cx: &Context<'_>) -> Poll<T> {
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
+
+/// The compressed bytes for `StreamReader`, with errors as `io::Error`.
+struct ForReader {
+    guarded: Guarded,
+    /// The number of compressed bytes.
+    compressed: u64,
+    /// The number of bytes that they have decompressed to.
+    contents: u64,
+    /// True if a chunk was read in this poll of [`Gunzip`]. It had no contents if another one is read.
+    has_read: bool,
+}
 
 impl Stream for ForReader {
     type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.0).poll_next(cx).map_err(io::Error::other)
+        let this = &mut *self;
+        let most = this.contents.saturating_mul(MOST_COMPRESSED).saturating_add(COMPRESSED_EXCESS);
+        if this.compressed > most {
+            let message = format!("gzip: {} bytes contain only {}", this.compressed, this.contents);
+            let error = TransportError::new(TransportErrorKind::Compression, message);
+            return Poll::Ready(Some(Err(io::Error::other(error))));
+        }
+        if mem::replace(&mut this.has_read, true) {
+            return later(cx);
+        }
+        let next = ready!(Pin::new(&mut this.guarded).poll_next(cx));
+        if let Some(Ok(chunk)) = &next {
+            this.compressed += chunk.len() as u64;
+        }
+        Poll::Ready(next.map(|chunk| chunk.map_err(io::Error::other)))
     }
 }
 
@@ -166,21 +238,31 @@ impl Stream for Gunzip {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Self { state, chunk } = &mut *self;
+        let mut members = 0;
+        if let Members::Before(compressed) | Members::After(compressed) = state {
+            compressed.get_mut().has_read = false;
+        } else if let Members::In(decoder) = state {
+            decoder.get_mut().get_mut().has_read = false;
+        }
         loop {
             let next = match state {
+                Members::Before(_) | Members::After(_) if members == MEMBERS_OF_TURN => return later(cx),
                 Members::Before(_) => Ok(()),
                 Members::In(decoder) => {
                     if chunk.capacity() == 0 {
                         chunk.reserve(DECOMPRESSED_CHUNK);
                     }
-                    let Poll::Ready(read) = poll_read_buf(Pin::new(decoder), cx, chunk) else {
+                    let Poll::Ready(read) = poll_read_buf(Pin::new(&mut *decoder), cx, chunk) else {
                         // A body that waits for its server keeps no buffer.
                         *chunk = BytesMut::new();
                         return Poll::Pending;
                     };
                     match read {
                         Ok(0) => Ok(()),
-                        Ok(_) => return Poll::Ready(Some(Ok(chunk.split().freeze()))),
+                        Ok(read) => {
+                            decoder.get_mut().get_mut().contents += read as u64;
+                            return Poll::Ready(Some(Ok(chunk.split().freeze())));
+                        }
                         Err(error) => Err(error),
                     }
                 }
@@ -201,6 +283,7 @@ impl Stream for Gunzip {
             *state = match (mem::replace(state, Members::Ended), next) {
                 (_, Err(error)) => return Poll::Ready(Some(Err(gzip_error(&error)))),
                 (Members::Before(compressed) | Members::After(compressed), Ok(())) => {
+                    members += 1;
                     Members::In(Box::new(GzipDecoder::new(compressed)))
                 }
                 (Members::In(decoder), Ok(())) => Members::After(decoder.into_inner()),
@@ -341,6 +424,53 @@ mod tests {
 
         fn redact(&self, text: String) -> String {
             text.replace("s3cret", "[redacted]")
+        }
+    }
+
+    /// A body that repeats a piece for ever and never lets its reader wait.
+    fn endless(piece: &'static [u8], coding: &'static str) -> Chunks {
+        let chunks = std::iter::repeat_with(move || Ok(Bytes::from_static(piece)));
+        let headers = HeaderMap::from_iter([(CONTENT_ENCODING, http::HeaderValue::from_static(coding))]);
+        let counters = Arc::new(Counters::new(&Arc::default()));
+        body(Box::pin(futures::stream::iter(chunks)), &headers, None, None, counters).unwrap()
+    }
+
+    /// `gzip` of no bytes, with 10 bytes of header.
+    const EMPTY_MEMBER: [u8; 20] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    /// An empty block that is not the last one.
+    const EMPTY_BLOCK: [u8; 5] = [0, 0, 0, 0xff, 0xff];
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_without_contents_gives_other_tasks_turns() {
+        let members: &[u8] = EMPTY_MEMBER.repeat(10_000).leak();
+        let spaces: &[u8] = vec![b' '; 100_000].leak();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for (piece, coding) in [(&b""[..], "identity"), (spaces, "identity"), (members, "gzip"), (&[], "gzip")] {
+            let mut chunks = endless(piece, coding);
+            let pending = (0..100).filter(|_| chunks.as_mut().poll_next(&mut cx).is_pending());
+            assert!(pending.count() >= 1, "{} bytes in {coding}", piece.len());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn compressed_bytes_without_contents_are_limited() {
+        let blocks = [&EMPTY_MEMBER[..10], &EMPTY_BLOCK.repeat(2000)].concat();
+        let (head, zeros): (&[u8], &[u8]) = (blocks.leak(), vec![0; 10_000].leak());
+        for (case, first, piece) in [
+            ("empty members", &[][..], &EMPTY_MEMBER.repeat(500).leak()[..]),
+            ("empty blocks", head, &EMPTY_BLOCK.repeat(2000).leak()[..]),
+            ("a long name", b"\x1f\x8b\x08\x08\0\0\0\0\0\x03", &[b'x'; 10_000]),
+            ("zeros after a member", &EMPTY_MEMBER, zeros),
+        ] {
+            let headers = HeaderMap::from_iter([(CONTENT_ENCODING, http::HeaderValue::from_static("gzip"))]);
+            let counters = Arc::new(Counters::new(&Arc::default()));
+            let rest = std::iter::repeat_with(move || Ok(Bytes::from_static(piece)));
+            let wire = futures::stream::iter(std::iter::once(Ok(Bytes::from_static(first))).chain(rest));
+            let mut chunks = body(Box::pin(wire), &headers, None, None, Arc::clone(&counters)).unwrap();
+            let error = next_chunk(&mut chunks).await.unwrap_err();
+            assert_eq!(error.kind(), TransportErrorKind::Compression, "{case}: {error}");
+            assert!(error.to_string().contains("bytes contain only 0"), "{case}: {error}");
         }
     }
 

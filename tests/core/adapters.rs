@@ -335,6 +335,15 @@ mod asynchronous {
     }
 
     #[test]
+    fn a_body_without_items_gives_other_tasks_turns() {
+        for piece in [&b""[..], &[b' '; 4096]] {
+            let endless = stream::repeat_with(|| io::Result::Ok(Bytes::from_static(piece)));
+            let mut items = ListStream::new::<[u8]>(endless).accept_json();
+            assert!(items.next().now_or_never().is_none());
+        }
+    }
+
+    #[test]
     fn each_poll_returns_one_item_and_consumes_a_chunk_only_when_needed() {
         let body = fixture("configmaps.pb");
         let chunks = Chunks::new(&body, &[2000]);
