@@ -299,7 +299,8 @@ pub enum Limit {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ItemError {
-    /// prost refuses the item: invalid UTF-8, nesting deeper than 100, a wrong wire type.
+    /// prost refuses the item: nesting deeper than 100, a wrong wire type; or text that is not UTF-8 in an object whose
+    /// kind is not in the [table of fields](crate::schema).
     #[error("cannot decode the protobuf")]
     Protobuf(#[from] prost::DecodeError),
     /// The metadata of the item cannot be read.
@@ -331,7 +332,7 @@ pub enum ItemError {
     },
     /// The item is valid, but not [canonical](crate::view::Canonical), and a borrowed item cannot be rewritten in
     /// place: view its [`canonical`](crate::ItemRef::canonical) form.
-    #[error("not canonical: the fields of the object are not in the order in which API servers send them")]
+    #[error("not canonical: the object has fields in another order than API servers send them, or text that is not UTF-8")]
     NotCanonical,
     /// The [`View`](crate::view::View) is of another kind than the object.
     #[error("unexpected kind: the object is a {found}, the view reads a {expected}")]

@@ -52,8 +52,8 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
 impl<K: DeserializeOwned + serde::Serialize + Send + Sync + 'static> StoreType for Kube<K> {
     type Decoded = K;
 
-    fn decode(encoding: Encoding, bytes: &[u8]) -> Result<K, ItemError> {
-        <Json<K> as StoreType>::decode(encoding, bytes)
+    fn decode(item: ItemRef<'_>) -> Result<K, ItemError> {
+        <Json<K> as StoreType>::decode(item)
     }
 
     fn encode(decoded: &K) -> Result<Vec<u8>, ItemError> {

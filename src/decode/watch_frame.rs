@@ -152,8 +152,8 @@ impl<'f> Frame<'f> {
                 6 => self.set_version(value)?,
                 12 if self.event == Some(FrameType::Bookmark) => {
                     let (key, value) = entry(value).map_err(at("metadata.annotations"))?;
-                    if key == INITIAL_EVENTS_END {
-                        self.ends_initial_events = value == "true";
+                    if key == INITIAL_EVENTS_END.as_bytes() {
+                        self.ends_initial_events = value == b"true";
                     }
                 }
                 _ => {}
@@ -310,8 +310,8 @@ mod tests {
                 }
                 if number == 12 && frame.event == Some(FrameType::Bookmark) {
                     let (key, value) = entry(value).map_err(at("metadata.annotations"))?;
-                    if key == INITIAL_EVENTS_END {
-                        frame.ends_initial_events = value == "true";
+                    if key == INITIAL_EVENTS_END.as_bytes() {
+                        frame.ends_initial_events = value == b"true";
                     }
                 }
             }

@@ -86,7 +86,7 @@ fn object<'a>(json: &mut Reader<'a>, annotations: &mut &'a [u8]) -> Result<Frame
 }
 
 fn set<'a>(place: &mut Cow<'a, str>, json: &mut Reader<'a>, field: &'static str) -> Result<(), FieldFault> {
-    if let Some(text) = json.text().map_err(at(field))? {
+    if let Some(text) = json.exact_text().map_err(at(field))? {
         *place = text;
     }
     Ok(())

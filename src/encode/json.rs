@@ -3,7 +3,6 @@
 //! Go writes a struct in the order of its fields without the empty fields, and a map in the order of its keys.
 
 use super::layout::Layout;
-use crate::error::ItemError;
 use crate::meta::{ListMeta, Status, StatusCause, StatusDetails, TypeMeta};
 use crate::schema::{ZeroMeta, write_compact, write_name, write_str};
 
@@ -68,8 +67,8 @@ pub(super) fn write_bookmark(type_meta: &TypeMeta, meta: &ZeroMeta<'_>, out: &mu
 }
 
 /// Appends an item as it is stored, without whitespace.
-pub(super) fn copy(item: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
-    write_compact(item, out).map_err(|fault| ItemError::Metadata { field: "the object", fault })
+pub(super) fn copy(item: &[u8], out: &mut Vec<u8>) {
+    write_compact(item, out);
 }
 
 /// Appends a Status, without a newline.

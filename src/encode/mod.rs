@@ -189,7 +189,10 @@ impl Encoder {
                 let is_bare = self.layout == Layout::Typed;
                 let written = match item.encoding() {
                     Encoding::Protobuf if is_bare => schema::to_list_item(&self.type_meta, &bytes, out),
-                    Encoding::Json if !self.is_projected => json::copy(&bytes, out).map(|()| 0),
+                    Encoding::Json if !self.is_projected => {
+                        json::copy(&bytes, out);
+                        Ok(0)
+                    }
                     _ => self.write_json(item.encoding(), &bytes, out),
                 };
                 written.inspect_err(|_| out.truncate(start))?

@@ -47,8 +47,8 @@ pub(crate) fn merge_list_meta(list_meta: &mut ListMeta, metadata: &[u8]) -> Resu
 
 fn read_list_meta(list_meta: &mut ListMeta, json: &mut Reader<'_>) -> Result<(), FieldFault> {
     members("metadata", json, |name, json| match name {
-        "resourceVersion" => set_string(&mut list_meta.resource_version, "metadata.resourceVersion", json),
-        "continue" => set_string(&mut list_meta.continue_token, "metadata.continue", json),
+        "resourceVersion" => set_exact(&mut list_meta.resource_version, "metadata.resourceVersion", json),
+        "continue" => set_exact(&mut list_meta.continue_token, "metadata.continue", json),
         "remainingItemCount" => {
             list_meta.remaining_item_count = json.parse().map_err(at("metadata.remainingItemCount"))?;
             Ok(())
@@ -147,6 +147,13 @@ pub(crate) fn set_text<'a>(
 ) -> Result<(), FieldFault> {
     if let Some(text) = json.text().map_err(at(field))? {
         *place = text;
+    }
+    Ok(())
+}
+
+fn set_exact(place: &mut String, field: &'static str, json: &mut Reader<'_>) -> Result<(), FieldFault> {
+    if let Some(text) = json.exact_text().map_err(at(field))? {
+        *place = text.into_owned();
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::fmt;
 
 pub use self::event_type::EventType;
 use crate::wire::protobuf::{Fields, Value, write_len};
+use crate::wire::utf8;
 
 /// The first bytes of every Kubernetes protobuf body (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
 pub(crate) const MAGIC: [u8; 4] = *b"k8s\0";
@@ -102,30 +103,51 @@ pub struct Status {
 pub(crate) const MAX_CAUSES: usize = 1000;
 
 impl Status {
-    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` if the bytes are not a Status.
+    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` if the bytes are not a Status. Its message may quote
+    /// text that is not UTF-8, which gets U+FFFD.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() <= 2 * MAX_CAUSES {
-            return <Self as prost::Message>::decode(bytes).ok();
+        if bytes.len() <= 2 * MAX_CAUSES
+            && let Ok(status) = <Self as prost::Message>::decode(bytes)
+        {
+            return Some(status);
         }
-        let (mut copy, mut causes) = (Vec::new(), 0);
-        for field in Fields::new(bytes) {
-            let field = field.ok()?;
-            let (5, Value::Len(details)) = (field.number, field.value) else {
-                copy.extend_from_slice(field.bytes);
-                continue;
-            };
-            let mut kept = Vec::new();
-            for field in Fields::new(details) {
-                let field = field.ok()?;
-                causes += usize::from(field.number == 4);
-                if field.number != 4 || causes <= MAX_CAUSES {
-                    kept.extend_from_slice(field.bytes);
+        let mut causes = 0;
+        let copy = replaced(bytes, &[2, 3, 4], |number, value| match number {
+            1 => replaced(value, &[2, 3], |_, _| None),
+            5 => replaced(value, &[1, 2, 3, 6], |number, value| {
+                causes += usize::from(number == 4);
+                let is_kept = number == 4 && causes <= MAX_CAUSES;
+                if is_kept { replaced(value, &[1, 2, 3], |_, _| None) } else { None }
+            }),
+            _ => None,
+        });
+        <Self as prost::Message>::decode(&*copy?).ok()
+    }
+}
+
+/// Returns a copy of the texts and the numbers of a message, in which the texts are UTF-8. `nested` returns the copy of a
+/// nested message, or `None` to leave the field out.
+fn replaced(
+    message: &[u8],
+    texts: &[u32],
+    mut nested: impl FnMut(u32, &[u8]) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let mut copy = Vec::new();
+    for field in Fields::new(message) {
+        let field = field.ok()?;
+        match field.value {
+            Value::Len(text) if texts.contains(&field.number) => {
+                write_len(field.number, utf8::replaced(text).as_bytes(), &mut copy);
+            }
+            Value::Len(value) => {
+                if let Some(value) = nested(field.number, value) {
+                    write_len(field.number, &value, &mut copy);
                 }
             }
-            write_len(5, &kept, &mut copy);
+            _ => copy.extend_from_slice(field.bytes),
         }
-        <Self as prost::Message>::decode(&*copy).ok()
     }
+    Some(copy)
 }
 
 /// The object and the causes of a [`Status`].

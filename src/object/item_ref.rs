@@ -88,7 +88,8 @@ impl<'a> ItemRef<'a> {
         MetaView::new(self.encoding, self.bytes, self.ends)
     }
 
-    /// Decodes it with prost.
+    /// Decodes it with prost. Text that is not UTF-8 gets U+FFFD in place of each such byte, as in Go's JSON, if the
+    /// item's kind is in the [table of fields](crate::schema).
     ///
     /// # Errors
     ///
@@ -96,21 +97,20 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::WrapperType`] when `M` is one of prost's wrapper types, [`ItemError::WrongEncoding`] for an item in
     /// JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
-        self.expect(Encoding::Protobuf)?;
         let mut message = Box::<M>::default();
-        merge(&mut *message, self.bytes, self.decoded_size)?;
+        merge(&mut *message, self)?;
         Ok(message)
     }
 
-    /// Decodes it with `serde_json`.
+    /// Decodes it with `serde_json`. Text that is not Unicode gets U+FFFD, as in Go: in place of each byte that is not
+    /// UTF-8, and of each half of a surrogate pair.
     ///
     /// # Errors
     ///
     /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
     /// [`ItemError::WrongEncoding`] for an item in protobuf.
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
-        self.expect(Encoding::Json)?;
-        deserialize(self.bytes, self.decoded_size).map(Box::new)
+        deserialize(self).map(Box::new)
     }
 
     /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at the beginning, or in their place if it
@@ -120,7 +120,8 @@ impl<'a> ItemRef<'a> {
     /// with `kind` and `apiVersion` first: the same fields in the same order, with the same escapes. A quantity stays
     /// as the server sent it. Where releases of Go's types differ in the order of fields, or in which empty fields they
     /// omit, it follows the newest release in the [table of fields](crate::schema). A field that not all releases have
-    /// is omitted if the object does not have it. For an item in JSON it appends the same members without whitespace.
+    /// is omitted if the object does not have it. Text gets U+FFFD in place of each byte that is not UTF-8. For an item
+    /// in JSON it appends the same members without whitespace.
     ///
     /// Returns the number of fields that are left out because the table does not have them, as Go's clients leave out
     /// unknown fields; 0 for JSON.
@@ -192,13 +193,6 @@ impl<'a> ItemRef<'a> {
     #[must_use]
     pub fn to_box(&self) -> Box<[u8]> {
         self.bytes.into()
-    }
-
-    fn expect(&self, expected: Encoding) -> Result<(), ItemError> {
-        if self.encoding == expected {
-            return Ok(());
-        }
-        Err(ItemError::WrongEncoding { found: self.encoding, expected })
     }
 }
 

@@ -93,10 +93,10 @@ impl<'a> OwnerReference<'a> {
         for field in Fields::new(value.bytes()?) {
             let WireField { number, value, .. } = field?;
             match number {
-                1 => owner.kind = value.str()?.into(),
-                3 => owner.name = value.str()?.into(),
-                4 => owner.uid = value.str()?.into(),
-                5 => owner.api_version = value.str()?.into(),
+                1 => owner.kind = value.text()?,
+                3 => owner.name = value.text()?,
+                4 => owner.uid = value.text()?,
+                5 => owner.api_version = value.text()?,
                 6 => owner.controller = value.int()? != 0,
                 7 => owner.block_owner_deletion = value.int()? != 0,
                 _ => {}
@@ -112,11 +112,11 @@ impl<'a> ManagedFieldsEntry<'a> {
         for field in Fields::new(value.bytes()?) {
             let WireField { number, value, .. } = field?;
             match number {
-                1 => entry.manager = value.str()?.into(),
-                2 => entry.operation = value.str()?.into(),
-                3 => entry.api_version = value.str()?.into(),
+                1 => entry.manager = value.text()?,
+                2 => entry.operation = value.text()?,
+                3 => entry.api_version = value.text()?,
                 4 => Time::merge(&mut entry.time, value)?,
-                6 => entry.fields_type = value.str()?.into(),
+                6 => entry.fields_type = value.text()?,
                 7 => {
                     for field in Fields::new(value.bytes()?) {
                         let field = field?;
@@ -125,7 +125,7 @@ impl<'a> ManagedFieldsEntry<'a> {
                         }
                     }
                 }
-                8 => entry.subresource = value.str()?.into(),
+                8 => entry.subresource = value.text()?,
                 _ => {}
             }
         }

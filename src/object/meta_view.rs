@@ -10,12 +10,14 @@ use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value};
 use crate::wire::scan::End;
+use crate::wire::utf8::replaced;
 
 /// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see
 /// [`ItemRef::meta`](super::ItemRef::meta).
 ///
 /// The accessors return data of the object, not of the view, so the view may be dropped before the data. Strings are
-/// borrowed; only for a string with escapes in JSON each call returns a copy.
+/// borrowed; only for a string with escapes in JSON, or of bytes that are not UTF-8, each call returns a copy. It has
+/// U+FFFD in place of each such byte, as Go reads and kubectl prints it.
 ///
 /// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Times in
 /// JSON are parsed on each call. Labels, annotations, owner references, finalizers and managed fields are read on each
@@ -84,11 +86,11 @@ impl<'a> MetaView<'a> {
             let field = field.map_err(at("metadata"))?;
             let value = field.value;
             match field.number {
-                1 => single.name = value.str().map_err(at("metadata.name"))?.into(),
-                2 => single.generate_name = value.str().map_err(at("metadata.generateName"))?.into(),
-                3 => single.namespace = value.str().map_err(at("metadata.namespace"))?.into(),
-                5 => single.uid = value.str().map_err(at("metadata.uid"))?.into(),
-                6 => single.resource_version = value.str().map_err(at("metadata.resourceVersion"))?.into(),
+                1 => single.name = value.text().map_err(at("metadata.name"))?,
+                2 => single.generate_name = value.text().map_err(at("metadata.generateName"))?,
+                3 => single.namespace = value.text().map_err(at("metadata.namespace"))?,
+                5 => single.uid = value.text().map_err(at("metadata.uid"))?,
+                6 => single.resource_version = value.text().map_err(at("metadata.resourceVersion"))?,
                 7 => single.generation = value.int().map_err(at("metadata.generation"))?,
                 8 => Time::merge(&mut single.creation_timestamp, value).map_err(at("metadata.creationTimestamp"))?,
                 9 => Time::merge(&mut single.deletion_timestamp, value).map_err(at("metadata.deletionTimestamp"))?,
@@ -180,7 +182,7 @@ impl<'a> MetaView<'a> {
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn labels(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
         let borrowed = map(self.protobuf, LABELS).map_err(at("metadata.labels"))?;
-        let labels = borrowed.into_iter().map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value)));
+        let labels = borrowed.into_iter().map(|(key, value)| (replaced(key), replaced(value)));
         let labels = labels.chain(self.json.labels().map_err(at("metadata.labels"))?);
         Ok(labels)
     }
@@ -204,7 +206,7 @@ impl<'a> MetaView<'a> {
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn annotations(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
         let borrowed = map(self.protobuf, ANNOTATIONS).map_err(at("metadata.annotations"))?;
-        let annotations = borrowed.into_iter().map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value)));
+        let annotations = borrowed.into_iter().map(|(key, value)| (replaced(key), replaced(value)));
         let annotations = annotations.chain(self.json.annotations().map_err(at("metadata.annotations"))?);
         Ok(annotations)
     }
@@ -239,7 +241,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn finalizers(&self) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a>, ItemError> {
-        let finalizers = each(self.protobuf, FINALIZERS, |value| value.str().map(Cow::Borrowed))
+        let finalizers = each(self.protobuf, FINALIZERS, Value::text)
             .map_err(at("metadata.finalizers"))?;
         let finalizers = finalizers.chain(self.json.finalizers().map_err(at("metadata.finalizers"))?);
         Ok(finalizers)
@@ -301,8 +303,8 @@ fn each<'a, T>(
     Ok(values(object, number).filter_map(move |value| read(value.ok()?).ok()))
 }
 
-/// Reads a map. A map of `&str` is cheaper to build than a map of `Cow`.
-fn map(object: &[u8], number: u32) -> Result<BTreeMap<&str, &str>, Fault> {
+/// Reads a map. A map of bytes is cheaper to build than a map of `Cow`.
+fn map(object: &[u8], number: u32) -> Result<BTreeMap<&[u8], &[u8]>, Fault> {
     let mut map = BTreeMap::new();
     for value in values(object, number) {
         let (key, value) = entry(value?)?;
@@ -313,21 +315,22 @@ fn map(object: &[u8], number: u32) -> Result<BTreeMap<&str, &str>, Fault> {
 
 /// Returns the value of a key in a map of the metadata.
 fn value_of<'a>(object: &'a [u8], number: u32, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
-    values(object, number).try_fold(None, |found, value| {
+    let found = values(object, number).try_fold(None, |found, value| {
         let (known, value) = entry(value?)?;
-        Ok(if known == key { Some(Cow::Borrowed(value)) } else { found })
-    })
+        Ok(if known == key.as_bytes() { Some(value) } else { found })
+    })?;
+    Ok(found.map(replaced))
 }
 
 /// Reads an entry of a map, which protobuf encodes as a message of key and value.
 #[inline]
-pub(crate) fn entry(value: Value<'_>) -> Result<(&str, &str), Fault> {
-    let mut entry = ("", "");
+pub(crate) fn entry(value: Value<'_>) -> Result<(&[u8], &[u8]), Fault> {
+    let mut entry = (&[][..], &[][..]);
     for field in Fields::new(value.bytes()?) {
         let field = field?;
         match field.number {
-            1 => entry.0 = field.value.str()?,
-            2 => entry.1 = field.value.str()?,
+            1 => entry.0 = field.value.bytes()?,
+            2 => entry.1 = field.value.bytes()?,
             _ => {}
         }
     }
@@ -353,8 +356,9 @@ mod tests {
             (b"\x0a\x0f\x0a\x01n\x12\x01g\x1a\x01s\x2a\x01u\x32\x01v\x12\x02??", Some(["n", "s", "u", "v"])),
             // Metadata after spec, and in two pieces.
             (b"\x12\x01?\x0a\x03\x0a\x01n\x0a\x06\x0a\x01m\x1a\x01s", Some(["m", "s", "", ""])),
-            // Not UTF-8, truncated, of the wrong wire type.
-            (b"\x0a\x03\x0a\x01\xff", None),
+            // Cut within a character.
+            (b"\x0a\x05\x0a\x03a\xe2\x82", Some(["a\u{fffd}\u{fffd}", "", "", ""])),
+            // Truncated, of the wrong wire type.
             (b"\x0a\x03\x0a\x02n", None),
             (b"\x0a\x05\x0a\x01n", None),
             (b"\x08\x05", None),
@@ -375,6 +379,8 @@ mod tests {
             // Without key, without value, the value first, and twice.
             (&[b"\x5a\x03\x12\x011\x5a\x03\x0a\x01b"], &[("", "1"), ("b", "")]),
             (&[b"\x5a\x09\x12\x011\x0a\x01b\x12\x012"], &[("b", "2")]),
+            // Cut within a character.
+            (&[b"\x5a\x08\x0a\x01b\x12\x03\xf0\x9f\x98"], &[("b", "\u{fffd}\u{fffd}\u{fffd}")]),
             // Not sorted, and a key twice, also with metadata in pieces.
             (&[b"\x5a\x06\x0a\x01b\x12\x012\x5a\x06\x0a\x01a\x12\x011"], &[("a", "1"), ("b", "2")]),
             (&[b"\x5a\x06\x0a\x01a\x12\x012\x5a\x06\x0a\x01a\x12\x011"], &[("a", "1")]),
@@ -395,7 +401,7 @@ mod tests {
 
     #[test]
     fn refuses_malformed_fields() {
-        let text: &[(&[u8], Fault)] = &[(b"\xff", Fault::Utf8)];
+        let text: &[(&[u8], Fault)] = &[];
         let message: &[(&[u8], Fault)] = &[(b"\x0a", Fault::PastParent), (b"\x0d1234", Fault::WireType)];
         for (number, name, broken) in [
             (1, "metadata.name", text),
@@ -408,7 +414,6 @@ mod tests {
             (9, "metadata.deletionTimestamp", message),
             (10, "metadata.deletionGracePeriodSeconds", &[]),
             (LABELS, "metadata.labels", message),
-            (LABELS, "metadata.labels", &[(b"\x12\x01\xff", Fault::Utf8)]),
             (ANNOTATIONS, "metadata.annotations", message),
             (OWNER_REFERENCES, "metadata.ownerReferences", message),
             (FINALIZERS, "metadata.finalizers", text),

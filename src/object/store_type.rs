@@ -3,10 +3,9 @@
 
 use super::decoding::{deserialize, merge};
 use super::item::Item;
+use super::item_ref::ItemRef;
 use super::json::Json;
 use crate::error::ItemError;
-use crate::limits::Limits;
-use crate::wire::Encoding;
 
 /// A type that the objects of a store are decoded as: any prost message, [`Json<T>`](Json), or `[u8]`
 /// for objects that are not decoded.
@@ -19,12 +18,12 @@ pub trait StoreType: Item + 'static {
     /// The decoded object: `M` for a message `M`, `T` for `Json<T>`, and a copy of the bytes for `[u8]`.
     type Decoded: Send + Sync + 'static;
 
-    /// Decodes an object.
+    /// Decodes an object. The item has the type meta of the store, if it is known, and the limit of the store.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the bytes cannot be decoded.
-    fn decode(encoding: Encoding, bytes: &[u8]) -> Result<Self::Decoded, ItemError>;
+    /// [`ItemError`] when the object cannot be decoded.
+    fn decode(item: ItemRef<'_>) -> Result<Self::Decoded, ItemError>;
 
     /// Encodes an object, in the encoding that it was decoded from.
     ///
@@ -37,10 +36,9 @@ pub trait StoreType: Item + 'static {
 impl<M: prost::Message + Default + 'static> StoreType for M {
     type Decoded = M;
 
-    fn decode(encoding: Encoding, bytes: &[u8]) -> Result<M, ItemError> {
-        expect(Encoding::Protobuf, encoding)?;
+    fn decode(item: ItemRef<'_>) -> Result<M, ItemError> {
         let mut message = M::default();
-        merge(&mut message, bytes, Limits::DEFAULT_DECODED_SIZE)?;
+        merge(&mut message, &item)?;
         Ok(message)
     }
 
@@ -52,9 +50,8 @@ impl<M: prost::Message + Default + 'static> StoreType for M {
 impl<T: serde::de::DeserializeOwned + serde::Serialize + Send + Sync + 'static> StoreType for Json<T> {
     type Decoded = T;
 
-    fn decode(encoding: Encoding, bytes: &[u8]) -> Result<T, ItemError> {
-        expect(Encoding::Json, encoding)?;
-        deserialize(bytes, Limits::DEFAULT_DECODED_SIZE)
+    fn decode(item: ItemRef<'_>) -> Result<T, ItemError> {
+        deserialize(&item)
     }
 
     fn encode(decoded: &T) -> Result<Vec<u8>, ItemError> {
@@ -65,15 +62,11 @@ impl<T: serde::de::DeserializeOwned + serde::Serialize + Send + Sync + 'static> 
 impl StoreType for [u8] {
     type Decoded = Box<[u8]>;
 
-    fn decode(_: Encoding, bytes: &[u8]) -> Result<Box<[u8]>, ItemError> {
-        Ok(bytes.into())
+    fn decode(item: ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
+        Ok(item.to_box())
     }
 
     fn encode(decoded: &Box<[u8]>) -> Result<Vec<u8>, ItemError> {
         Ok(decoded.to_vec())
     }
-}
-
-fn expect(expected: Encoding, found: Encoding) -> Result<(), ItemError> {
-    if found == expected { Ok(()) } else { Err(ItemError::WrongEncoding { found, expected }) }
 }

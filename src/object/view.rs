@@ -24,9 +24,10 @@ pub trait View<'a>: Copy {
 
 /// The bytes of an object in protobuf that was checked for a [`View`]: valid as its kind, and canonical.
 ///
-/// Valid: the wire format, the types of all fields in the [table](crate::schema), UTF-8 in all strings, times in the
-/// years 0 to 9999, no groups, and no more than 100 nested messages. Canonical: the numbers of fields ascend, single
-/// fields occur once, repeated numbers are not packed, and the keys of maps ascend. API servers send canonical objects.
+/// Valid: the wire format, the types of all fields in the [table](crate::schema), times in the years 0 to 9999, no
+/// groups, and no more than 100 nested messages. Canonical: the numbers of fields ascend, single fields occur once,
+/// repeated numbers are not packed, the keys of maps ascend, and all strings are UTF-8. API servers send canonical
+/// objects, except for strings that were stored with other bytes, such as a message that was cut within a character.
 #[derive(Clone, Copy)]
 pub struct Canonical<'a>(&'a [u8]);
 
@@ -147,7 +148,7 @@ impl<'a> ItemRef<'a> {
     /// # Errors
     ///
     /// [`ItemError::View`] for a malformed item; there is no lenient mode. [`ItemError::NotCanonical`] for an item that
-    /// is valid, but not [`Canonical`], as no API server sends it: view its [`canonical`](Self::canonical) form.
+    /// is valid, but not [`Canonical`]: view its [`canonical`](Self::canonical) form.
     /// [`ItemError::WrongKind`] for an item of another kind, [`ItemError::ViewOfJson`] for an item in JSON, and
     /// [`ItemError::UnknownKind`] if the table of fields of this version of the crate does not have the kind.
     pub fn view<V: View<'a>>(&self) -> Result<V, ItemError> {
@@ -158,7 +159,7 @@ impl<'a> ItemRef<'a> {
     }
 
     /// Returns the item's bytes if they are [`Canonical`], or rewrites them. Both decode to the same value, and unknown
-    /// fields are kept. `V` only names the kind.
+    /// fields are kept. Bytes of strings that are not UTF-8 become U+FFFD. `V` only names the kind.
     ///
     /// # Errors
     ///

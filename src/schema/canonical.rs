@@ -1,15 +1,18 @@
 //! The check of an object before typed reads, and its canonical form: the order in which Go writes it.
 //!
 //! An object is canonical if the numbers of its fields ascend, each single field occurs once, repeated numbers are not
-//! packed, and the keys of each map ascend. A reader of a canonical object can stop at the first field with a higher
-//! number. prost and Go decode more: any order, messages in pieces, and repeated keys. [`rewrite`] makes such objects
-//! canonical.
+//! packed, the keys of each map ascend, and all text is UTF-8. A reader of a canonical object can stop at the first field with a higher
+//! number. prost and Go decode more: any order, messages in pieces, and repeated keys; and Go
+//! decodes any bytes as text. [`rewrite`] makes such objects canonical.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{Field, MAX_DEPTH, Message, SECONDS, Shape, Type};
+use crate::meta::TypeMeta;
 use crate::wire::Fault;
-use crate::wire::protobuf::{Fields, Value, Varint, WireField};
+use crate::wire::protobuf::{Fields, Value, Varint, WireField, write_len};
+use crate::wire::utf8::replaced;
 
 /// The fault of an object, with its place. It is boxed, because the check returns a result for each field.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,8 +56,8 @@ impl Malformed {
     }
 }
 
-/// Checks an object of this kind: its wire format, the types of all fields that the table has, UTF-8, the range of
-/// times, and the depth. Returns true if it is canonical. What it accepts, prost accepts.
+/// Checks an object of this kind: its wire format, the types of all fields that the table has, the range of times, and
+/// the depth. Returns true if it is canonical. What it accepts, prost accepts, except for text that is not UTF-8.
 ///
 /// It allocates nothing.
 pub(crate) fn check(kind: &Message, object: &[u8]) -> Result<bool, Malformed> {
@@ -110,7 +113,7 @@ fn check_message(message: &Message, bytes: &[u8], depth: usize) -> Result<bool, 
 #[expect(clippy::inline_always, reason = "most values are strings, which take less time than a call")]
 fn check_value(of: Type, value: Value<'_>, start: &[u8], depth: usize) -> Result<bool, Malformed> {
     match (of, value) {
-        (Type::String, Value::Len(text)) => utf8(text, start).map(|()| true),
+        (Type::String, Value::Len(text)) => Ok(is_utf8(text)),
         (Type::Bytes, Value::Len(_))
         | (Type::Bool | Type::Int32 | Type::Int64, Value::Varint(_))
         | (Type::Double, Value::Fixed64(_)) => Ok(true),
@@ -143,7 +146,7 @@ fn check_entry<'a>(of: Type, value: Value<'a>, start: &[u8], depth: usize) -> Re
         match number {
             1 => {
                 key = value.bytes().map_err(|fault| Malformed::new(fault, start))?;
-                utf8(key, start)?;
+                is_canonical &= is_utf8(key);
             }
             2 => is_canonical &= check_value(of, value, start, depth + 1)?,
             _ if is_group(value, bytes) => return Err(Malformed::new(Fault::WireType, start)),
@@ -153,8 +156,8 @@ fn check_entry<'a>(of: Type, value: Value<'a>, start: &[u8], depth: usize) -> Re
 }
 
 #[inline]
-fn utf8(text: &[u8], start: &[u8]) -> Result<(), Malformed> {
-    if is_ascii(text) || str::from_utf8(text).is_ok() { Ok(()) } else { Err(Malformed::new(Fault::Utf8, start)) }
+fn is_utf8(text: &[u8]) -> bool {
+    is_ascii(text) || str::from_utf8(text).is_ok()
 }
 
 /// Checks a time, which must have a JSON form, as each time of an API server has.
@@ -219,14 +222,24 @@ fn unpack(packed: &[u8], mut each: impl FnMut(u64)) -> Result<(), Fault> {
     if varint.is_empty() { Ok(()) } else { Err(Fault::PastParent) }
 }
 
-/// Returns the canonical form of an object that [`check`] accepts. prost decodes the same value from both. Unknown
-/// fields are kept, in their order, at the place of their number.
+/// Returns the canonical form of an object that [`check`] accepts. prost decodes the same value from both, unless text is
+/// not UTF-8: the canonical form has U+FFFD in place of each such byte. Unknown fields are kept, in their order, at the
+/// place of their number.
 ///
 /// It allocates a few words for each field.
 pub(crate) fn rewrite(kind: &'static Message, object: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.len());
     write(Layout::Message(kind), &[object], &mut out);
     out
+}
+
+/// Returns an object with U+FFFD in place of each byte of text that is not UTF-8; `None` if prost refuses it for another
+/// reason, or the table does not have its kind.
+#[cold]
+pub(crate) fn repaired(type_meta: &TypeMeta, object: &[u8]) -> Option<Vec<u8>> {
+    let message = Message::of(&type_meta.api_version, type_meta.item_kind())?;
+    let is_canonical = check(message, object).ok()?;
+    (!is_canonical).then(|| rewrite(message, object))
 }
 
 /// The fields of a message, or of an entry in a map.
@@ -259,10 +272,10 @@ fn write(layout: Layout, pieces: &[&[u8]], out: &mut Vec<u8>) {
         match layout.field(last.number) {
             Some((Shape::Single | Shape::Optional, of)) => match message(of) {
                 Some(inner) => write_nested(last.number, inner, &bytes().collect::<Vec<_>>(), out),
-                None => out.extend_from_slice(last.bytes),
+                None => write_leaf(of, last, out),
             },
             Some((Shape::Map, of)) => {
-                let entries: BTreeMap<&str, &[u8]> = bytes().map(|entry| (key(entry), entry)).collect();
+                let entries: BTreeMap<Cow<'_, str>, &[u8]> = bytes().map(|entry| (key(entry), entry)).collect();
                 for entry in entries.into_values() {
                     write_nested(last.number, Layout::Entry(of), &[entry], out);
                 }
@@ -278,12 +291,22 @@ fn write(layout: Layout, pieces: &[&[u8]], out: &mut Vec<u8>) {
                                 write_varint(value, out);
                             });
                         }
-                        _ => out.extend_from_slice(field.bytes),
+                        _ => write_leaf(of, field, out),
                     }
                 }
             }
             None => same.iter().for_each(|field| out.extend_from_slice(field.bytes)),
         }
+    }
+}
+
+/// Appends a field that is no message.
+fn write_leaf(of: Type, field: &WireField<'_>, out: &mut Vec<u8>) {
+    match (of, field.value) {
+        (Type::String, Value::Len(text)) if !is_utf8(text) => {
+            write_len(field.number, replaced(text).as_bytes(), out);
+        }
+        _ => out.extend_from_slice(field.bytes),
     }
 }
 
@@ -296,9 +319,9 @@ fn write_nested(number: u32, layout: Layout, pieces: &[&[u8]], out: &mut Vec<u8>
 }
 
 /// Returns the key of an entry: the last one counts.
-fn key(entry: &[u8]) -> &str {
+fn key(entry: &[u8]) -> Cow<'_, str> {
     let keys = Fields::new(entry).flatten().filter(|field| field.number == 1);
-    keys.last().and_then(|field| field.value.str().ok()).unwrap_or_default()
+    keys.last().and_then(|field| field.value.text().ok()).unwrap_or_default()
 }
 
 fn write_varint(mut value: u64, out: &mut Vec<u8>) {
@@ -397,6 +420,16 @@ mod tests {
                 Some([metadata(&[&name, &unknown]), unknown.clone(), int(900, 8)].concat()),
             ),
             (
+                "text that is not UTF-8",
+                metadata(&[&len(1, &[b"a\xf0\x9f"]), &len(14, &[b"\xff"])]),
+                Some(metadata(&[&len(1, &["a\u{fffd}\u{fffd}".as_bytes()]), &len(14, &["\u{fffd}".as_bytes()])])),
+            ),
+            (
+                "a key and a value that are not UTF-8",
+                metadata(&[&label(&[&len(1, &[b"\xff"]), &len(2, &[b"\xfe"])])]),
+                Some(metadata(&[&label(&[&len(1, &["\u{fffd}".as_bytes()]), &len(2, &["\u{fffd}".as_bytes()])])])),
+            ),
+            (
                 "packed numbers",
                 groups(&[&int(4, 1), &len(4, &[b"\x02\x80\x01"]), &len(4, &[])]),
                 Some(groups(&[&int(4, 1), &int(4, 2), &int(4, 128)])),
@@ -418,9 +451,6 @@ mod tests {
             (b"\x0a\x05\x0a".to_vec(), Fault::PastParent, "Pod", 0),
             (metadata(&[&name, b"\x0a\x05a"]), Fault::PastParent, "Pod.metadata", 7),
             (metadata(&[&name, b"\x00"]), Fault::Tag, "Pod.metadata", 7),
-            (metadata(&[&len(1, &[b"\xff"])]), Fault::Utf8, "Pod.metadata.name", 2),
-            (metadata(&[&label(&[&len(1, &[b"\xff"])])]), Fault::Utf8, "Pod.metadata.labels", 4),
-            (metadata(&[&label(&[&len(2, &[b"\xff"])])]), Fault::Utf8, "Pod.metadata.labels", 4),
             (metadata(&[&int(11, 1)]), Fault::WireType, "Pod.metadata.labels", 2),
             // The time of the deletion as text, and a number in it as text.
             (metadata(&[&int(9, 1)]), Fault::WireType, "Pod.metadata.deletionTimestamp", 2),

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
-use super::text::{write, write_raw, write_str};
+use super::text::{write, write_raw, write_str, write_text};
 use super::{Field, Form, MAX_DEPTH, Message, Omit, SECONDS, Shape, Type};
 use crate::error::{Fault, ItemError};
 use crate::limits::{Limits, estimate};
@@ -70,14 +70,15 @@ enum Slot<'a> {
     /// An integer or a boolean.
     Int(i64),
     Double(f64),
-    Str(&'a str),
+    /// Text that may not be UTF-8.
+    Str(&'a [u8]),
     Bytes(&'a [u8]),
     /// One slot for each field of the message, or none if the message is empty.
     Message(Vec<Slot<'a>>),
     /// Not empty, except for the items of an empty list in a map.
     List(Vec<Slot<'a>>),
     /// Not empty.
-    Map(BTreeMap<&'a str, Slot<'a>>),
+    Map(BTreeMap<&'a [u8], Slot<'a>>),
 }
 
 impl<'a> Slot<'a> {
@@ -85,8 +86,8 @@ impl<'a> Slot<'a> {
         if let Self::Int(value) = *self { value } else { 0 }
     }
 
-    fn str(&self) -> &'a str {
-        if let Self::Str(value) = *self { value } else { "" }
+    fn text(&self) -> &'a [u8] {
+        if let Self::Str(value) = *self { value } else { &[] }
     }
 
     fn slots(&self) -> &[Self] {
@@ -190,7 +191,7 @@ impl Messages {
 
     fn value<'a>(&mut self, of: Type, value: Value<'a>, slot: &mut Slot<'a>, depth: usize) -> Result<(), FieldError> {
         *slot = match (of, value) {
-            (Type::String, value) => Slot::Str(value.str()?),
+            (Type::String, value) => Slot::Str(value.bytes()?),
             (Type::Bytes, value) => Slot::Bytes(value.bytes()?),
             (Type::Bool | Type::Int32 | Type::Int64, Value::Varint(value)) => integer(of, value),
             (Type::Double, Value::Fixed64(bits)) => Slot::Double(f64::from_bits(bits)),
@@ -206,8 +207,8 @@ impl Messages {
         Ok(())
     }
 
-    fn entry<'a>(&mut self, of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a str, Slot<'a>), FieldError> {
-        let mut key = "";
+    fn entry<'a>(&mut self, of: Type, entry: &'a [u8], depth: usize) -> Result<(&'a [u8], Slot<'a>), FieldError> {
+        let mut key = &[][..];
         // As in Go, these default values are empty, not nil.
         let mut slot = match of.message().map(|message| message.form) {
             Some(Form::Items) => Slot::Message(vec![Slot::List(Vec::new())]),
@@ -217,7 +218,7 @@ impl Messages {
         for field in Fields::new(entry) {
             let field = field?;
             match field.number {
-                1 => key = field.value.str()?,
+                1 => key = field.value.bytes()?,
                 2 => self.value(of, field.value, &mut slot, depth)?,
                 _ => self.unknown_fields += 1,
             }
@@ -304,7 +305,7 @@ fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), 
                 if index > 0 {
                     out.push(b',');
                 }
-                write_str(key, out);
+                write_text(key, out);
                 out.push(b':');
                 write_value(field.of, value, out)?;
             }
@@ -317,7 +318,7 @@ fn write_field(field: &Field, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), 
 
 fn write_value(of: Type, slot: &Slot<'_>, out: &mut Vec<u8>) -> Result<(), FieldError> {
     match (of, slot) {
-        (Type::String, slot) => write_str(slot.str(), out),
+        (Type::String, slot) => write_text(slot.text(), out),
         (Type::Bytes, Slot::Bytes(bytes)) => write_base64(bytes, out),
         (Type::Bytes, _) => out.extend_from_slice(b"null"),
         (Type::Bool, slot) => out.extend_from_slice(if slot.int() == 0 { b"false" } else { b"true" }),
@@ -356,13 +357,13 @@ fn write_message(message: &Message, slots: &[Slot<'_>], out: &mut Vec<u8>) -> Re
         Form::Duration => write_duration(slot(0).int(), out),
         // Go never writes an empty quantity.
         Form::Quantity => match slot(0) {
-            Slot::Str("") => return Err(Fault::Value.into()),
-            Slot::Str(quantity) => write_str(quantity, out),
+            Slot::Str([]) => return Err(Fault::Value.into()),
+            Slot::Str(quantity) => write_text(quantity, out),
             _ => out.extend_from_slice(b"\"0\""),
         },
         Form::IntOrString => match slot(0).int() {
             0 => write_int(slot(1).int(), out),
-            1 => write_str(slot(2).str(), out),
+            1 => write_text(slot(2).text(), out),
             _ => return Err(Fault::Value.into()),
         },
     }

@@ -11,13 +11,15 @@ use super::{Field, Form, Message, Omit, Shape, Type};
 use crate::error::{Fault, ItemError};
 use crate::meta::TypeMeta;
 use crate::wire::json::Reader;
+use crate::wire::utf8;
 
 /// Appends an object in JSON on one line, with `kind` and `apiVersion` once each: its own, or the list's.
 ///
 /// They keep their place in the object, and are first if the object does not have them.
 pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
     let start = out.len();
-    let written = write_line(list, object, out);
+    let repaired = utf8::repaired_json(object);
+    let written = write_line(list, repaired.as_deref().map_or(object, str::as_bytes), out);
     written.map_err(|(field, fault)| {
         out.truncate(start);
         ItemError::Metadata { field, fault }
@@ -60,7 +62,7 @@ fn write_line<'a>(list: &'a TypeMeta, object: &'a [u8], out: &mut Vec<u8>) -> Re
             named.write(out);
         } else {
             write_name(&name, out);
-            write_compact(value, out).map_err(at)?;
+            write_compact(value, out);
         }
     }
     out.push(b'}');
@@ -93,6 +95,8 @@ impl Named<'_> {
 pub(crate) fn to_partial_metadata(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
     let message = Message::of_item(&type_meta.api_version, &type_meta.kind)?;
     let start = out.len();
+    let repaired = utf8::repaired_json(object);
+    let object = repaired.as_deref().map_or(object, str::as_bytes);
     let written = write_partial_metadata(type_meta, message, object, out);
     written.map_err(|fault| {
         out.truncate(start);
@@ -170,7 +174,7 @@ fn write_struct(message: &Message, object: &[u8], out: &mut Vec<u8>) -> Result<(
                 out.push(b']');
             }
             (Shape::Map, _) => write_map(value, out)?,
-            _ => write_compact(value, out)?,
+            _ => write_compact(value, out),
         }
     }
     out.push(b'}');
@@ -188,7 +192,7 @@ fn write_map(object: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     out.push(b'{');
     for (key, value) in entries {
         write_name(&key, out);
-        write_compact(value, out)?;
+        write_compact(value, out);
     }
     out.push(b'}');
     Ok(())

@@ -15,7 +15,7 @@ mod types;
 mod unknown;
 mod zero;
 
-pub(crate) use self::canonical::{check, rewrite};
+pub(crate) use self::canonical::{check, repaired, rewrite};
 pub(crate) use self::json::{to_json, to_list_item};
 pub(crate) use self::line::{to_line, to_partial_metadata};
 pub(crate) use self::text::{write_compact, write_name, write_str};

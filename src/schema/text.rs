@@ -4,11 +4,29 @@ use std::io::Write as _;
 
 use serde::de::IgnoredAny;
 
-use crate::wire::Fault;
+use crate::wire::{Fault, utf8};
+
+/// Writes text that may not be UTF-8: as [`write_str`], with an escaped U+FFFD in place of each such byte.
+pub(super) fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    if let Ok(text) = str::from_utf8(text) {
+        return write_str(text, out);
+    }
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        write_contents(chunk.valid(), out);
+        chunk.invalid().iter().for_each(|_| out.extend_from_slice(b"\\ufffd"));
+    }
+    out.push(b'"');
+}
 
 /// Writes a string with the escapes of `encoding/json`, safe for embedding in HTML.
 pub(crate) fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
+    write_contents(text, out);
+    out.push(b'"');
+}
+
+fn write_contents(text: &str, out: &mut Vec<u8>) {
     let mut rest = text;
     if !text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\') || is_html(byte)) {
         out.extend_from_slice(text.as_bytes());
@@ -33,7 +51,6 @@ pub(crate) fn write_str(text: &str, out: &mut Vec<u8>) {
         rest = chars.as_str();
     }
     out.extend_from_slice(rest.as_bytes());
-    out.push(b'"');
 }
 
 /// Writes the name of a member, with the comma before and the colon after it.
@@ -48,16 +65,18 @@ pub(crate) fn write_name(name: &str, out: &mut Vec<u8>) {
 /// Writes JSON within JSON, as Go does: without whitespace, and safe for embedding in HTML.
 pub(super) fn write_raw(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     serde_json::from_slice::<IgnoredAny>(raw).map_err(|_| Fault::Value)?;
-    write_compact(raw, out)
+    write_compact(raw, out);
+    Ok(())
 }
 
-/// Writes JSON that was already checked, or a part of it, without whitespace.
-pub(crate) fn write_compact(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-    let text = str::from_utf8(raw).map_err(|_| Fault::Utf8)?;
+/// Writes JSON that was already checked, or a part of it, without whitespace, and with U+FFFD in place of each byte that
+/// is not UTF-8.
+pub(crate) fn write_compact(raw: &[u8], out: &mut Vec<u8>) {
+    let text = utf8::replaced(raw);
     // API servers write JSON in this form.
-    if !raw.iter().any(|&byte| byte <= b' ' || is_html(byte)) {
-        out.extend_from_slice(raw);
-        return Ok(());
+    if !text.bytes().any(|byte| byte <= b' ' || is_html(byte)) {
+        out.extend_from_slice(text.as_bytes());
+        return;
     }
     let mut in_string = false;
     let mut escaped = false;
@@ -70,7 +89,6 @@ pub(crate) fn write_compact(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> 
         in_string ^= c == '"' && !escaped;
         escaped = c == '\\' && !escaped;
     }
-    Ok(())
 }
 
 /// Returns true if the byte begins a character that Go escapes for HTML or JavaScript.

@@ -5,11 +5,13 @@
 //! and strings only: the contents of a value that is not read are not checked.
 
 use std::borrow::{Borrow, Cow};
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
 
-use super::Fault;
 use super::scan::{End, SHALLOW, Scan};
+use super::{Fault, utf8};
 
 /// Reads values off the front of JSON.
 pub(crate) struct Reader<'a> {
@@ -22,10 +24,34 @@ pub(crate) struct Reader<'a> {
     end: usize,
 }
 
-/// A string, borrowed if it has no escapes. In maps and lists serde would copy a plain `Cow`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+/// A string, borrowed if it has no escapes and is UTF-8. In maps and lists serde would copy a plain `Cow`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JsonText<'a>(pub(crate) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // `serde_json` checks neither UTF-8 nor pairs of surrogates in bytes.
+        deserializer.deserialize_bytes(TextVisitor).map(Self)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_bytes<E>(self, text: &'de [u8]) -> Result<Self::Value, E> {
+        Ok(utf8::replaced(text))
+    }
+
+    fn visit_bytes<E>(self, text: &[u8]) -> Result<Self::Value, E> {
+        Ok(utf8::replaced(text).into_owned().into())
+    }
+}
 
 /// Allows lookups in maps by `str`.
 impl Borrow<str> for JsonText<'_> {
@@ -136,7 +162,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// [`Fault::Type`] for any other value; [`Fault::Syntax`] and [`Fault::Utf8`].
+    /// [`Fault::Type`] for any other value; [`Fault::Syntax`].
     pub(crate) fn text(&mut self) -> Result<Option<Cow<'a, str>>, Fault> {
         match self.peek() {
             Some(b'"') => self.string().and_then(text).map(Some),
@@ -144,6 +170,18 @@ impl<'a> Reader<'a> {
             Some(byte) if begins_value(byte) => Err(Fault::Type),
             _ => Err(Fault::Syntax),
         }
+    }
+
+    /// As [`text`](Self::text), for a version, a kind or a token, which is used as it is.
+    ///
+    /// # Errors
+    ///
+    /// Also [`Fault::Utf8`].
+    pub(crate) fn exact_text(&mut self) -> Result<Option<Cow<'a, str>>, Fault> {
+        if self.peek() == Some(b'"') && utf8::repaired_json(Self { ..*self }.string()?).is_some() {
+            return Err(Fault::Utf8);
+        }
+        self.text()
     }
 
     /// Consumes a value and deserializes it; `None` for `null`.
@@ -244,14 +282,18 @@ pub(crate) fn begins_value(byte: u8) -> bool {
     matches!(byte, b'"' | b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n')
 }
 
-/// Returns the text of a string with its quotes.
+/// Returns the text of a string with its quotes, with U+FFFD in place of each byte that is not UTF-8 and of each half of
+/// a surrogate pair, as Go does.
 pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match string {
-        [b'"', text @ .., b'"'] if is_plain(text) => str::from_utf8(text).map(Cow::Borrowed).map_err(|_| Fault::Utf8),
-        _ => {
-            let string = str::from_utf8(string).map_err(|_| Fault::Utf8)?;
-            serde_json::from_str(string).map(|JsonText(text)| text).map_err(|_| Fault::Syntax)
-        }
+        [b'"', text @ .., b'"'] if is_plain(text) => Ok(utf8::replaced(text)),
+        _ => match serde_json::from_slice(string) {
+            Ok(text) => Ok(Cow::Owned(text)),
+            Err(_) => {
+                let repaired = utf8::repaired_json(string).ok_or(Fault::Syntax)?;
+                serde_json::from_str(&repaired).map(Cow::Owned).map_err(|_| Fault::Syntax)
+            }
+        },
     }
 }
 
@@ -278,7 +320,7 @@ pub(crate) fn scalar(value: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match value.first() {
         Some(b'"') => text(value),
         Some(b'{' | b'[') => Err(Fault::Type),
-        _ => Ok(String::from_utf8_lossy(value)),
+        _ => Ok(utf8::replaced(value)),
     }
 }
 

@@ -4,6 +4,7 @@ mod format;
 pub(crate) mod json;
 pub(crate) mod protobuf;
 pub(crate) mod scan;
+pub(crate) mod utf8;
 
 use std::fmt;
 
@@ -62,7 +63,7 @@ pub enum Fault {
     /// Groups nested deeper than 100.
     #[error("groups nested deeper than 100")]
     GroupDepth,
-    /// A string that is not UTF-8.
+    /// A version, a kind or a token that is not UTF-8. Texts of objects are read with U+FFFD instead.
     #[error("invalid UTF-8")]
     Utf8,
     /// `raw` before `typeMeta`, which has the kind of `raw`.

@@ -2,11 +2,12 @@
 //!
 //! Source: <https://protobuf.dev/programming-guides/encoding/>.
 
+use std::borrow::Cow;
 use std::mem;
 
 use prost::encoding::{self, encode_key, encode_varint};
 
-use super::Fault;
+use super::{Fault, utf8};
 
 /// The deepest nesting of skipped groups: the same as prost's limit for nested messages.
 pub(crate) const MAX_GROUP_DEPTH: usize = 100;
@@ -101,8 +102,14 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Returns a string of the envelope, which must be UTF-8.
     pub(crate) fn str(self) -> Result<&'a str, Fault> {
         str::from_utf8(self.bytes()?).map_err(|_| Fault::Utf8)
+    }
+
+    /// Returns a text of an object, with U+FFFD in place of each byte that is not UTF-8.
+    pub(crate) fn text(self) -> Result<Cow<'a, str>, Fault> {
+        self.bytes().map(utf8::replaced)
     }
 
     pub(crate) fn int(self) -> Result<i64, Fault> {

@@ -95,6 +95,17 @@ fn a_loop_may_break_and_resume() {
 }
 
 #[test]
+fn text_that_is_not_utf8_is_decoded_with_replacements_where_the_kind_is_known() {
+    let cut = len_field(1, &len_field(2, b"a\xe2\x82"));
+    for (kind, expected) in [("ConfigMapList", Some("a\u{fffd}\u{fffd}")), ("WidgetList", None)] {
+        let body = body_of("v1", kind, &len_field(2, &cut));
+        let item = ListReader::new::<Nested>(&body[..]).next().unwrap();
+        let name = item.ok().and_then(|item| item.inner).map(|inner| inner.name);
+        assert_eq!(name.as_deref(), expected);
+    }
+}
+
+#[test]
 fn the_reader_returns_its_source() {
     let body = &fixture("configmaps.pb")[..];
     let mut reader = ListReader::new::<[u8]>(io::Cursor::new(body));
@@ -106,7 +117,7 @@ fn the_reader_returns_its_source() {
 
 #[test]
 fn items_that_prost_refuses_fail_or_are_skipped_and_counted() {
-    let bad = [len_field(1, &len_field(2, b"\xff")), b"\x0a\x02\x0a".to_vec()];
+    let bad = [len_field(1, b"\x10\x01"), b"\x0a\x02\x0a".to_vec()];
     let good = len_field(1, &len_field(2, b"name"));
     let deep = (0..200).fold(Vec::new(), |inner, _| len_field(1, &inner));
     for bad in [&bad[0], &bad[1], &deep] {

@@ -61,8 +61,18 @@ fn an_object_is_viewed_after_a_projection() {
 }
 
 #[test]
+fn text_that_is_not_utf8_is_viewed_with_replacements() {
+    let cut = b"\x0a\x0c\x0a\x03web\x1a\x02ns\x32\x011\x12\x05\x52\x03a\xe2\x82";
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    drop(store.apply(Encoding::Protobuf, cut).unwrap());
+    let object = store.get(("ns", "web")).unwrap();
+    assert_eq!(object.view::<PodView<'_>>().unwrap().spec().node_name(), "a\u{fffd}\u{fffd}");
+    assert_eq!(&**object.encoded().unwrap(), cut);
+}
+
+#[test]
 fn a_malformed_object_is_an_error_each_time() {
-    let malformed = b"\x0a\x0c\x0a\x03web\x1a\x02ns\x32\x011\x12\x03\x52\x01\xff";
+    let malformed = b"\x0a\x0c\x0a\x03web\x1a\x02ns\x32\x011\x12\x02\x50\x01";
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     let index =
         store.index("node", |object| Ok::<_, ItemError>([object.view::<PodView<'_>>()?.spec().node_name().to_owned()]));
@@ -71,8 +81,8 @@ fn a_malformed_object_is_an_error_each_time() {
     for _ in 0..2 {
         let error = object.view::<PodView<'_>>().unwrap_err();
         let ItemError::View { path, offset, fault } = &error else { panic!("{error:?}") };
-        assert_eq!((&**path, *offset, *fault), ("Pod.spec.nodeName", 16, Fault::Utf8));
-        assert_eq!(error.to_string(), "invalid UTF-8 in Pod.spec.nodeName, at byte 16 of the object");
+        assert_eq!((&**path, *offset, *fault), ("Pod.spec.nodeName", 16, Fault::WireType));
+        assert_eq!(error.to_string(), "the wrong wire type in Pod.spec.nodeName, at byte 16 of the object");
     }
     assert_eq!(index.errors().len(), 1);
 }

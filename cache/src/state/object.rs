@@ -132,8 +132,8 @@ impl<T: StoreType + ?Sized> Object<T> {
     ///
     /// The first view of an object checks the whole object, which takes about 3 µs for a Pod of 8.5 kB. The store
     /// remembers the check for all readers, except of an object that it keeps decoded. An object that is valid, but not
-    /// [canonical](listwatch::view::Canonical), as no API server sends it, is rewritten; this handle keeps the
-    /// rewritten bytes until it is dropped, and the store keeps the bytes that arrived.
+    /// [canonical](listwatch::view::Canonical), is rewritten; this handle keeps the rewritten bytes until it is dropped,
+    /// and the store keeps the bytes that arrived.
     ///
     /// If the [type meta](crate::Store::set_type_meta) of the store is known, as in a reflector's store, the view must
     /// be of its kind.
@@ -200,8 +200,8 @@ impl<T: StoreType + ?Sized> Object<T> {
         }
         // No lock is held: this may run the caller's code.
         let decoded = match self.encoded.known() {
-            Some(bytes) => T::decode(self.encoding(), bytes),
-            None => codec.encode(entry).and_then(|bytes| T::decode(self.encoding(), &bytes)),
+            Some(bytes) => T::decode(codec.item(self.encoding(), bytes)),
+            None => codec.encode(entry).and_then(|bytes| T::decode(codec.item(self.encoding(), &bytes))),
         };
         let decoded = Arc::new(decoded.inspect_err(|error| self.encoded.count_error(error))?);
         Ok(match &self.decoded {
@@ -256,12 +256,11 @@ impl<T: StoreType + ?Sized> Encoded<T> {
     }
 
     fn item(&self) -> ItemRef<'_> {
-        let item = ItemRef::new(self.entry.encoding(), self);
-        let item = match self.entry.encoding() {
+        let item = self.codec.item(self.entry.encoding(), self);
+        match self.entry.encoding() {
             Encoding::Json => item.with_ends(self.ends.get_or_init(|| Ends::of(self).into())),
             _ => item,
-        };
-        self.codec.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta))
+        }
     }
 
     /// Counts an error of a reader that decodes the object.
@@ -389,6 +388,12 @@ impl<T: StoreType + ?Sized> Codec<T> {
             decoded: Default::default(),
             errors: DecodeErrors::default(),
         }
+    }
+
+    /// Returns an object of the store as an item.
+    pub(crate) fn item<'a>(&'a self, encoding: Encoding, bytes: &'a [u8]) -> ItemRef<'a> {
+        let item = ItemRef::new(encoding, bytes);
+        self.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta))
     }
 
     /// Decompresses or encodes an object.

@@ -153,9 +153,9 @@ fn passes_what_changes_its_property() {
 
 #[test]
 fn a_state_that_a_predicate_cannot_read_passes() {
-    // The value of a label is not UTF-8.
+    // The key of a label is a number.
     let unreadable = |version: u8| {
-        let metadata = [b"\x0a\x01a\x32\x01", &[version][..], b"\x5a\x03\x12\x01\xff"].concat();
+        let metadata = [b"\x0a\x01a\x32\x01", &[version][..], b"\x5a\x02\x08\x01"].concat();
         [&[0x0a, u8::try_from(metadata.len()).unwrap()], &*metadata].concat()
     };
     let store = Store::<[u8]>::new(StorageFormat::Encoded);

@@ -288,7 +288,7 @@ mod tests {
             (path(&[1, 2, 3]), b"\x0a\x05\x12\x03\x1a\x01a\x0a\x00", Ok(vec!["a"])),
             // Fields that are not on the path are not walked.
             (path(&[1]), b"\x12\x01\xff\x0a\x01a", Ok(vec!["a"])),
-            (path(&[1]), b"\x0a\x01\xff", Err(Fault::Utf8)),
+            (path(&[1]), b"\x0a\x02a\xff", Ok(vec!["a\u{fffd}"])),
             (path(&[1]), b"\x08\x01", Err(Fault::WireType)),
             (path(&[1, 1]), b"\x08\x01", Err(Fault::WireType)),
             (path(&[1, 1]), b"\x0a\x01\x0a", Err(Fault::PastParent)),

@@ -16,7 +16,7 @@ pub(super) enum PathValue<'a> {
 impl<'a> PathValue<'a> {
     pub(super) fn str(self) -> Result<Cow<'a, str>, Fault> {
         match self {
-            Self::Protobuf(value) => value.str().map(Cow::Borrowed),
+            Self::Protobuf(value) => value.text(),
             Self::Json(value) => Reader::new(value, 0).text()?.ok_or(Fault::Type),
         }
     }
