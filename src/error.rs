@@ -332,7 +332,9 @@ pub enum ItemError {
     },
     /// The item is valid, but not [canonical](crate::view::Canonical), and a borrowed item cannot be rewritten in
     /// place: view its [`canonical`](crate::ItemRef::canonical) form.
-    #[error("not canonical: the object has fields in another order than API servers send them, or text that is not UTF-8")]
+    #[error(
+        "not canonical: the object has fields in another order than API servers send them, or text that is not UTF-8"
+    )]
     NotCanonical,
     /// The [`View`](crate::view::View) is of another kind than the object.
     #[error("unexpected kind: the object is a {found}, the view reads a {expected}")]

@@ -20,6 +20,11 @@ pub fn run(data: &[u8]) {
         return;
     }
     let ours = decode_json(body, 1 + usize::from(*chunk));
+    // Texts that are not Unicode are read with U+FFFD.
+    let is_unicode = str::from_utf8(body).is_ok() && !body.windows(3).any(|text| text.eq_ignore_ascii_case(br"\ud"));
+    if ours.is_ok() && !is_unicode {
+        return;
+    }
     let theirs = match serde_json::from_slice(body) {
         Ok(members) => by_serde(&members),
         Err(error) if ours.is_ok() => {

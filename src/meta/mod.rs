@@ -127,11 +127,7 @@ impl Status {
 
 /// Returns a copy of the texts and the numbers of a message, in which the texts are UTF-8. `nested` returns the copy of a
 /// nested message, or `None` to leave the field out.
-fn replaced(
-    message: &[u8],
-    texts: &[u32],
-    mut nested: impl FnMut(u32, &[u8]) -> Option<Vec<u8>>,
-) -> Option<Vec<u8>> {
+fn replaced(message: &[u8], texts: &[u32], mut nested: impl FnMut(u32, &[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let mut copy = Vec::new();
     for field in Fields::new(message) {
         let field = field.ok()?;

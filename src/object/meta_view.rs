@@ -241,8 +241,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn finalizers(&self) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a>, ItemError> {
-        let finalizers = each(self.protobuf, FINALIZERS, Value::text)
-            .map_err(at("metadata.finalizers"))?;
+        let finalizers = each(self.protobuf, FINALIZERS, Value::text).map_err(at("metadata.finalizers"))?;
         let finalizers = finalizers.chain(self.json.finalizers().map_err(at("metadata.finalizers"))?);
         Ok(finalizers)
     }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use listwatch::ItemError;
+use listwatch::{Encoding, ItemError, ItemRef};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -100,7 +100,7 @@ impl CustomColumns {
 
     /// Returns the row of an object in JSON.
     pub(crate) fn row(&self, object: &[u8], now: Timestamp) -> Result<Row, ItemError> {
-        let object: Value = serde_json::from_slice(object).map_err(ItemError::other)?;
+        let object = ItemRef::new(Encoding::Json, object).decode_json::<Value>()?;
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let mut cells = vec![Cell::text(name)];
         for (column, path) in self.columns.iter().skip(1).zip(&self.paths) {

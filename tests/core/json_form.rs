@@ -176,7 +176,10 @@ fn text_that_is_not_utf8_is_replaced_as_in_go() {
             metadata(&[entry(b"\xff", b"\xe2\x82"), entry(b"\xfe", b"b")].concat()),
             r#""labels":{"\ufffd":"b","\ufffd":"\ufffd\ufffd"}"#.to_owned(),
         ),
-        (metadata(&field(17, &field(7, &field(1, b"{\"f:\xff\": {}}")))), "\"fieldsV1\":{\"f:\u{fffd}\":{}}".to_owned()),
+        (
+            metadata(&field(17, &field(7, &field(1, b"{\"f:\xff\": {}}")))),
+            "\"fieldsV1\":{\"f:\u{fffd}\":{}}".to_owned(),
+        ),
     ] {
         let (json, _) = convert("ConfigMap", &object).unwrap();
         assert!(json.contains(&expected), "{json} has no {expected}");

@@ -33,8 +33,8 @@
 //!
 //! `view` of an [item](listwatch::ItemRef::view) or a [stored
 //! object](https://docs.rs/listwatch-cache/latest/listwatch_cache/struct.Object.html#method.view) checks the whole
-//! object first: the wire format, the types of all fields, UTF-8, the depth, and that the fields are in the order in
-//! which API servers send them. A malformed object is an error, so that a malformed `deletionTimestamp` never reads as
+//! object first: the wire format, the types of all fields, the depth, that strings are UTF-8, and that the fields are in
+//! the order in which API servers send them. A malformed object is an error, so that a malformed `deletionTimestamp` never reads as
 //! absent. A store remembers the check of each object, and a view of another kind than the store's is refused.
 //!
 //! Reads of a view cannot fail. This crate has no `unsafe` code, so a string is checked for UTF-8 again at each read;

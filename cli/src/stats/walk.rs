@@ -56,8 +56,8 @@ impl FieldSizes {
         match item.encoding() {
             Encoding::Protobuf => add_message(root, item.bytes(), kind, *depth, tally)?,
             Encoding::Json => {
-                let object = str::from_utf8(item.bytes()).map_err(ItemError::other)?;
-                add_object(root, object, "", *depth, tally).map_err(ItemError::other)?;
+                let object = String::from_utf8_lossy(item.bytes());
+                add_object(root, &object, "", *depth, tally).map_err(ItemError::other)?;
             }
             found => return Err(ItemError::WrongEncoding { found, expected: Encoding::Protobuf }),
         }
