@@ -90,6 +90,7 @@ impl DecodeError {
             DecodeErrorKind::UnexpectedEncoding(_)
             | DecodeErrorKind::Malformed { .. }
             | DecodeErrorKind::UnexpectedKind { .. }
+            | DecodeErrorKind::WrongKind { .. }
             | DecodeErrorKind::Api(_)
             | DecodeErrorKind::Limit { .. }
             | DecodeErrorKind::Item(_)
@@ -198,6 +199,15 @@ pub enum DecodeErrorKind {
         api_version: String,
         /// `kind` of the body; `List` if a JSON list in place of a watch has its kind after its items.
         kind: String,
+    },
+
+    /// The list has another kind than the type reads.
+    #[error("unexpected kind: the list has objects of the kind {found}, the type reads a {expected}")]
+    WrongKind {
+        /// The kind and the API version of the list's items.
+        found: Box<str>,
+        /// The kind and the API version that the type reads.
+        expected: Box<str>,
     },
 
     /// The API server's own error, in place of the list or the watch, or after the items of a list.
@@ -336,12 +346,12 @@ pub enum ItemError {
         "not canonical: the object has fields in another order than API servers send them, or text that is not UTF-8"
     )]
     NotCanonical,
-    /// The [`View`](crate::view::View) is of another kind than the object.
-    #[error("unexpected kind: the object is a {found}, the view reads a {expected}")]
+    /// The type, or the [`View`](crate::view::View), reads another kind than the object's.
+    #[error("unexpected kind: the object is a {found}, the type reads a {expected}")]
     WrongKind {
         /// The kind and the API version of the object.
         found: Box<str>,
-        /// The kind and the API version that the view reads.
+        /// The kind and the API version that the type reads.
         expected: Box<str>,
     },
     /// The object is in JSON, which views do not read. Decode it with serde: [`Json<T>`](crate::Item) or

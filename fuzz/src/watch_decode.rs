@@ -46,6 +46,8 @@ fn compare(body: &[u8], seen: &[Seen], end: &Result<(), DecodeErrorKind>) {
         }
     }
     match end {
+        // prost refuses text that is not UTF-8, which the decoder replaces in a Status.
+        _ if seen.get(expected.len()).is_some_and(|next| format!("{next:?}").contains('\u{fffd}')) => {}
         // The decoder does not read all of a JSON event. The reference stops at an event that is malformed elsewhere.
         _ if is_json && seen.len() > expected.len() => {}
         Ok(()) => assert!(is_json || is_whole && seen.len() == expected.len(), "{seen:?}, expected {expected:?}"),

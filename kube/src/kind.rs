@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use listwatch::client::{Kind, Resource};
-use listwatch::{Encoding, Item, ItemError, ItemRef, Json};
+use listwatch::{Encoding, Item, ItemError, ItemRef, Json, TypeMeta};
 use listwatch_cache::StoreType;
 use serde::de::DeserializeOwned;
 
@@ -31,6 +31,10 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
     type Owned = Box<K>;
 
     const ENCODING: Option<Encoding> = Some(Encoding::Json);
+
+    fn check_kind(type_meta: &TypeMeta) -> Result<(), ItemError> {
+        Json::<K>::check_kind(type_meta)
+    }
 
     fn from_ref(item: ItemRef<'_>) -> Result<Box<K>, ItemError> {
         Json::<K>::from_ref(item)
@@ -90,6 +94,13 @@ mod tests {
     use listwatch::Tolerant;
 
     use super::*;
+
+    #[test]
+    fn types_of_k8s_openapi_read_their_own_kind() {
+        assert!(Kube::<Pod>::check_kind(&TypeMeta::new("v1", "PodList")).is_ok());
+        let error = Kube::<Pod>::check_kind(&TypeMeta::new("v1", "ConfigMap")).unwrap_err().to_string();
+        assert_eq!(error, "unexpected kind: the object is a ConfigMap of v1, the type reads a Pod of v1");
+    }
 
     #[test]
     fn kube_types_map_to_their_resources() {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use crate::decode::{Event, ListDecoder, ListEnd};
 use crate::error::{DecodeError, ItemError, SkipHook};
+use crate::meta;
+use crate::meta::TypeMeta;
 use crate::object::Item;
 use crate::object::ItemRef;
 use crate::wire::Encoding;
@@ -47,12 +49,21 @@ pub(super) struct Source<F> {
     pub(super) skips_item_errors: bool,
     pub(super) on_skip: Option<SkipHook>,
     pub(super) end: Option<ListEnd>,
+    check_kind: fn(&TypeMeta) -> Result<(), ItemError>,
     convert: F,
+}
+
+/// The decoder's next event, for a type.
+enum Found<T> {
+    Item(T),
+    WrongKind(ItemError),
+    Nothing,
 }
 
 impl<F> Source<F> {
     pub(super) fn with(convert: F) -> Self {
-        Self { decoder: ListDecoder::new(), skips_item_errors: false, on_skip: None, end: None, convert }
+        let (decoder, check_kind) = (ListDecoder::new(), (|_: &TypeMeta| Ok(())) as fn(&TypeMeta) -> _);
+        Self { decoder, skips_item_errors: false, on_skip: None, end: None, check_kind, convert }
     }
 
     /// Returns the next item in `chunk`, or `None` when all of it is consumed.
@@ -61,22 +72,31 @@ impl<F> Source<F> {
         F: FnMut(ItemRef<'_>) -> Result<T, E>,
         E: Into<ItemError>,
     {
-        let Self { decoder, skips_item_errors, on_skip, convert, .. } = self;
+        let Self { decoder, skips_item_errors, on_skip, check_kind, convert, .. } = self;
         let mut report = |error: &DecodeError| on_skip.iter_mut().for_each(|on_skip| on_skip(error));
         loop {
             let on_event = |event: Event<'_>| match event {
-                Event::Item(item) => Some(convert(item)),
+                // A list of custom resources has its kind after the items, which have their own.
+                Event::Item(item) if item.index() == 0 && item.type_meta().kind.is_empty() => {
+                    match own_type_meta(&item).map_or(Ok(()), |own| check_kind(&own)) {
+                        Ok(()) => Found::Item(convert(item)),
+                        Err(error) => Found::WrongKind(error),
+                    }
+                }
+                Event::Item(item) => Found::Item(convert(item)),
+                Event::TypeMeta(found) => check_kind(found).map_or_else(Found::WrongKind, |()| Found::Nothing),
                 Event::Skipped(error) => {
                     report(error);
-                    None
+                    Found::Nothing
                 }
-                _ => None,
+                Event::ListMeta(_) => Found::Nothing,
             };
             match decoder.decode_with(chunk, on_event)? {
                 None => return Ok(None),
-                Some(None) => {}
-                Some(Some(Ok(value))) => return Ok(Some(value)),
-                Some(Some(Err(error))) => report(&decoder.refuse_item(error.into(), *skips_item_errors)?),
+                Some(Found::Nothing) => {}
+                Some(Found::Item(Ok(value))) => return Ok(Some(value)),
+                Some(Found::Item(Err(error))) => report(&decoder.refuse_item(error.into(), *skips_item_errors)?),
+                Some(Found::WrongKind(error)) => return Err(decoder.refuse_kind(error)),
             }
         }
     }
@@ -90,16 +110,21 @@ impl<F> Source<F> {
 
 /// Returns a source that decodes `T`. It accepts JSON only where `T` is made from JSON.
 pub(super) fn source_of<T: Item + ?Sized>() -> Source<FromRef<T>> {
-    let source = Source::with(T::from_ref as FromRef<T>);
+    let source = Source { check_kind: T::check_kind, ..Source::with(T::from_ref as FromRef<T>) };
     if T::ENCODING == Some(Encoding::Json) {
         return Source { decoder: source.decoder.accept_json(), ..source };
     }
     source
 }
 
+/// Returns the type meta of an item in JSON; `None` if it has none.
+fn own_type_meta(item: &ItemRef<'_>) -> Option<TypeMeta> {
+    if item.encoding() == Encoding::Json { meta::json::type_meta(item.bytes()).ok() } else { None }
+}
+
 impl<F> fmt::Debug for Source<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { decoder, skips_item_errors, end, on_skip: _, convert: _ } = self;
+        let Self { decoder, skips_item_errors, end, on_skip: _, check_kind: _, convert: _ } = self;
         f.debug_struct("Source")
             .field("decoder", decoder)
             .field("skips_item_errors", skips_item_errors)

@@ -42,6 +42,7 @@ impl Client {
     }
 
     async fn get_by<T: Item + ?Sized>(&self, resource: &Resource, path: String) -> Result<T::Owned, Error> {
+        resource.check_type::<T>()?;
         let whole = Selection::all().json_if(T::ENCODING == Some(Encoding::Json));
         loop {
             let requested = self.acceptable(resource, &whole)?;

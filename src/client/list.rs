@@ -197,11 +197,14 @@ where
 impl Client {
     /// Returns a list of this resource, in all namespaces unless the [`List`] sets some. Nothing is sent yet.
     ///
-    /// Items are decoded as `T`: see [`Item`].
+    /// Items are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the list ends in an
+    /// error before any request.
     pub fn list<T: Item + ?Sized>(&self, resource: &Resource, params: &ListParams) -> List<FromRef<T>> {
         let mut params = params.clone();
         params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
-        List::new(self, resource, params, T::from_ref)
+        let mut list = List::new(self, resource, params, T::from_ref as FromRef<T>);
+        list.plan().wrong_kind = resource.check_type::<T>().err();
+        list
     }
 
     /// Returns a list of the resource of `T`, as [`list`](Self::list) does.

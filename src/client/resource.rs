@@ -6,7 +6,8 @@ use std::fmt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::error::InvalidInput;
-use crate::object::{Json, Tolerant};
+use crate::meta::TypeMeta;
+use crate::object::{Item, Json, Tolerant};
 
 /// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
 ///
@@ -140,6 +141,17 @@ impl Resource {
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Checks that its objects can be decoded as `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`] if `T` knows its kind, which is another.
+    #[doc(hidden)]
+    pub fn check_type<T: Item + ?Sized>(&self) -> Result<(), InvalidInput> {
+        let kind = TypeMeta::new(self.api_version(), self.kind());
+        T::check_kind(&kind).map_err(|error| InvalidInput::new(error.to_string(), self.kind()))
     }
 
     /// Returns the path of the collection: in one namespace, or with `None` in all namespaces (or in the cluster).

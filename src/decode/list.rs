@@ -288,6 +288,16 @@ impl ListDecoder {
         Ok(error)
     }
 
+    /// Ends the list in an error, because the type of its items reads another kind.
+    pub(crate) fn refuse_kind(&mut self, error: ItemError) -> DecodeError {
+        let kind = match error {
+            ItemError::WrongKind { found, expected } => DecodeErrorKind::WrongKind { found, expected },
+            error => DecodeErrorKind::Item(error),
+        };
+        let error = self.body.list().error(kind);
+        self.fail(error)
+    }
+
     /// Counts the item that was borrowed last as skipped.
     pub(crate) fn skip_item(&mut self) {
         let list = self.body.list_mut();

@@ -188,12 +188,14 @@ impl Encoder {
                 out.push(if body.is_empty { b'[' } else { b',' });
                 let is_bare = self.layout == Layout::Typed;
                 let written = match item.encoding() {
-                    Encoding::Protobuf if is_bare => schema::to_list_item(&self.type_meta, &bytes, out),
+                    Encoding::Protobuf if is_bare => {
+                        schema::to_list_item(&self.type_meta, &bytes, item.decoded_size, out)
+                    }
                     Encoding::Json if !self.is_projected => {
                         json::copy(&bytes, out);
                         Ok(0)
                     }
-                    _ => self.write_json(item.encoding(), &bytes, out),
+                    _ => self.write_json(item, &bytes, out),
                 };
                 written.inspect_err(|_| out.truncate(start))?
             }
@@ -241,7 +243,7 @@ impl Encoder {
                 Ok(0)
             }
             Encoding::Json => {
-                let unknown_fields = self.write_json(item.encoding(), &bytes, out)?;
+                let unknown_fields = self.write_json(item, &bytes, out)?;
                 out.push(b'\n');
                 Ok(unknown_fields)
             }
@@ -280,7 +282,7 @@ impl Encoder {
             Encoding::Json => {
                 let start = out.len();
                 json::write_event_head(kind.name(), out);
-                let written = self.write_json(item.encoding(), &bytes, out);
+                let written = self.write_json(item, &bytes, out);
                 let unknown_fields = written.inspect_err(|_| out.truncate(start))?;
                 out.extend_from_slice(json::EVENT_TAIL);
                 Ok(unknown_fields)
@@ -310,7 +312,9 @@ impl Encoder {
             Encoding::Protobuf => _ = protobuf::write_frame("BOOKMARK", &self.type_meta, &object, out),
             Encoding::Json => {
                 json::write_event_head("BOOKMARK", out);
-                if self.layout == Layout::Unstructured || schema::to_json(&self.type_meta, &object, out).is_err() {
+                if self.layout == Layout::Unstructured
+                    || schema::to_json(&self.type_meta, &object, u64::MAX, out).is_err()
+                {
                     json::write_bookmark(&self.type_meta, &meta, out);
                 }
                 out.extend_from_slice(json::EVENT_TAIL);
@@ -344,9 +348,9 @@ impl Encoder {
     }
 
     /// Appends an object with its type meta, without a newline.
-    fn write_json(&self, from: Encoding, bytes: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
-        match from {
-            Encoding::Protobuf => schema::to_json(&self.type_meta, bytes, out),
+    fn write_json(&self, item: &ItemRef<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
+        match item.encoding() {
+            Encoding::Protobuf => schema::to_json(&self.type_meta, bytes, item.decoded_size, out),
             Encoding::Json if self.is_projected => schema::to_partial_metadata(&self.type_meta, bytes, out).map(|()| 0),
             Encoding::Json => schema::to_line(&self.type_meta, bytes, out).map(|()| 0),
         }

@@ -1,7 +1,5 @@
 //! The limits on bodies.
 
-pub(crate) mod estimate;
-
 /// The limits of a [`ListDecoder`](crate::ListDecoder) or a [`WatchDecoder`](crate::WatchDecoder).
 ///
 /// A body over a limit is an error; [`DecodeError::limit`](crate::DecodeError::limit) returns the limit and the sizes.
@@ -33,8 +31,9 @@ impl Limits {
     /// The default of [`metadata_size`](Self::metadata_size): 1 MiB.
     pub const DEFAULT_METADATA_SIZE: u64 = 1 << 20;
 
-    /// The default of [`decoded_size`](Self::decoded_size): 64 MiB.
-    pub const DEFAULT_DECODED_SIZE: u64 = 64 << 20;
+    /// The default of [`decoded_size`](Self::decoded_size): 256 MiB, which real objects of the 1.5 MiB that etcd allows
+    /// do not reach.
+    pub const DEFAULT_DECODED_SIZE: u64 = 256 << 20;
 
     /// Sets the largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
     ///
@@ -78,12 +77,16 @@ impl Limits {
     /// Sets the most memory that an item may take when it is decoded, estimated in advance from its bytes:
     /// [`DEFAULT_DECODED_SIZE`](Self::DEFAULT_DECODED_SIZE) unless set. An item over it is
     /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which
-    /// [`skip_item_errors`](crate::ListReader::skip_item_errors) skips. Stores use the default.
+    /// [`skip_item_errors`](crate::ListReader::skip_item_errors) skips.
+    /// [`ItemRef::with_decoded_size`](crate::ItemRef::with_decoded_size) sets it for one item, and `set_decoded_size` of
+    /// a store for its objects.
     ///
     /// It bounds the memory for an item with a few bytes per element: 1.4 MB of empty volumes would take 2.3 GB. Items
-    /// of up to 16 KiB are not estimated. The estimate is 64 bytes for each string or message, 1 KiB more for a value
-    /// whose bytes could be a message, 16 bytes for each number, and the length of strings; in JSON it is the length, 1
-    /// KiB for each object or array and 64 bytes for each comma. k8s-pb may allocate up to five times the estimate.
+    /// of up to 16 KiB are not estimated. If the [table of fields](crate::schema) has the item's kind, the estimate is
+    /// the length of all strings, and 16 to 48 bytes for each field of each message, present or absent; three or four
+    /// times that in a list or map. That is more than the types of k8s-pb take. For another kind in protobuf it is 64 bytes for
+    /// each string or message and 1 KiB more for a value whose bytes could be a message. In JSON it is the length, 1 KiB
+    /// for each object, 160 bytes for each array and 112 bytes for each comma; large structs may take more.
     #[must_use]
     pub const fn decoded_size(mut self, bytes: u64) -> Self {
         self.decoded_size = bytes;

@@ -4,9 +4,8 @@ use std::any::TypeId;
 
 use prost::bytes::Bytes;
 
-use super::item_ref::ItemRef;
 use crate::error::ItemError;
-use crate::limits::estimate;
+use crate::meta::TypeMeta;
 use crate::schema;
 use crate::wire::{Encoding, utf8};
 
@@ -14,17 +13,16 @@ use crate::wire::{Encoding, utf8};
 ///
 /// A `String` cannot hold text that is not UTF-8, which Go allows. So an object with such text is decoded from a copy
 /// with U+FFFD, if its kind is in the table of fields.
-pub(super) fn merge<M>(message: &mut M, item: &ItemRef<'_>) -> Result<(), ItemError>
+pub(super) fn merge<M>(message: &mut M, object: &Undecoded<'_>) -> Result<(), ItemError>
 where
     M: prost::Message + Default + 'static,
 {
     if is_wrapper::<M>() {
         return Err(ItemError::WrapperType(std::any::type_name::<M>()));
     }
-    expect(Encoding::Protobuf, item)?;
-    estimate::check(Encoding::Protobuf, item.bytes, item.decoded_size)?;
-    let Err(error) = message.merge(item.bytes) else { return Ok(()) };
-    let repaired = schema::repaired(item.type_meta, item.bytes).ok_or(error)?;
+    object.check(Encoding::Protobuf)?;
+    let Err(error) = message.merge(object.bytes) else { return Ok(()) };
+    let repaired = schema::repaired(object.type_meta, object.bytes).ok_or(error)?;
     *message = M::default();
     Ok(message.merge(&*repaired)?)
 }
@@ -34,10 +32,9 @@ where
 /// JSON that is UTF-8 as a whole is deserialized as text, which saves a fifth of the time: otherwise `serde_json`
 /// checks each string by itself. Other JSON is read as Go reads it, with U+FFFD in place of each byte that is not UTF-8
 /// and of each half of a surrogate pair.
-pub(super) fn deserialize<T: serde::de::DeserializeOwned>(item: &ItemRef<'_>) -> Result<T, ItemError> {
-    expect(Encoding::Json, item)?;
-    let bytes = item.bytes;
-    estimate::check(Encoding::Json, bytes, item.decoded_size)?;
+pub(super) fn deserialize<T: serde::de::DeserializeOwned>(object: &Undecoded<'_>) -> Result<T, ItemError> {
+    object.check(Encoding::Json)?;
+    let bytes = object.bytes;
     let decoded = match str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_str(&utf8::replaced(bytes)),
@@ -48,9 +45,25 @@ pub(super) fn deserialize<T: serde::de::DeserializeOwned>(item: &ItemRef<'_>) ->
     })
 }
 
-fn expect(expected: Encoding, item: &ItemRef<'_>) -> Result<(), ItemError> {
-    let found = item.encoding;
-    if found == expected { Ok(()) } else { Err(ItemError::WrongEncoding { found, expected }) }
+/// An object that is to be decoded.
+pub(super) struct Undecoded<'a> {
+    pub(super) encoding: Encoding,
+    /// Empty if it is unknown.
+    pub(super) type_meta: &'a TypeMeta,
+    pub(super) bytes: &'a [u8],
+    /// [`Limits::decoded_size`](crate::Limits::decoded_size)
+    pub(super) max: u64,
+}
+
+impl Undecoded<'_> {
+    /// Checks the encoding, and the memory that it may take.
+    fn check(&self, expected: Encoding) -> Result<(), ItemError> {
+        let Self { encoding: found, type_meta, bytes, max } = *self;
+        if found != expected {
+            return Err(ItemError::WrongEncoding { found, expected });
+        }
+        schema::check_decoded_size(found, type_meta, bytes, max)
+    }
 }
 
 /// Returns true for a wrapper type, or a box of one, for which prost implements `Message` too. The compiler evaluates
@@ -90,7 +103,11 @@ mod tests {
     /// As Go's `json.Unmarshal` reads it.
     #[test]
     fn json_that_is_not_unicode_is_read_with_replacements() {
-        let named = |json: &[u8]| deserialize::<Named>(&ItemRef::new(Encoding::Json, json)).map(|named| named.name);
+        let type_meta = TypeMeta::default();
+        let named = |json| {
+            let object = Undecoded { encoding: Encoding::Json, type_meta: &type_meta, bytes: json, max: u64::MAX };
+            deserialize::<Named>(&object).map(|named| named.name)
+        };
         for (json, name) in [
             (&b"{\"name\":\"a\"}"[..], Some("a")),
             ("{\"name\":\"é\",\"labels\":{\"日\":\"本\"}}".as_bytes(), Some("é")),

@@ -1,7 +1,11 @@
 //! The types that items are decoded as.
 
+use std::any::type_name;
+
 use super::item_ref::ItemRef;
 use crate::error::ItemError;
+use crate::meta::TypeMeta;
+use crate::schema::check_type;
 use crate::wire::Encoding;
 
 /// A type that items are decoded as: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
@@ -20,7 +24,21 @@ pub trait Item {
     /// and an adapter accepts JSON only if this is [`Encoding::Json`] or the caller accepts JSON.
     const ENCODING: Option<Encoding> = None;
 
-    /// Decodes the borrowed item.
+    /// Checks that objects of this type meta, or of its list, can be decoded as this type. Adapters and clients call it
+    /// once for a list, a watch or an object. Types that do not know their kind accept every kind, as does this default.
+    ///
+    /// The types of k8s-pb know their kind, and so do the types of k8s-openapi in [`Json`](super::Json). They also accept
+    /// `PartialObjectMetadata`, which has the metadata of any kind, and an empty kind, which is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::WrongKind`].
+    fn check_kind(type_meta: &TypeMeta) -> Result<(), ItemError> {
+        let _ = type_meta;
+        Ok(())
+    }
+
+    /// Decodes the borrowed item, without a check of its kind.
     ///
     /// # Errors
     ///
@@ -33,8 +51,12 @@ impl<M: prost::Message + Default + 'static> Item for M {
 
     const ENCODING: Option<Encoding> = Some(Encoding::Protobuf);
 
+    fn check_kind(type_meta: &TypeMeta) -> Result<(), ItemError> {
+        check_type(type_name::<M>(), type_meta)
+    }
+
     fn from_ref(item: ItemRef<'_>) -> Result<Box<M>, ItemError> {
-        item.decode()
+        item.decode_unchecked()
     }
 }
 

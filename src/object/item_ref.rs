@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use super::decoding::{deserialize, merge};
+use super::decoding::{Undecoded, deserialize, merge};
 use super::meta_view::MetaView;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
+use crate::schema;
 use crate::wire::Encoding;
 use crate::wire::scan::{End, Ends};
 
@@ -39,6 +40,12 @@ impl<'a> ItemRef<'a> {
     #[must_use]
     pub fn with_type_meta(self, type_meta: &'a TypeMeta) -> Self {
         Self { type_meta, ..self }
+    }
+
+    /// Returns the same item with the limit of [`Limits::decoded_size`](crate::Limits::decoded_size), in bytes.
+    #[must_use]
+    pub fn with_decoded_size(self, bytes: u64) -> Self {
+        Self { decoded_size: bytes, ..self }
     }
 
     /// Returns the bytes of the item, as the server sent them.
@@ -88,17 +95,24 @@ impl<'a> ItemRef<'a> {
         MetaView::new(self.encoding, self.bytes, self.ends)
     }
 
-    /// Decodes it with prost. Text that is not UTF-8 gets U+FFFD in place of each such byte, as in Go's JSON, if the
+    /// Decodes it with prost. A type of k8s-pb must be of the item's [type meta](Self::type_meta), unless that is unknown
+    /// or `PartialObjectMetadata`. Text that is not UTF-8 gets U+FFFD in place of each such byte, as in Go's JSON, if the
     /// item's kind is in the [table of fields](crate::schema).
     ///
     /// # Errors
     ///
-    /// [`ItemError::Protobuf`] when prost refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
-    /// [`ItemError::WrapperType`] when `M` is one of prost's wrapper types, [`ItemError::WrongEncoding`] for an item in
+    /// [`ItemError::WrongKind`] for an item of another kind than the type's, [`ItemError::Protobuf`] when prost refuses
+    /// it, [`ItemError::DecodedSize`] when it may take too much memory, [`ItemError::WrapperType`] when `M` is one of prost's wrapper types, [`ItemError::WrongEncoding`] for an item in
     /// JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
+        schema::check_type(std::any::type_name::<M>(), self.type_meta)?;
+        self.decode_unchecked()
+    }
+
+    /// Decodes it with prost, without a check of its kind.
+    pub(super) fn decode_unchecked<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         let mut message = Box::<M>::default();
-        merge(&mut *message, self)?;
+        merge(&mut *message, &self.undecoded())?;
         Ok(message)
     }
 
@@ -110,7 +124,7 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
     /// [`ItemError::WrongEncoding`] for an item in protobuf.
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
-        deserialize(self).map(Box::new)
+        deserialize(&self.undecoded()).map(Box::new)
     }
 
     /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at the beginning, or in their place if it
@@ -146,13 +160,13 @@ impl<'a> ItemRef<'a> {
     /// # Errors
     ///
     /// `out` is unchanged after an error. For protobuf: [`ItemError::UnknownKind`] when the table does not have the
-    /// kind; [`ItemError::DecodedSize`] when the tree may take more than 64 MiB; [`ItemError::Field`] when a field is
+    /// kind; [`ItemError::DecodedSize`] when the tree may take too much memory; [`ItemError::Field`] when a field is
     /// malformed, has a value without a JSON form, or is nested deeper than 100 messages. For JSON:
     /// [`ItemError::Metadata`] when the item is not a JSON object, or neither the item nor the list so far has a kind.
     pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         match self.encoding {
-            Encoding::Protobuf => crate::schema::to_json(self.type_meta, self.bytes, out),
-            Encoding::Json => crate::schema::to_line(self.type_meta, self.bytes, out).map(|()| 0),
+            Encoding::Protobuf => schema::to_json(self.type_meta, self.bytes, self.decoded_size, out),
+            Encoding::Json => schema::to_line(self.type_meta, self.bytes, out).map(|()| 0),
         }
     }
 
@@ -167,9 +181,14 @@ impl<'a> ItemRef<'a> {
     /// malformed or nested deeper than 100 messages.
     pub fn has_unknown_fields(&self) -> Result<bool, ItemError> {
         match self.encoding {
-            Encoding::Protobuf => crate::schema::has_unknown_fields(self.type_meta, self.bytes),
+            Encoding::Protobuf => schema::has_unknown_fields(self.type_meta, self.bytes),
             Encoding::Json => Ok(false),
         }
+    }
+
+    pub(super) fn undecoded(&self) -> Undecoded<'a> {
+        let Self { encoding, type_meta, bytes, decoded_size: max, .. } = *self;
+        Undecoded { encoding, type_meta, bytes, max }
     }
 
     /// Returns the same item with other bytes, of the same encoding.

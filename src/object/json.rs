@@ -1,5 +1,6 @@
 //! Decoding items of a JSON list with serde.
 
+use std::any::type_name;
 use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
@@ -7,6 +8,8 @@ use serde::de::DeserializeOwned;
 use super::item::Item;
 use super::item_ref::ItemRef;
 use crate::error::ItemError;
+use crate::meta::TypeMeta;
+use crate::schema::check_type;
 use crate::wire::Encoding;
 
 /// Decodes the items of a JSON list as `Box<T>`, for any `T` that serde deserializes.
@@ -41,6 +44,10 @@ impl<T: DeserializeOwned + Send + 'static> Item for Json<T> {
     type Owned = Box<T>;
 
     const ENCODING: Option<Encoding> = Some(Encoding::Json);
+
+    fn check_kind(type_meta: &TypeMeta) -> Result<(), ItemError> {
+        check_type(type_name::<T>(), type_meta)
+    }
 
     fn from_ref(item: ItemRef<'_>) -> Result<Box<T>, ItemError> {
         item.decode_json()

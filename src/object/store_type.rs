@@ -38,7 +38,7 @@ impl<M: prost::Message + Default + 'static> StoreType for M {
 
     fn decode(item: ItemRef<'_>) -> Result<M, ItemError> {
         let mut message = M::default();
-        merge(&mut message, &item)?;
+        merge(&mut message, &item.undecoded())?;
         Ok(message)
     }
 
@@ -51,7 +51,7 @@ impl<T: serde::de::DeserializeOwned + serde::Serialize + Send + Sync + 'static> 
     type Decoded = T;
 
     fn decode(item: ItemRef<'_>) -> Result<T, ItemError> {
-        deserialize(&item)
+        deserialize(&item.undecoded())
     }
 
     fn encode(decoded: &T) -> Result<Vec<u8>, ItemError> {

@@ -8,7 +8,7 @@ use super::item::Item;
 use super::item_ref::ItemRef;
 use super::meta_view::MetaView;
 use crate::error::ItemError;
-use crate::meta::OneLine;
+use crate::meta::{OneLine, TypeMeta};
 use crate::wire::Encoding;
 
 /// Decodes items as `T`, and returns an object that does not fit the type as an item of its own.
@@ -52,6 +52,10 @@ impl<T: Item + ?Sized> Item for Tolerant<T> {
     type Owned = Result<T::Owned, UndecodableObject>;
 
     const ENCODING: Option<Encoding> = T::ENCODING;
+
+    fn check_kind(type_meta: &TypeMeta) -> Result<(), ItemError> {
+        T::check_kind(type_meta)
+    }
 
     fn from_ref(item: ItemRef<'_>) -> Result<Self::Owned, ItemError> {
         Ok(T::from_ref(item).map_err(|error| UndecodableObject::new(&item, error)))

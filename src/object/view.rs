@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 
 use super::ItemRef;
 use crate::error::ItemError;
-use crate::limits::estimate;
 use crate::meta::TypeMeta;
 use crate::schema::{self, Message};
 use crate::wire::Encoding;
@@ -124,7 +123,7 @@ fn is_canonical(kind: &ViewKind, item: &ItemRef<'_>) -> Result<(u16, &'static Me
 }
 
 fn rewrite(message: &'static Message, item: &ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
-    estimate::check(Encoding::Protobuf, item.bytes(), item.decoded_size)?;
+    schema::check_decoded_size(Encoding::Protobuf, item.type_meta(), item.bytes(), item.decoded_size)?;
     Ok(schema::rewrite(message, item.bytes()).into())
 }
 

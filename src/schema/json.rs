@@ -12,18 +12,18 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
+use super::estimate::check_decoded_size;
 use super::text::{write, write_raw, write_str, write_text};
 use super::{Field, Form, MAX_DEPTH, Message, Omit, SECONDS, Shape, Type};
 use crate::error::{Fault, ItemError};
-use crate::limits::{Limits, estimate};
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
 use crate::wire::protobuf::{Fields, Value, Varint};
 
 /// Appends the JSON form of an object in protobuf, on one line, to `out`: see
 /// [`ItemRef::to_json`](crate::ItemRef::to_json).
-pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
-    write_object(type_meta, object, out, |out| {
+pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], max: u64, out: &mut Vec<u8>) -> Result<u64, ItemError> {
+    write_object(type_meta, object, max, out, |out| {
         out.extend_from_slice(b"\"kind\":");
         write_str(type_meta.item_kind(), out);
         out.extend_from_slice(b",\"apiVersion\":");
@@ -32,20 +32,21 @@ pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) ->
 }
 
 /// As [`to_json`], without `kind` and `apiVersion`, as in Go's typed lists.
-pub(crate) fn to_list_item(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
-    write_object(type_meta, object, out, |_| ())
+pub(crate) fn to_list_item(type_meta: &TypeMeta, object: &[u8], max: u64, out: &mut Vec<u8>) -> Result<u64, ItemError> {
+    write_object(type_meta, object, max, out, |_| ())
 }
 
-/// Appends an object whose first members `write_first` writes.
+/// Appends an object whose first members `write_first` writes, unless it may take more than `max` bytes of memory.
 fn write_object(
     type_meta: &TypeMeta,
     object: &[u8],
+    max: u64,
     out: &mut Vec<u8>,
     write_first: impl FnOnce(&mut Vec<u8>),
 ) -> Result<u64, ItemError> {
     let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
     let message = Message::of_item(api_version, kind)?;
-    estimate::check(Encoding::Protobuf, object, Limits::DEFAULT_DECODED_SIZE)?;
+    check_decoded_size(Encoding::Protobuf, type_meta, object, max)?;
     let start = out.len();
     let mut slots = Vec::new();
     let mut reader = Messages { unknown_fields: 0 };
@@ -473,7 +474,7 @@ mod tests {
         let type_meta = TypeMeta::new("coordination.k8s.io/v1", "Lease");
         let json = |seconds, nanos| {
             let mut out = Vec::new();
-            to_json(&type_meta, &lease(seconds, nanos), &mut out).map(|_| String::from_utf8(out).unwrap())
+            to_json(&type_meta, &lease(seconds, nanos), u64::MAX, &mut out).map(|_| String::from_utf8(out).unwrap())
         };
         for (seconds, nanos, time, micro_time) in [
             (0, 0, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z"),

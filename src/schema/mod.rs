@@ -5,9 +5,11 @@
 //! these releases.
 
 mod canonical;
+mod estimate;
 mod json;
 mod line;
 mod lookup;
+mod rust_type;
 #[rustfmt::skip]
 mod table;
 mod text;
@@ -16,8 +18,10 @@ mod unknown;
 mod zero;
 
 pub(crate) use self::canonical::{check, repaired, rewrite};
+pub(crate) use self::estimate::check_decoded_size;
 pub(crate) use self::json::{to_json, to_list_item};
 pub(crate) use self::line::{to_line, to_partial_metadata};
+pub(crate) use self::rust_type::check_type;
 pub(crate) use self::text::{write_compact, write_name, write_str};
 pub use self::types::{Field, Message};
 use self::types::{Form, Kind, Name, Omit, Shape, Type};

@@ -271,9 +271,12 @@ impl Scan {
 /// The numbers of objects and arrays in a JSON value.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Brackets {
-    /// Objects and arrays, except empty members.
-    pub(crate) values: u64,
-    /// Members of the form `:{}`, without whitespace. Those at a multiple of 64 bytes may be counted in `values`.
+    /// Objects, except empty members.
+    pub(crate) objects: u64,
+    /// Arrays, except empty members.
+    pub(crate) arrays: u64,
+    /// Members of the form `:{}` or `:[]`, without whitespace. Those at a multiple of 64 bytes may be counted in
+    /// `objects` or `arrays`.
     pub(crate) empty_members: u64,
 }
 
@@ -292,7 +295,9 @@ impl Brackets {
             // The bytes between an opening bracket and a colon or a closing bracket next to it are in no string.
             let empty_members = open & (masks.colons << 1) & (masks.close >> 1);
             count.empty_members += u64::from(empty_members.count_ones());
-            count.values += u64::from((open & !empty_members).count_ones());
+            let others = open & !empty_members;
+            count.objects += u64::from((others & !masks.arrays).count_ones());
+            count.arrays += u64::from((others & masks.arrays).count_ones());
         }
         count
     }
@@ -324,6 +329,8 @@ struct Masks {
     backslashes: u64,
     /// `{` and `[`
     open: u64,
+    /// `[`
+    arrays: u64,
     /// `}` and `]`
     close: u64,
     colons: u64,
@@ -332,7 +339,7 @@ struct Masks {
 impl Masks {
     #[inline]
     fn of(block: &[u8; BLOCK]) -> Self {
-        let mut masks = Self { quotes: 0, backslashes: 0, open: 0, close: 0, colons: 0 };
+        let mut masks = Self { quotes: 0, backslashes: 0, open: 0, arrays: 0, close: 0, colons: 0 };
         for (index, part) in block.as_chunks::<16>().0.iter().enumerate() {
             let bytes = u8x16::new(*part);
             // Braces and brackets differ only in this bit.
@@ -341,6 +348,7 @@ impl Masks {
             masks.quotes |= mask(bytes, b'"');
             masks.backslashes |= mask(bytes, b'\\');
             masks.open |= mask(braces, b'{');
+            masks.arrays |= mask(bytes, b'[');
             masks.close |= mask(braces, b'}');
             masks.colons |= mask(bytes, b':');
         }
@@ -457,17 +465,18 @@ mod tests {
 
     #[test]
     fn counts_brackets_and_empty_members() {
-        for (value, values, empty_members) in [
-            ("{}", 1, 0),
-            (r#"{"a":{},"b":[],"c":{} }"#, 1, 3),
-            (r#"{"a": {},"b":{ },"c":[{},{}]}"#, 6, 0),
-            (r#"{"a":":{}:{}","b\":{}":1,"c":{"d":{}}}"#, 2, 1),
+        for (value, objects, arrays, empty_members) in [
+            ("{}", 1, 0, 0),
+            (r#"{"a":{},"b":[],"c":{} }"#, 1, 0, 3),
+            (r#"{"a": {},"b":{ },"c":[{},{}]}"#, 5, 1, 0),
+            (r#"[[1,2],["[{"]]"#, 0, 3, 0),
+            (r#"{"a":":{}:{}","b\":{}":1,"c":{"d":{}}}"#, 2, 0, 1),
         ] {
-            assert_eq!(Brackets::count(value.as_bytes()), Brackets { values, empty_members }, "{value}");
+            assert_eq!(Brackets::count(value.as_bytes()), Brackets { objects, arrays, empty_members }, "{value}");
         }
         let many = format!("[{}]", r#"{"f:x":{}},"#.repeat(1000));
-        let Brackets { values, empty_members } = Brackets::count(many.as_bytes());
-        assert_eq!(values + empty_members, 2001);
+        let Brackets { objects, arrays, empty_members } = Brackets::count(many.as_bytes());
+        assert_eq!((objects + empty_members, arrays), (2000, 1));
         assert!((960..=1000).contains(&empty_members), "{empty_members}");
     }
 

@@ -2,5 +2,6 @@
 
 mod decode;
 mod decoded_size;
+mod selectors;
 #[path = "../support/mod.rs"]
 mod support;

@@ -4,7 +4,10 @@ use std::sync::mpsc;
 
 use futures::FutureExt;
 use k8s_pb::api::core::v1::Pod;
-use listwatch::client::{Client, Compression, Error, ErrorKind, ListParams, ListSummary, Resource, Retry, Selection};
+use listwatch::client::{
+    Client, Compression, Error, ErrorKind, ListParams, ListSummary, Request, Resource, ResponseFuture, Retry, Selection,
+    Transport, WatchParams,
+};
 use listwatch::{DecodeErrorKind, Json, Limits};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, Synthesizer, TOKEN, leak, recorded_pods};
 
@@ -51,6 +54,28 @@ async fn a_list_arrives_whole() {
         }
         let versions: Vec<_> = server.requests().iter().map(|request| format!("{:?}", request.version)).collect();
         assert_eq!(versions, ["HTTP/1.1", "HTTP/2.0"]);
+    }
+}
+
+/// A transport that no request reaches.
+struct Unreachable;
+
+impl Transport for Unreachable {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        panic!("{request:?}")
+    }
+}
+
+#[tokio::test]
+async fn a_type_of_another_kind_is_an_error_before_any_request() {
+    let client = Client::new(Unreachable);
+    let list = client.list::<Pod>(&Resource::CONFIG_MAPS, &ListParams::default()).into_vec().await.unwrap_err();
+    let watched = client.watch::<Pod>(&Resource::CONFIG_MAPS, &WatchParams::from_now()).next().await.unwrap();
+    let opened = client.watch::<Pod>(&Resource::CONFIG_MAPS, &WatchParams::from_now()).open().await.map(drop);
+    let got = client.get::<Pod>(&Resource::CONFIG_MAPS, Some("a"), "b").await;
+    for error in [list, watched.unwrap_err(), opened.unwrap_err(), got.unwrap_err()] {
+        let expected = "unexpected kind: the object is a ConfigMap of v1, the type reads a Pod of v1";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }
 

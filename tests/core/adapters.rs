@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader};
+use listwatch::{DecodeErrorKind, Event, ItemError, Limit, Limits, ListDecoder, ListError, ListReader, Tolerant};
 
-use crate::support::{body_of, cut, fixture, len_field, list_decoder, reference};
+use crate::support::{body_of, chain, cut, fixture, len_field, list_decoder, reference};
 
 /// A reader that returns scripted chunks and errors.
 struct Script(VecDeque<Result<Vec<u8>, io::ErrorKind>>);
@@ -103,6 +103,28 @@ fn text_that_is_not_utf8_is_decoded_with_replacements_where_the_kind_is_known() 
         let name = item.ok().and_then(|item| item.inner).map(|inner| inner.name);
         assert_eq!(name.as_deref(), expected);
     }
+}
+
+#[test]
+fn a_list_of_another_kind_is_an_error_whatever_is_skipped() {
+    use k8s_pb::api::core::v1::{ConfigMap, Secret};
+
+    let (body, empty) = (fixture("configmaps.pb"), body_of("v1", "ConfigMapList", &len_field(1, b"")));
+    for body in [&body[..], &empty] {
+        let mut plain = ListReader::new::<Secret>(body).skip_item_errors(true);
+        let mut tolerant = ListReader::new::<Tolerant<Secret>>(body);
+        let errors = [plain.next().unwrap().unwrap_err(), tolerant.next().unwrap().unwrap_err()];
+        for error in errors {
+            let text = error.to_string();
+            let expected = "unexpected kind: the list has objects of the kind ConfigMap of v1, the type reads a Secret of v1, ";
+            assert!(text.starts_with(expected) && text.ends_with(", 0 items delivered"), "{text}");
+        }
+        assert!(plain.next().is_none() && plain.end().is_none());
+    }
+    let decoded = ListReader::with(&body[..], |item| item.decode::<Secret>()).next().unwrap().unwrap_err();
+    let expected = "unexpected kind: the object is a ConfigMap of v1, the type reads a Secret of v1";
+    assert!(chain(&decoded).ends_with(expected), "{}", chain(&decoded));
+    assert_eq!(ListReader::with(&body[..], |item| item.decode::<ConfigMap>()).flatten().count(), 13);
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn a_view_of_another_kind_is_refused() {
     assert!(matches!(encoded.view::<PartialObjectMetadataView<'_>>(), Err(ItemError::WrongKind { .. })));
     assert!(object.view::<PodView<'_>>().is_ok());
     let error = object.view::<ConfigMapView<'_>>().unwrap_err().to_string();
-    assert_eq!(error, "unexpected kind: the object is a Pod of v1, the view reads a ConfigMap of v1");
+    assert_eq!(error, "unexpected kind: the object is a Pod of v1, the type reads a ConfigMap of v1");
     assert!(matches!(object.view::<PartialObjectMetadataView<'_>>(), Err(ItemError::WrongKind { .. })));
     // The type meta of a list.
     let of_list = TypeMeta::new("v1", "PodList");

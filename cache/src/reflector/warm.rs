@@ -118,6 +118,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
 
     /// Returns a text that identifies the collection and the form of its objects.
     pub(super) fn describe_collection(&self) -> Result<String, Error> {
+        self.resource.check_type::<T>()?;
         let selection = self.selection.clone().json_if(T::ENCODING == Some(Encoding::Json));
         let path = self.resource.list_path(self.namespace.as_deref())?;
         let mut holds = format!("{path}?{}", selection.fingerprint());

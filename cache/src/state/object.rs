@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, Weak};
 
 use listwatch::internal::{self as view, Checked, StoreType};
 use listwatch::view::View;
-use listwatch::{Encoding, Ends, ItemError, ItemRef, LabelSelector, MetaView, TypeMeta};
+use listwatch::{Encoding, Ends, ItemError, ItemRef, LabelSelector, Limits, MetaView, TypeMeta};
 
 use crate::compress::Decoder;
 use crate::key::{Identity, ObjectKey};
@@ -200,8 +202,8 @@ impl<T: StoreType + ?Sized> Object<T> {
         }
         // No lock is held: this may run the caller's code.
         let decoded = match self.encoded.known() {
-            Some(bytes) => T::decode(codec.item(self.encoding(), bytes)),
-            None => codec.encode(entry).and_then(|bytes| T::decode(codec.item(self.encoding(), &bytes))),
+            Some(bytes) => codec.decode(self.encoding(), bytes),
+            None => codec.encode(entry).and_then(|bytes| codec.decode(self.encoding(), &bytes)),
         };
         let decoded = Arc::new(decoded.inspect_err(|error| self.encoded.count_error(error))?);
         Ok(match &self.decoded {
@@ -328,9 +330,13 @@ pub(crate) struct Codec<T: StoreType + ?Sized> {
     pub(crate) decoder: Decoder,
     /// The type meta of the objects, or of their list, once it is known.
     pub(crate) type_meta: OnceLock<TypeMeta>,
+    /// The error of all objects, if `T` reads another kind than that.
+    wrong_kind: OnceLock<ItemError>,
     /// Decoded objects by the address of their entry, in parts with separate locks.
     decoded: [Mutex<DecodedValues<T::Decoded>>; PARTS],
     pub(crate) errors: DecodeErrors,
+    /// [`Limits::decoded_size`]
+    pub(crate) decoded_size: AtomicU64,
 }
 
 const PARTS: usize = 16;
@@ -385,14 +391,38 @@ impl<T: StoreType + ?Sized> Codec<T> {
         Self {
             decoder: Decoder::default(),
             type_meta: OnceLock::new(),
+            wrong_kind: OnceLock::new(),
             decoded: Default::default(),
             errors: DecodeErrors::default(),
+            decoded_size: AtomicU64::new(Limits::DEFAULT_DECODED_SIZE),
+        }
+    }
+
+    /// Sets the type meta of the objects, once.
+    pub(crate) fn set_type_meta(&self, type_meta: TypeMeta) {
+        self.type_meta.get_or_init(|| {
+            if let Err(error) = T::check_kind(&type_meta) {
+                self.wrong_kind.get_or_init(|| error);
+            }
+            type_meta
+        });
+    }
+
+    /// Decodes an object of the store, which was encoded or decompressed.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError`]; it is [`ItemError::WrongKind`] for each object if the type reads another kind than the store's.
+    pub(crate) fn decode(&self, encoding: Encoding, bytes: &[u8]) -> Result<T::Decoded, ItemError> {
+        match self.wrong_kind.get() {
+            Some(error) => Err(error.clone()),
+            None => T::decode(self.item(encoding, bytes)),
         }
     }
 
     /// Returns an object of the store as an item.
     pub(crate) fn item<'a>(&'a self, encoding: Encoding, bytes: &'a [u8]) -> ItemRef<'a> {
-        let item = ItemRef::new(encoding, bytes);
+        let item = ItemRef::new(encoding, bytes).with_decoded_size(self.decoded_size.load(Relaxed));
         self.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta))
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use listwatch::internal::is_comparable;
 use listwatch::{Encoding, ItemRef, TypeMeta};
@@ -62,10 +63,17 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.core.writer().format = format;
     }
 
-    /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] refuses
-    /// a view of another kind. A reflector sets it. Only the first call has an effect.
+    /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] and
+    /// [`Object::decode`] refuse another kind. A reflector sets it. Only the first call has an effect.
     pub fn set_type_meta(&self, type_meta: TypeMeta) {
-        _ = self.core.codec.type_meta.set(type_meta);
+        self.core.codec.set_type_meta(type_meta);
+    }
+
+    /// Sets the most memory that an object may take when it is decoded, or written as JSON:
+    /// [`Limits::DEFAULT_DECODED_SIZE`](listwatch::Limits::DEFAULT_DECODED_SIZE) unless set. See
+    /// [`Limits::decoded_size`](listwatch::Limits::decoded_size).
+    pub fn set_decoded_size(&self, bytes: u64) {
+        self.core.codec.decoded_size.store(bytes, Relaxed);
     }
 
     /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`,

@@ -1,7 +1,7 @@
 //! Objects that readers cannot decode stay in the store, and are counted.
 
 use listwatch::Encoding::Json as JsonEncoding;
-use listwatch::{FieldPath, ItemError, Json};
+use listwatch::{FieldPath, ItemError, Json, TypeMeta};
 use listwatch_cache::{Change, Object, StorageFormat, Store, StoreError};
 
 use crate::support::chain;
@@ -31,6 +31,40 @@ fn store(format: StorageFormat) -> Widgets {
     apply(&store, "a", 1, r#"{"app":"web"}"#, "3").unwrap();
     apply(&store, "b", 2, r#"{"app":"web"}"#, r#""large""#).unwrap();
     store
+}
+
+#[test]
+fn a_store_of_another_kind_than_its_type_decodes_no_object() {
+    use k8s_pb::api::core::v1::{ConfigMap, Secret};
+
+    let config_map = b"\x0a\x06\x0a\x01a\x32\x011";
+    let of = |kind: &str| {
+        let store = Store::<Secret>::new(StorageFormat::Encoded);
+        store.set_type_meta(TypeMeta::new("v1", kind));
+        drop(store.apply(listwatch::Encoding::Protobuf, config_map).unwrap());
+        store.get(("", "a")).unwrap().decode().map(drop).map_err(|error| error.to_string())
+    };
+    let expected = "unexpected kind: the object is a ConfigMap of v1, the type reads a Secret of v1";
+    assert_eq!(of("ConfigMapList"), Err(expected.to_owned()));
+    assert_eq!(of("ConfigMap"), Err(expected.to_owned()));
+    assert_eq!(of("Secret"), Ok(()));
+    let decoded = Store::<ConfigMap>::new(StorageFormat::Decoded);
+    decoded.set_type_meta(TypeMeta::new("v1", "Secret"));
+    assert!(decoded.apply(listwatch::Encoding::Protobuf, config_map).is_err());
+}
+
+#[test]
+fn the_limit_of_a_store_applies_to_its_objects() {
+    let store = Store::<Json<serde_json::Value>>::new(StorageFormat::Encoded);
+    let object = format!(
+        r#"{{"kind":"W","apiVersion":"v1","metadata":{{"name":"a","resourceVersion":"1"}},"a":[{}1]}}"#,
+        "[1],".repeat(9000)
+    );
+    drop(store.apply(JsonEncoding, object.as_bytes()).unwrap());
+    let decode = || store.get(("", "a")).unwrap().decode().map(drop);
+    decode().unwrap();
+    store.set_decoded_size(1 << 20);
+    assert!(matches!(decode(), Err(ItemError::DecodedSize { max: 1_048_576, .. })));
 }
 
 fn is_large(object: &Object<Json<Widget>>) -> bool {

@@ -10,7 +10,7 @@ use crate::client::handle::Client;
 use crate::client::params::ListParams;
 use crate::client::progress::Counters;
 use crate::client::resource::Resource;
-use crate::error::{DecodeError, SkipHook};
+use crate::error::{DecodeError, InvalidInput, SkipHook};
 use crate::limits::Limits;
 use crate::meta::TypeMeta;
 
@@ -22,6 +22,8 @@ pub(super) struct ListPlan {
     /// The token of the first request.
     pub(super) continue_token: Option<String>,
     pub(super) follows_pages: bool,
+    /// The error of a type that reads another kind than the resource's.
+    pub(super) wrong_kind: Option<InvalidInput>,
     /// `None` means all namespaces, or the cluster.
     pub(super) namespaces: Vec<Option<String>>,
     pub(super) allows_inconsistent: bool,
@@ -47,6 +49,7 @@ impl ListPlan {
             params,
             continue_token: None,
             follows_pages: true,
+            wrong_kind: None,
             namespaces: vec![None],
             allows_inconsistent: false,
             limits: Limits::default(),

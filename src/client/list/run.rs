@@ -218,7 +218,10 @@ impl ListRun {
     }
 
     fn start(&mut self) -> Result<PagesState, Error> {
-        let ListPlan { params, continue_token, resource, namespaces, .. } = &self.listing.plan;
+        let ListPlan { params, continue_token, resource, namespaces, wrong_kind, .. } = &self.listing.plan;
+        if let Some(error) = wrong_kind {
+            return Err(error.clone().into());
+        }
         params.validate()?;
         if continue_token.as_deref() == Some("") {
             // The server would return the first page again.

@@ -18,6 +18,8 @@ pub(super) struct WatchPlan {
     pub(super) client: Client,
     pub(super) resource: Resource,
     pub(super) params: WatchParams,
+    /// The error of a type that reads another kind than the resource's.
+    pub(super) wrong_kind: Option<InvalidInput>,
     pub(super) namespace: Option<String>,
     pub(super) limits: Limits,
     pub(super) idle_timeout: Option<Duration>,
@@ -33,7 +35,8 @@ impl WatchPlan {
         let (client, resource) = (client.clone(), resource.clone());
         let span = tracing::info_span!("listwatch.watch", %resource);
         let limits = Limits::default();
-        Self { client, resource, params, namespace: None, limits, idle_timeout: None, bookmarks: true, span }
+        let (wrong_kind, namespace, idle_timeout) = (None, None, None);
+        Self { client, resource, params, wrong_kind, namespace, limits, idle_timeout, bookmarks: true, span }
     }
 
     /// Requests the version of the collection.
@@ -44,6 +47,9 @@ impl WatchPlan {
     }
 
     pub(super) fn validate(&self) -> Result<(), InvalidInput> {
+        if let Some(error) = &self.wrong_kind {
+            return Err(error.clone());
+        }
         self.resource.check_watchable()?;
         self.params.validate()
     }

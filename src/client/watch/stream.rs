@@ -94,11 +94,14 @@ impl<F> Unpin for Watch<F> {}
 impl Client {
     /// Returns a watch of this resource, in all namespaces unless the [`Watch`] sets one. Nothing is sent yet.
     ///
-    /// Objects are decoded as `T`: see [`Item`].
+    /// Objects are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the watch ends in
+    /// an error before any request.
     pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, params: &WatchParams) -> Watch<FromRef<T>> {
         let mut params = params.clone();
         params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
-        Watch::new(self, resource, params, T::from_ref)
+        let mut watch = Watch::new(self, resource, params, T::from_ref as FromRef<T>);
+        watch.plan().wrong_kind = resource.check_type::<T>().err();
+        watch
     }
 
     /// Returns a watch of the resource of `T`, as [`watch`](Self::watch) does.

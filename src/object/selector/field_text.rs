@@ -32,21 +32,24 @@ impl FromStr for FieldSelector {
     type Err = InvalidInput;
 
     fn from_str(input: &str) -> Result<Self, InvalidInput> {
-        let mut selector = Self::default();
+        let mut all = Vec::new();
         // The API server parses the terms in the order of their texts, and reports its first error.
-        let mut refused: Option<(&str, String)> = None;
+        let mut refused: Option<(&str, RefusedTerm)> = None;
         for term in terms(input).filter(|term| !term.is_empty()) {
-            match field_requirement(input, term) {
+            match field_requirement(term) {
                 // The API server ignores it.
                 Ok((path, _, value)) if path.is_empty() && value.is_empty() => {}
-                Ok((path, is_equal, value)) => selector = selector.require(path, is_equal, value),
-                Err(message) if refused.as_ref().is_none_or(|(first, _)| term < *first) => {
-                    refused = Some((term, message));
-                }
+                Ok((path, is_equal, value)) => all.push(FieldRequirement { path: path.to_owned(), is_equal, value }),
+                Err(fault) if refused.as_ref().is_none_or(|(first, _)| term < *first) => refused = Some((term, fault)),
                 Err(_) => {}
             }
         }
-        refused.map_or(Ok(selector), |(_, message)| Err(InvalidInput::new(message, input)))
+        if let Some((term, fault)) = refused {
+            return Err(InvalidInput::new(fault.message(input, term), input));
+        }
+        // Sorts once: inserting each requirement in its place would move all others for each.
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self(all))
     }
 }
 
@@ -69,33 +72,48 @@ fn terms(input: &str) -> impl Iterator<Item = &str> {
 
 /// Returns path, whether the value must be equal, and the value. The first operator counts, because a path has no
 /// escapes.
-fn field_requirement<'a>(input: &str, term: &'a str) -> Result<(&'a str, bool, String), String> {
-    let Some((path, raw)) = term.split_once('=') else {
-        return Err(format!("invalid selector: '{input}'; can't understand '{term}'"));
-    };
+fn field_requirement(term: &str) -> Result<(&str, bool, String), RefusedTerm> {
+    let (path, raw) = term.split_once('=').ok_or(RefusedTerm::NoOperator)?;
     match path.strip_suffix('!') {
         Some(path) => Ok((path, false, unescape(raw)?)),
         None => Ok((path, true, unescape(raw.strip_prefix('=').unwrap_or(raw))?)),
     }
 }
 
+/// Why the API server refuses a term.
+enum RefusedTerm {
+    NoOperator,
+    /// A backslash before this character, or at the end.
+    Escape(Option<char>),
+    Unescaped(char),
+}
+
+impl RefusedTerm {
+    /// Returns the API server's message, which may quote the whole selector. Only one term of a selector needs it.
+    fn message(&self, input: &str, term: &str) -> String {
+        match self {
+            Self::NoOperator => format!("invalid selector: '{input}'; can't understand '{term}'"),
+            Self::Escape(other) => {
+                let other = other.map(String::from).unwrap_or_default();
+                format!("invalid field selector: invalid escape sequence: \\{other}")
+            }
+            // Go prints the number of the character.
+            Self::Unescaped(c) => format!("invalid field selector: unescaped character in value: {}", u32::from(*c)),
+        }
+    }
+}
+
 /// Unescapes a value as apimachinery `fields.UnescapeValue` does.
-fn unescape(raw: &str) -> Result<String, String> {
+fn unescape(raw: &str) -> Result<String, RefusedTerm> {
     let mut value = String::with_capacity(raw.len());
     let mut chars = raw.chars();
     while let Some(c) = chars.next() {
         match c {
             '\\' => match chars.next() {
                 Some(c @ ('\\' | ',' | '=')) => value.push(c),
-                other => {
-                    let other = other.map(String::from).unwrap_or_default();
-                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
-                }
+                other => return Err(RefusedTerm::Escape(other)),
             },
-            // Go prints the number of the character.
-            ',' | '=' => {
-                return Err(format!("invalid field selector: unescaped character in value: {}", u32::from(c)));
-            }
+            ',' | '=' => return Err(RefusedTerm::Unescaped(c)),
             _ => value.push(c),
         }
     }

@@ -37,7 +37,7 @@ impl FromStr for LabelSelector {
     type Err = InvalidInput;
 
     fn from_str(input: &str) -> Result<Self, InvalidInput> {
-        let mut selector = Self::default();
+        let mut all = Vec::new();
         let mut tokens = Tokens::new(input);
         let refused = |message: String| InvalidInput::new(message, input);
         let mut token = tokens.peek();
@@ -47,7 +47,7 @@ impl FromStr for LabelSelector {
         while !token.is_empty() {
             let parsed = requirement(&mut tokens);
             let (key, label) = parsed.map_err(|message| refused(format!("unable to parse requirement: {message}")))?;
-            selector = selector.require(key, label);
+            all.push((key.to_owned(), label));
             token = tokens.next();
             match (token, tokens.peek()) {
                 ("", _) => {}
@@ -56,7 +56,9 @@ impl FromStr for LabelSelector {
                 _ => return Err(refused(format!("found '{token}', expected: ',' or 'end of string'"))),
             }
         }
-        Ok(selector)
+        // Sorts once: inserting each requirement in its place would move all others for each.
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(Self(all))
     }
 }
 
