@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use futures::FutureExt;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{
-    Client, Compression, Error, ErrorKind, ListParams, ListSummary, Request, Resource, ResponseFuture, Retry, Selection,
-    Transport, WatchParams,
+    Client, Compression, Error, ErrorKind, ListParams, ListSummary, Request, Resource, ResponseFuture, Retry,
+    Selection, Transport, WatchParams,
 };
 use listwatch::{DecodeErrorKind, Json, Limits};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, Synthesizer, TOKEN, leak, recorded_pods};

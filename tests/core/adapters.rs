@@ -116,7 +116,8 @@ fn a_list_of_another_kind_is_an_error_whatever_is_skipped() {
         let errors = [plain.next().unwrap().unwrap_err(), tolerant.next().unwrap().unwrap_err()];
         for error in errors {
             let text = error.to_string();
-            let expected = "unexpected kind: the list has objects of the kind ConfigMap of v1, the type reads a Secret of v1, ";
+            let expected =
+                "unexpected kind: the list has objects of the kind ConfigMap of v1, the type reads a Secret of v1, ";
             assert!(text.starts_with(expected) && text.ends_with(", 0 items delivered"), "{text}");
         }
         assert!(plain.next().is_none() && plain.end().is_none());

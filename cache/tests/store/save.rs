@@ -351,8 +351,8 @@ impl Item for Paused {
 impl StoreType for Paused {
     type Decoded = Vec<u8>;
 
-    fn decode(_: Encoding, bytes: &[u8]) -> Result<Vec<u8>, ItemError> {
-        Ok(bytes.to_vec())
+    fn decode(item: ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
+        Ok(item.bytes().to_vec())
     }
 
     fn encode(decoded: &Vec<u8>) -> Result<Vec<u8>, ItemError> {
@@ -470,9 +470,9 @@ impl Item for Counted {
 impl StoreType for Counted {
     type Decoded = Vec<u8>;
 
-    fn decode(_: Encoding, bytes: &[u8]) -> Result<Vec<u8>, ItemError> {
+    fn decode(item: ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
         DECODED.fetch_add(1, Relaxed);
-        Ok(bytes.to_vec())
+        Ok(item.bytes().to_vec())
     }
 
     fn encode(decoded: &Vec<u8>) -> Result<Vec<u8>, ItemError> {

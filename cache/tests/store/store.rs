@@ -96,7 +96,7 @@ fn an_invalid_object_is_an_error_and_changes_nothing() {
     let long = "x".repeat(70_000);
     for (bytes, expected) in [
         (b"\xff".to_vec(), "past the end of its parent in the object"),
-        (b"\x0a\x03\x0a\x01\xff".to_vec(), "metadata.name"),
+        (b"\x0a\x02\x08\x01".to_vec(), "metadata.name"),
         (Vec::new(), "the object has no name"),
         (object("a", &long, "1").to_bytes(Encoding::Protobuf), "name of the object is too long"),
         (object(&long, "a", "1").to_bytes(Encoding::Protobuf), "namespace of the object is too long"),
@@ -491,9 +491,9 @@ impl Item for Counted {
 impl StoreType for Counted {
     type Decoded = Vec<u8>;
 
-    fn decode(_: Encoding, bytes: &[u8]) -> Result<Vec<u8>, ItemError> {
+    fn decode(item: ItemRef<'_>) -> Result<Vec<u8>, ItemError> {
         DECODED.fetch_add(1, Relaxed);
-        Ok(bytes.to_vec())
+        Ok(item.bytes().to_vec())
     }
 
     fn encode(_: &Vec<u8>) -> Result<Vec<u8>, ItemError> {
