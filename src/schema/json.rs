@@ -280,8 +280,7 @@ fn is_omitted(field: &Field, slot: &Slot<'_>) -> bool {
             _ if field.shape == Shape::Optional => false,
             Slot::Int(value) => *value == 0,
             Slot::Double(value) => *value == 0.0,
-            Slot::Str(value) => value.is_empty(),
-            Slot::Bytes(value) => value.is_empty(),
+            Slot::Str(value) | Slot::Bytes(value) => value.is_empty(),
             Slot::Message(_) | Slot::List(_) | Slot::Map(_) => false,
         },
     }

@@ -287,13 +287,13 @@ pub(crate) fn begins_value(byte: u8) -> bool {
 pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match string {
         [b'"', text @ .., b'"'] if is_plain(text) => Ok(utf8::replaced(text)),
-        _ => match serde_json::from_slice(string) {
-            Ok(text) => Ok(Cow::Owned(text)),
-            Err(_) => {
-                let repaired = utf8::repaired_json(string).ok_or(Fault::Syntax)?;
-                serde_json::from_str(&repaired).map(Cow::Owned).map_err(|_| Fault::Syntax)
-            }
-        },
+        _ => {
+            let text = serde_json::from_slice(string).ok().or_else(|| {
+                let repaired = utf8::repaired_json(string)?;
+                serde_json::from_str(&repaired).ok()
+            });
+            text.map(Cow::Owned).ok_or(Fault::Syntax)
+        }
     }
 }
 
