@@ -69,7 +69,9 @@ pub mod view {
 #[cfg(feature = "client")]
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::client::{Connections, MAX_RETRY_AFTER, PAGE, Pages, RetryAdvice, WarningLimit, chain};
+    pub use crate::client::{
+        Connections, MAX_RETRY_AFTER, Outage, PAGE, Pages, RetryAdvice, WarningLimit, chain, on_own_runtime,
+    };
     pub use crate::object::store_type::StoreType;
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};

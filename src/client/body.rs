@@ -39,6 +39,7 @@ use tokio_util::io::{StreamReader, poll_read_buf};
 use super::error::ErrorKind;
 use super::progress::Counters;
 use super::redact::redact;
+use super::runtime::OwnRuntime;
 use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
 use crate::meta;
 use crate::meta::Status;
@@ -80,12 +81,16 @@ pub(super) fn body(
     deadline: Option<Instant>,
     counters: Arc<Counters>,
 ) -> Result<Chunks, TransportError> {
+    // The timers belong to this runtime.
+    let mut runtime = OwnRuntime::default();
+    runtime.check()?;
     let guarded = Guarded {
         chunks: wire,
         idle,
         waiting: false,
         timer: Box::pin(sleep_until(Instant::now())),
         deadline: deadline.map(|deadline| Box::pin(sleep_until(deadline))),
+        runtime,
         counters,
     };
     match content_coding(headers).as_deref() {
@@ -120,6 +125,7 @@ struct Guarded {
     waiting: bool,
     timer: Pin<Box<Sleep>>,
     deadline: Option<Pin<Box<Sleep>>>,
+    runtime: OwnRuntime,
     counters: Arc<Counters>,
 }
 
@@ -128,6 +134,9 @@ impl Stream for Guarded {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        if let Err(error) = this.runtime.check() {
+            return Poll::Ready(Some(Err(error)));
+        }
         if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
             return Poll::Ready(Some(Err(TransportError::new(TransportErrorKind::Deadline, ""))));
         }
@@ -331,20 +340,25 @@ pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
 
 /// Returns the error of a response with this status, whatever its body is.
 pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: &dyn Transport) -> ErrorKind {
-    let status = protobuf_status(body)
-        .or_else(|| json_status(body))
-        .unwrap_or_else(|| Status { message: snippet(body, transport).unwrap_or_default(), ..Status::default() });
-    of_status(status, code, headers)
+    if let Some(status) = protobuf_status(body).or_else(|| json_status(body)) {
+        return of_status(status, code, headers);
+    }
+    let message = snippet(body, transport).unwrap_or_default();
+    kind_of(Status { message, ..Status::default() }, code, headers, false)
 }
 
 /// Returns the error of a Status in a response with this HTTP status code.
-pub(super) fn of_status(mut status: Status, code: u16, headers: &HeaderMap) -> ErrorKind {
+pub(super) fn of_status(status: Status, code: u16, headers: &HeaderMap) -> ErrorKind {
+    kind_of(status, code, headers, true)
+}
+
+fn kind_of(mut status: Status, code: u16, headers: &HeaderMap, is_kubernetes: bool) -> ErrorKind {
     let code = u16::try_from(status.code).ok().filter(|code| *code != 0).unwrap_or(code);
     status.code = i32::from(code);
     let in_header = headers.get(RETRY_AFTER).and_then(|text| seconds(text.to_str().ok()?.trim()));
     let in_status = status.details.as_ref().and_then(|details| u64::try_from(details.retry_after_seconds).ok());
     let retry_after = in_header.or(in_status.filter(|seconds| *seconds > 0)).map(Duration::from_secs);
-    ErrorKind::Api { code, status: Box::new(status), retry_after }
+    ErrorKind::Api { code, status: Box::new(status), retry_after, is_status: is_kubernetes }
 }
 
 /// Returns the seconds of a `Retry-After`; `None` for a date, which client-go ignores too, because the clocks may

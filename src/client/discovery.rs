@@ -21,7 +21,6 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
-use tracing::field;
 use tracing::instrument::WithSubscriber;
 
 use self::document::DiscoveryDocument;
@@ -34,6 +33,7 @@ use super::redact::redact;
 use super::resolve::{self, Wanted};
 use super::resource::Resource;
 use super::retry::classify_version;
+use super::runtime::on_own_runtime;
 use super::transport::{TransportError, TransportErrorKind, chain};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::meta::OneLine;
@@ -87,6 +87,10 @@ impl Client {
     /// could be read, or a document of the typed group could not, the error of that request. The same if the core group
     /// could not be read, and the name is of one of its resources: `pods` must not be the Pods of `metrics.k8s.io`.
     pub async fn resolve(&self, typed: &str) -> Result<Resource, Error> {
+        on_own_runtime(self.find_resource(typed)).await
+    }
+
+    async fn find_resource(&self, typed: &str) -> Result<Resource, Error> {
         let end = Instant::now() + TOTAL;
         let has_group = resolve::has_group(typed);
         let roots = if has_group { &["/apis"][..] } else { &["/api", "/apis"] };
@@ -165,17 +169,22 @@ impl Client {
 
     /// Logs what could not be read, and what may be outdated.
     fn warn<'a>(&self, parts: impl Iterator<Item = &'a Part>) {
-        for part in parts.filter(|part| part.error().is_some() || part.is_read() && part.is_stale) {
-            let path = redact(&*self.transport, part.path.clone());
-            if self.warnings.admit(("listwatch.discovery", &path, part.is_read())).is_none() {
-                continue;
+        for Part { path, state, is_stale, .. } in parts {
+            let path = redact(&*self.transport, path.clone());
+            match state {
+                PartState::Failed(error) => tracing::warn!(
+                    name: "listwatch.discovery",
+                    path,
+                    error = %chain(error),
+                    "the resources of this group are unknown"
+                ),
+                PartState::Read(_) if *is_stale => tracing::warn!(
+                    name: "listwatch.discovery",
+                    path,
+                    "the resources of this group may be outdated: its server does not respond"
+                ),
+                PartState::Read(_) | PartState::Unread => {}
             }
-            let error = part.error().map(|error| field::display(chain(error)));
-            let message = match error {
-                Some(_) => "the resources of this group are unknown",
-                None => "the resources of this group may be outdated: its server does not respond",
-            };
-            tracing::warn!(name: "listwatch.discovery", path, error, "{message}");
         }
     }
 

@@ -11,6 +11,7 @@ use super::error::{Error, ErrorKind};
 use super::handle::Client;
 use super::progress::Counters;
 use super::retry::RetryAdvice;
+use super::runtime::on_own_runtime;
 use super::send::Answer;
 use super::transport::{TransportError, TransportErrorKind};
 use crate::error::{DecodeError, DecodeErrorKind, Limit};
@@ -31,6 +32,16 @@ pub(super) struct Document {
 impl Client {
     /// Requests a document that is not a list, with the retries of a list, and converts it by `read`.
     pub(super) async fn document<R>(
+        &self,
+        path: String,
+        accept: HeaderValue,
+        classify: impl Fn(&Error) -> RetryAdvice,
+        read: impl Fn(&Document) -> Result<R, ErrorKind>,
+    ) -> Result<R, Error> {
+        on_own_runtime(self.retried_document(path, accept, classify, read)).await
+    }
+
+    async fn retried_document<R>(
         &self,
         path: String,
         accept: HeaderValue,

@@ -23,11 +23,19 @@ struct ErrorParts {
     kind: ErrorKind,
     items: u64,
     audit_id: Option<String>,
+    /// True if the request had a continue token.
+    of_later_page: bool,
 }
 
 impl Error {
     pub(super) fn new(kind: impl Into<ErrorKind>) -> Self {
-        Self(Box::new(ErrorParts { kind: kind.into(), items: 0, audit_id: None }))
+        Self(Box::new(ErrorParts { kind: kind.into(), items: 0, audit_id: None, of_later_page: false }))
+    }
+
+    /// Records whether the request had a continue token.
+    pub(super) fn of_later_page(mut self, of_later_page: bool) -> Self {
+        self.0.of_later_page = of_later_page;
+        self
     }
 
     pub(super) fn with_items(mut self, items: u64) -> Self {
@@ -75,6 +83,7 @@ impl Error {
             ErrorKind::OtherKind { expected: _, found } => {
                 [&mut found.api_version, &mut found.kind].into_iter().for_each(clean);
             }
+            ErrorKind::SeveralVersions { first, found } => [first, found].into_iter().for_each(clean),
             ErrorKind::Redirect { status: _, to } => to.iter_mut().for_each(clean),
             ErrorKind::Discovery(reason) | ErrorKind::Unresolved(reason) => clean(reason),
             // `last` was redacted when it was created.
@@ -141,12 +150,15 @@ impl Error {
     /// Returns true if the version or the continue token has expired, or [may have](ErrorKind::NoProgress): list from
     /// the start.
     ///
-    /// Servers report it as 410, as one of the reasons `Expired` and `Gone`, or as the text of etcd or kine that the
-    /// revision was compacted.
+    /// Servers report it in a Status with code 410, with one of the reasons `Expired` and `Gone`, or with the text of
+    /// etcd or kine that the revision was compacted. A continue token that the server refuses with 400 counts as
+    /// expired, too. A 410 without a Status does not: it is from a proxy.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         match self.kind() {
-            ErrorKind::Api { code, status, .. } => {
+            // Another release of the server, perhaps behind a balancer, cannot read the token.
+            ErrorKind::Api { code: 400, is_status: true, .. } if self.0.of_later_page => true,
+            ErrorKind::Api { code, status, is_status: true, .. } => {
                 let is_compacted = *code >= 500 && status.message.contains("has been compact");
                 *code == 410 || matches!(&*status.reason, "Expired" | "Gone") || is_compacted
             }
@@ -156,10 +168,17 @@ impl Error {
     }
 
     /// Returns true if the watch cache has not seen the requested version yet: retry in a second.
+    ///
+    /// Servers report it as a cause, and those before 1.17 or behind some aggregators only as a text (client-go
+    /// `tools/cache/reflector.go`, `isTooLargeResourceVersionError`).
     #[must_use]
     pub fn is_too_large_version(&self) -> bool {
-        let details = self.status().and_then(|status| status.details.as_ref());
-        details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge"))
+        const TEXT: &str = "Too large resource version";
+        let ErrorKind::Api { code, status, is_status: true, .. } = self.kind() else { return false };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        let is_timeout = *code == 504 || status.reason == "Timeout";
+        causes.clone().any(|cause| cause.reason == "ResourceVersionTooLarge")
+            || is_timeout && (status.message.contains(TEXT) || causes.clone().any(|cause| cause.message.contains(TEXT)))
     }
 
     /// Returns true for HTTP 401 (Unauthorized).
@@ -201,14 +220,18 @@ impl<K: Into<ErrorKind>> From<K> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ErrorParts { kind, items, audit_id } = &*self.0;
+        let ErrorParts { kind, items, audit_id, of_later_page } = &*self.0;
         write!(f, "{kind}")?;
         match kind {
             // A decode error counts the items of its own page.
             ErrorKind::Decode(error) if error.items() == *items => {}
             ErrorKind::Decode(_) => write!(f, ", {items} in all")?,
             _ if *items == 0 => {}
-            _ => write!(f, ", {items} item{} delivered", if *items == 1 { "" } else { "s" })?,
+            _ => {
+                let is_cut = *of_later_page && matches!(kind, ErrorKind::Api { .. });
+                let incomplete = if is_cut { "the list is incomplete: " } else { "" };
+                write!(f, ", {incomplete}{items} item{} delivered", if *items == 1 { "" } else { "s" })?;
+            }
         }
         match audit_id {
             Some(id) => write!(f, " (audit id {})", id.escape_debug()),
@@ -245,6 +268,8 @@ pub enum ErrorKind {
         status: Box<Status>,
         /// The `Retry-After` of the headers, else of the Status.
         retry_after: Option<Duration>,
+        /// True if the body is a Status, as an API server sends it; false if a proxy may have answered.
+        is_status: bool,
     },
 
     /// The transport failed before or while it received the response. An interrupted list is
@@ -295,6 +320,17 @@ pub enum ErrorKind {
     /// A retried page does not begin with the items that were already delivered.
     #[error("the retried page has other items than before")]
     PageChanged,
+
+    /// A later page has another resource version than the first page, so the list would be no snapshot.
+    /// [`List::allow_inconsistent`](super::List::allow_inconsistent) accepts such pages.
+    #[error("the pages have several resource versions, {first:?} and {found:?}: the list is no snapshot")]
+    #[non_exhaustive]
+    SeveralVersions {
+        /// The version of the first page.
+        first: String,
+        /// The version of the later page.
+        found: String,
+    },
 
     /// The server sent a continue token again, so the pages would never end.
     #[error("the server sent the same continue token again: its pages do not end")]

@@ -80,6 +80,7 @@ impl Error {
             | ErrorKind::UnexpectedBody { .. }
             | ErrorKind::OtherKind { .. }
             | ErrorKind::PageChanged
+            | ErrorKind::SeveralVersions { .. }
             | ErrorKind::RepeatedToken
             | ErrorKind::Redirect { .. }
             | ErrorKind::Discovery(_) => ErrorClass::Response,
@@ -97,7 +98,7 @@ mod tests {
     fn names_what_failed() {
         let api = |code, message: &str| {
             let status = Box::new(Status { message: message.to_owned(), ..Status::default() });
-            ErrorKind::Api { code, status, retry_after: None }
+            ErrorKind::Api { code, status, retry_after: None, is_status: true }
         };
         let transport = |kind| ErrorKind::Transport(TransportError::new(kind, "x"));
         let interrupted = |cause| ErrorKind::Incomplete {

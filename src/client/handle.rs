@@ -1,6 +1,6 @@
 //! The handle of an API server: its settings, and what it has learned of the server.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::error::Error;
 use super::metrics::{Metrics, Totals};
+use super::outage::Outage;
 use super::params::Selection;
 use super::resource::Resource;
 use super::retry::{Retry, RetryAdvice, Tries, classify};
@@ -19,9 +20,9 @@ use super::transport::{Transport, chain};
 use super::warning_limit::WarningLimit;
 use crate::sync::{Mutex, lock};
 
-/// The time for which a client remembers that a server does not send the initial events of a collection. Afterwards it
-/// requests them again: the server may have been upgraded, or it was busy.
-const WITHOUT_INITIAL_EVENTS: Duration = Duration::from_secs(3600);
+/// The time for which a client remembers what a server does not do: send the initial events of a collection, or protobuf.
+/// Afterwards it requests them again: the server may have been upgraded, or it was busy.
+const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// A client of one API server. Clones are cheap and share connections and metrics.
 #[derive(Clone)]
@@ -33,8 +34,8 @@ pub struct Client {
     pub(super) totals: Arc<Totals>,
     /// Paths of collections whose initial events failed while a list succeeded, and the times of these lists.
     without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
-    /// Paths of collections for which the server returned 406, and whether only metadata was requested.
-    only_json: Arc<Mutex<HashSet<(String, bool)>>>,
+    /// Paths of collections for which the server returned 406, whether only metadata was requested, and the times.
+    only_json: Arc<Mutex<HashMap<(String, bool), Instant>>>,
     /// True once the server has responded to a request, with any status.
     pub(super) was_reached: Arc<AtomicBool>,
     pub(super) warnings: Arc<WarningLimit>,
@@ -114,6 +115,13 @@ impl Client {
         &self.warnings
     }
 
+    /// Begins to report the failures of the requests for a collection.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn outage(&self, resource: &Resource) -> Arc<Outage> {
+        Arc::new(Outage::new(resource.to_string(), self.transport.server()))
+    }
+
     /// Counts a retry in the [metrics](Self::metrics).
     #[doc(hidden)]
     pub fn count_retry(&self) {
@@ -124,7 +132,7 @@ impl Client {
     #[doc(hidden)]
     pub fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {
         let failed = lock(&self.without_initial_events).get(&resource.list_path(None)?).copied();
-        Ok(failed.is_none_or(|at| at.elapsed() >= WITHOUT_INITIAL_EVENTS))
+        Ok(failed.is_none_or(|at| at.elapsed() >= REMEMBERED))
     }
 
     /// Remembers that a list of the collection succeeded after its initial events had failed.
@@ -133,19 +141,20 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the selection in the form in which the server has these objects: plain JSON after a 406.
+    /// Returns the selection in the form in which the server has these objects: plain JSON for an hour after a 406.
     pub(super) fn acceptable(&self, resource: &Resource, selection: &Selection) -> Result<Selection, Error> {
         let key = (resource.list_path(None)?, selection.is_metadata_only());
+        let refused = lock(&self.only_json).get(&key).is_some_and(|at| at.elapsed() < REMEMBERED);
         let selection = selection.clone();
-        Ok(if lock(&self.only_json).contains(&key) { selection.plain_json() } else { selection })
+        Ok(if refused { selection.plain_json() } else { selection })
     }
 
     /// Returns true if the error refuses the form that was requested, so that the next request should be for plain
     /// JSON.
     ///
     /// Aggregated API servers return 406 for protobuf if a type does not implement it, although the request accepts
-    /// JSON too (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that, with its
-    /// clones.
+    /// JSON too (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that for an hour,
+    /// with its clones.
     pub(super) fn needs_plain_json(
         &self,
         error: &Error,
@@ -156,7 +165,7 @@ impl Client {
             return Ok(false);
         }
         tracing::debug!(error = %chain(error), %resource, "requesting plain JSON");
-        lock(&self.only_json).insert((resource.list_path(None)?, requested.is_metadata_only()));
+        lock(&self.only_json).insert((resource.list_path(None)?, requested.is_metadata_only()), Instant::now());
         Ok(true)
     }
 

@@ -93,12 +93,22 @@ impl<F> List<F> {
         self
     }
 
-    /// Continues at the latest version when a page has expired (410), if the server offers a token for that.
+    /// Continues at the latest version when a page has expired (410), if the server offers a token for that, and accepts
+    /// pages of several resource versions, which otherwise end the list in [`ErrorKind::SeveralVersions`].
     ///
     /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between
     /// may be missing, or newer than others.
+    ///
+    /// [`ErrorKind::SeveralVersions`]: super::ErrorKind::SeveralVersions
     pub fn allow_inconsistent(mut self) -> Self {
         self.plan().allows_inconsistent = true;
+        self.accept_versions()
+    }
+
+    /// Accepts pages of several versions: for callers that watch from the first version afterwards.
+    #[doc(hidden)]
+    pub fn accept_versions(mut self) -> Self {
+        self.plan().accepts_versions = true;
         self
     }
 
@@ -128,7 +138,8 @@ impl<F> List<F> {
         self
     }
 
-    /// Starts over when a page has expired (410), at most three times, instead of ending in an error.
+    /// Starts over when a page has expired (410, or 400 for its token), at most three times, instead of ending in an
+    /// error.
     ///
     /// It calls `hook` before the first item of the new snapshot: discard the items delivered so far.
     pub fn on_restart(mut self, hook: impl FnMut(Restart) + Send + 'static) -> Self {

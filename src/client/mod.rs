@@ -44,12 +44,18 @@
 //! | event | level | fields |
 //! |---|---|---|
 //! | `listwatch.retry`: a request of a list or a document is retried | warn | `error`, `attempt`, `seconds` (until then) |
-//! | `listwatch.resume`: a watch reconnects | warn if the error may need action, else debug | `error`, `resource_version` |
+//! | `listwatch.outage`: requests of a watch or a reflector fail | warn | `resource`, `server`, `error`, `failures`, `seconds` (since the first) |
+//! | `listwatch.outage_ended`: they succeed again | warn | `resource`, `server`, `error` (the last), `failures`, `seconds` |
+//! | `listwatch.resume`: a watch reconnects | warn if it lists the collection instead, else debug | `error`, `resource_version` |
 //! | `listwatch.server_warning`: the server sent a warning for a watch | warn | `warning` |
 //! | `listwatch.restart`: the next page has expired; the list starts over or continues at the latest version | warn | `error`, `abandoned` |
 //! | `listwatch.credentials`: the client reloads credentials or certificates, or cannot read them and uses the previous ones | warn | `error` |
 //! | `listwatch.plain_http`: credentials and a server whose URL is `http` | warn | `server` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
+//!
+//! The target of `listwatch.outage` and its end is `listwatch`; all others begin with it. Until the first success each
+//! failure is an outage. Later one failure is enough if it needs a repair, such as a missing role; other failures must
+//! happen three times in a row. After that there is a warning each minute.
 //!
 //! A server or a reader can cause most of these warnings at will. So identical warnings are logged once a minute, and at
 //! most 100 different ones; `left_out` is the number of identical warnings since the last one.
@@ -67,6 +73,7 @@ mod handle;
 mod io_thread;
 mod list;
 mod metrics;
+mod outage;
 mod params;
 mod progress;
 mod proxy;
@@ -76,6 +83,7 @@ mod reqwest;
 mod resolve;
 mod resource;
 mod retry;
+mod runtime;
 mod send;
 mod service;
 mod time;
@@ -93,6 +101,8 @@ pub use self::handle::{Client, Compression};
 pub use self::io_thread::IoThread;
 pub use self::list::{List, ListSummary, Pages, Restart};
 pub use self::metrics::Metrics;
+#[doc(hidden)]
+pub use self::outage::Outage;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
 pub use self::progress::Progress;
 pub use self::proxy::environment_proxy;
@@ -100,6 +110,8 @@ pub use self::proxy::environment_proxy;
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::{Kind, Resource};
 pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
+#[doc(hidden)]
+pub use self::runtime::on_own_runtime;
 pub use self::service::ServiceTransport;
 pub use self::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, redact_secret,

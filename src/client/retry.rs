@@ -7,6 +7,8 @@
 //! - [`DecodeError::is_incomplete`](crate::DecodeError::is_incomplete) decides what a truncation is, also for this
 //!   file.
 //! - An expired version or token comes first, whatever the status code is. No retry of the same request helps.
+//! - Only a Status of Kubernetes says that a version has expired. A proxy's error says nothing about the version, however
+//!   often it returns.
 //! - A TLS error is final until a server was reached. Later it may be the rotation of a certificate.
 //! - 401, 403 and 404 may end when a role or a resource is created. So a watch retries them, and a list does not.
 //! - A list that the server's request timeout interrupted would be interrupted again. A reflector relists it in pages.
@@ -30,6 +32,9 @@ use crate::wire::BodyFormat;
 /// a proxy may send anything. After a longer one a list or get ends in the error, and a watch or a reflector retries
 /// after this time.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// The shortest wait between two attempts. Without it a wait of zero would never grow.
+const MIN_DELAY: Duration = Duration::from_millis(10);
 
 /// What to do after an error. It alone decides what lists, gets, watches and reflectors do next.
 ///
@@ -69,10 +74,11 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> RetryAdvice {
     };
     match error.kind() {
         _ if error.is_expired() => RetryAdvice::StartOver,
-        ErrorKind::Api { code, retry_after, .. } => match code {
+        ErrorKind::Api { code, retry_after, is_status, .. } => match code {
             408 | 429 | 500..=599 if *retry_after > Some(MAX_RETRY_AFTER) => RetryAdvice::RetryAfterRepair,
             408 | 429 | 500..=599 => RetryAdvice::Retry,
             401 | 403 | 404 => RetryAdvice::RetryAfterRepair,
+            410 if !is_status => RetryAdvice::RetryAfterRepair,
             _ => RetryAdvice::GiveUp,
         },
         ErrorKind::Transport(error) => of_transport(error.kind()),
@@ -92,6 +98,7 @@ pub(crate) fn classify(error: &Error, was_reached: bool) -> RetryAdvice {
         | ErrorKind::OtherKind { .. }
         | ErrorKind::Discovery(_)
         | ErrorKind::PageChanged
+        | ErrorKind::SeveralVersions { .. }
         | ErrorKind::RepeatedToken => RetryAdvice::Relist,
         ErrorKind::Params(_) | ErrorKind::NoProgress { .. } => RetryAdvice::GiveUp,
         ErrorKind::Unresolved(_) => RetryAdvice::RetryAfterRepair,
@@ -120,7 +127,7 @@ pub(crate) fn most_fruitless(error: Option<&Error>, at_once: bool) -> Option<u32
     let breaks = || at_once.then_some(MOST_FAILED);
     match error.map(Error::kind) {
         None => at_once.then_some(MOST_ENDED),
-        Some(ErrorKind::Api { code: 500 | 504, .. }) => Some(MOST_FAILED),
+        Some(ErrorKind::Api { code: 500 | 504, is_status: true, .. }) => Some(MOST_FAILED),
         Some(ErrorKind::Transport(error)) if error.kind() == TransportErrorKind::Broken => breaks(),
         Some(ErrorKind::Decode(error)) if error.is_incomplete() => breaks(),
         Some(_) => None,
@@ -193,8 +200,8 @@ impl Retry {
         self
     }
 
-    /// Sets the wait before the second attempt: [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set. Each further wait is
-    /// twice as long. Jitter at most doubles each of them.
+    /// Sets the wait before the second attempt: [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set, and at least 10 ms.
+    /// Each further wait is twice as long. Jitter at most doubles each of them.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
@@ -203,9 +210,14 @@ impl Retry {
 
     /// Returns unlimited waits, which grow exponentially to `max`. Jitter at most doubles each of them.
     pub(super) fn backoff(self, max: Duration) -> ExponentialBackoff {
-        let builder = ExponentialBuilder::new().with_min_delay(self.delay).with_max_delay(max);
-        builder.without_max_times().with_jitter().build()
+        exponential(self.delay.max(MIN_DELAY), max.max(MIN_DELAY))
     }
+}
+
+/// Returns waits that grow from `min` to `max`. Jitter at most doubles each of them.
+pub(super) fn exponential(min: Duration, max: Duration) -> ExponentialBackoff {
+    let builder = ExponentialBuilder::new().with_min_delay(min).with_max_delay(max);
+    builder.without_max_times().with_jitter().build()
 }
 
 impl Default for Retry {

@@ -46,6 +46,11 @@ pub trait Transport: Send + Sync + 'static {
     fn redact(&self, text: String) -> String {
         text
     }
+
+    /// Returns the server's address for logs, such as `10.0.0.1:6443`, without credentials; `None` if it is unknown.
+    fn server(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<T: Transport + ?Sized> Transport for Arc<T> {
@@ -67,6 +72,10 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
 
     fn redact(&self, text: String) -> String {
         (**self).redact(text)
+    }
+
+    fn server(&self) -> Option<String> {
+        (**self).server()
     }
 }
 

@@ -11,6 +11,7 @@ mod middle_page;
 mod not_acceptable;
 mod pages;
 mod resolve;
+mod runtimes;
 mod secrets;
 mod service;
 #[path = "../support/client.rs"]

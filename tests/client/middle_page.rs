@@ -55,9 +55,32 @@ fn changed(number: usize, change: fn(&mut Vec<Vec<u8>>)) -> Answer {
     let (mut list, _) = decode(Limits::default(), [&fixture(PAGES[number])[..]]).unwrap();
     change(&mut list.items);
     let items = list.items.iter().map(|item| len_field(2, item));
-    let meta = len_field(2, b"7").into_iter().chain(len_field(3, b"token")).collect::<Vec<_>>();
+    let meta = len_field(2, b"525").into_iter().chain(len_field(3, b"token")).collect::<Vec<_>>();
     let raw = std::iter::once(len_field(1, &meta)).chain(items).collect::<Vec<_>>().concat();
     Answer::ok(body_of("v1", "PodList", &raw))
+}
+
+/// Another release of the server, perhaps behind a balancer, cannot read the token.
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_ends_the_list_as_incomplete_or_starts_over() {
+    let refused = || Answer::status(400);
+    let server = Scripted::in_turn([page(0), page(1), refused()]).afterwards(Answer::never());
+    let error = delivers(paged(&server.client()), 2).await.unwrap();
+    assert!(error.is_expired() && error.code() == Some(400) && !error.is_retryable(), "{error}");
+    assert!(error.to_string().ends_with(", the list is incomplete: 100 items delivered"), "{error}");
+    assert_eq!(server.requests(), 3);
+    // `into_vec` starts over.
+    let server = Scripted::in_turn([page(0), page(1), refused(), page(0), page(1), page(2)]);
+    let (items, summary) = paged(&server.client()).into_vec().await.unwrap();
+    assert!(items.iter().map(|item| &**item).eq(items_of(3).iter().map(|item| &**item)));
+    assert_eq!((summary.restarts, server.requests()), (1, 6));
+    // It gives up after a few times.
+    let server = Scripted::by(move |_, n| if n % 2 == 0 { page(0) } else { refused() });
+    assert!(paged(&server.client()).into_vec().await.unwrap_err().is_expired());
+    assert_eq!(server.requests(), 8);
+    // Without a token, the request itself is wrong.
+    let error = delivers(paged(&Scripted::always(refused()).client()), 0).await.unwrap();
+    assert!(!error.is_expired(), "{error}");
 }
 
 /// The same token selects the same items: the list skips those that it has delivered.

@@ -134,3 +134,19 @@ async fn a_406_for_json_is_an_error() {
     }
     assert_eq!(accepted(&none), BTreeMap::from([(BOTH.to_owned(), 2), ("application/json".to_owned(), 3)]));
 }
+
+/// The server may be upgraded, and JSON costs both sides more.
+#[tokio::test(start_paused = true)]
+async fn requests_protobuf_again_after_an_hour() {
+    let server = crate::support::transport::Scripted::always(crate::support::transport::Answer::status(406));
+    let client = server.client();
+    let mut accepted = Vec::new();
+    for minutes in [0, 1, 58, 2, 1] {
+        tokio::time::sleep(std::time::Duration::from_secs(60 * minutes)).await;
+        server.forget();
+        let list = client.list::<[u8]>(&listwatch::client::Resource::PODS, &listwatch::client::ListParams::default());
+        assert_eq!(list.into_vec().await.unwrap_err().code(), Some(406));
+        accepted.push(server.asked().iter().filter(|asked| asked.headers["accept"] != "application/json").count());
+    }
+    assert_eq!(accepted, [1, 0, 0, 1, 0]);
+}

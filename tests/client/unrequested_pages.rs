@@ -102,10 +102,21 @@ async fn ends_when_a_continue_token_repeats() {
     }
 }
 
-/// A watch from the first version gets all changes after it.
+/// A continue token names the version of the first page.
 #[tokio::test]
-async fn pages_of_several_versions_have_the_first_version_and_are_not_consistent() {
-    let server = Scripted::in_turn([page(50, &token("a"), &[1]), page(51, &token("b"), &[2]), page(52, "", &[3])]);
-    let (items, summary) = names(&server, &ListParams::default()).into_vec().await.unwrap();
+async fn pages_of_several_versions_are_an_error_unless_allowed() {
+    let pages = || [page(50, &token("a"), &[1]), page(51, &token("b"), &[2]), page(52, "", &[3])];
+    for list in [
+        names(&Scripted::in_turn(pages()), &ListParams::default()),
+        names(&Scripted::in_turn(pages()), &ListParams::default()).on_restart(|_| panic!("no restart")),
+    ] {
+        let error = list.into_vec().await.unwrap_err();
+        let expected =
+            r#"the pages have several resource versions, "50" and "51": the list is no snapshot, 2 items delivered"#;
+        assert_eq!((&*error.to_string(), error.is_expired()), (expected, false));
+    }
+    // A watch from the first version gets all changes after it.
+    let list = names(&Scripted::in_turn(pages()), &ListParams::default()).allow_inconsistent();
+    let (items, summary) = list.into_vec().await.unwrap();
     assert_eq!((items.len(), &*summary.list_meta.resource_version, summary.consistent), (3, "50", false));
 }

@@ -347,4 +347,8 @@ impl Transport for Scripted {
     fn renews_credentials(&self) -> bool {
         self.renews_credentials
     }
+
+    fn server(&self) -> Option<String> {
+        Some("scripted:6443".to_owned())
+    }
 }

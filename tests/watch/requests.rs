@@ -86,3 +86,13 @@ async fn from_now_begins_after_the_version_of_the_collection() {
         (3, &["/api/v1/namespaces/web/configmaps?limit=1".to_owned()][..])
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_cannot_resume_from_version_0() {
+    for version in ["0", "00"] {
+        let server = Scripted::in_turn([]);
+        let (_, error, _) = resumed(watch(&server.client(), &WatchParams::from_version(version))).await;
+        let expected = "parameters: a watch cannot resume from version 0: watch from now, or with the initial state";
+        assert_eq!((&*error.to_string(), server.requests()), (expected, 0));
+    }
+}

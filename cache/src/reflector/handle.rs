@@ -61,7 +61,8 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 /// | event | level | fields |
 /// |---|---|---|
 /// | `listwatch.synced`: the cache is up to date | info | `resource_version`, `objects`, `skipped` |
-/// | `listwatch.attempt_ended`: an attempt ended | warn | `error`, `seconds` (until the next) |
+/// | `listwatch.outage`, `listwatch.outage_ended`: see [`listwatch::client`] | warn | |
+/// | `listwatch.attempt_ended`: an attempt ended | info | `error`, `seconds` (until the next) |
 /// | `listwatch.relist`: the store has room for skipped objects, or the watch is silent | info | `resource_version` (of the server) |
 /// | `listwatch.load_retry`: a loaded file cannot be compared with the server | warn | `resource`, `error`, `seconds` (until the next) |
 /// | `listwatch.skipped`: the store could not hold an object | warn | `skipped` |
@@ -175,6 +176,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         if let Some(limits) = change_log {
             store.keep_changes(limits);
         }
+        let outage = client.outage(&resource);
         PreparedReflector {
             client,
             resource,
@@ -184,6 +186,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             store: AttachedStore::new(store),
             sync: SyncState::new(strategy, fails_fast),
             synced_at: None,
+            outage,
             status: Arc::default(),
             collection: Arc::default(),
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use listwatch::Projection;
 use listwatch::client::{Client, Resource, Selection};
+use listwatch::internal::Outage;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -42,6 +43,7 @@ pub struct PreparedReflector<T: StoreType + ?Sized> {
     pub(super) sync: SyncState,
     /// The time at which the collection was complete in this attempt.
     pub(super) synced_at: Option<Instant>,
+    pub(super) outage: Arc<Outage>,
     pub(super) status: Arc<watch::Sender<ReflectorStatus>>,
     /// The objects that it stores; set once it runs.
     pub(super) collection: Arc<OnceLock<Collection>>,

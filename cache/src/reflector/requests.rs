@@ -25,7 +25,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             }
         });
         let watch = if self.sync.fails_fast() { watch.fail_fast() } else { watch };
-        watch.into_connections()
+        watch.into_connections().reporting_to(&self.outage)
     }
 
     pub(super) fn list(&self, version: ResourceVersion, pages: bool) -> List<FromRef<T>> {
@@ -33,7 +33,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         // The list retries an interrupted page; `SyncState` handles the errors of a list in one response.
         let (client, params) =
             if pages { (self.client.clone(), params.page_size(PAGE)) } else { (self.once(), params) };
-        let list = client.list::<T>(&self.resource, &params);
+        let list = client.list::<T>(&self.resource, &params).accept_versions();
         match &self.namespace {
             Some(namespace) => list.namespace(namespace),
             None => list,

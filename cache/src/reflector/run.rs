@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use listwatch::TypeMeta;
 use listwatch::client::{Error, ResourceVersion};
-use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, chain, is_comparable};
+use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, RetryAdvice, chain, is_comparable, on_own_runtime};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
@@ -53,7 +53,8 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     ///
     /// Attempts back off exponentially with jitter, from the [`delay`](listwatch::client::Retry::delay) of the client's
     /// [`Retry`](listwatch::client::Retry) to 30 s (doubled at most by jitter). A watch that lived for 10 s resets the
-    /// backoff. Each error is logged; [`last_error`](crate::ReflectorStatus::last_error) has the last error.
+    /// backoff. [`last_error`](crate::ReflectorStatus::last_error) has the last error, and the log has a warning for each
+    /// until the first sync, and later for each minute of an outage: see [`listwatch::client`].
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// is incomplete. The reflector relists once the store has room for an object that exceeded the
     /// [budget](crate::Store::set_budget).
     pub async fn run(mut self) -> Result<Infallible, Error> {
-        let Err(error) = self.run_until_error().await;
+        let Err(error) = on_own_runtime(self.run_until_error()).await;
         self.status.send_modify(|status| status.ended_by = Some(error.clone()));
         self.store.cause = Some(error.clone());
         Err(error)
@@ -130,6 +131,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         loop {
             let has_initial_events = self.client.has_initial_events(&self.resource)?;
             let attempt = self.sync.attempt(has_initial_events);
+            self.outage.begin_sync();
             attempts += 1;
             self.status.send_modify(|status| {
                 status.strategy = (!attempt.resumes).then_some(attempt.strategy);
@@ -160,9 +162,13 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             if error.is_some() {
                 self.client.count_retry();
             }
-            let error = error.as_ref().map(|error| field::display(chain(error)));
             span.in_scope(|| {
-                tracing::warn!(
+                if let Some(error) = &error {
+                    let needs_repair = self.client.classify(error) == RetryAdvice::RetryAfterRepair;
+                    self.outage.fail(error, wait, needs_repair);
+                }
+                let error = error.as_ref().map(|error| field::display(chain(error)));
+                tracing::info!(
                     name: "listwatch.attempt_ended",
                     target: TARGET,
                     error,
@@ -215,8 +221,12 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                     (Some(self.list(ResourceVersion::MostRecent, pages).into_pages()), None)
                 }
                 Ok(version) => {
+                    let list_version = match &attempt.version {
+                        ResourceVersion::MostRecent => ResourceVersion::MostRecent,
+                        _ => ResourceVersion::AtLeast(version.clone()),
+                    };
                     // The parallel watch corrects pages of different versions.
-                    let list = self.list(ResourceVersion::AtLeast(version.clone()), pages).allow_inconsistent();
+                    let list = self.list(list_version, pages).allow_inconsistent();
                     (Some(list.into_pages()), Some(self.watch().after_version(version)))
                 }
                 Err(error) => {
@@ -372,6 +382,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         self.sync.record_sync(version);
         let now = Instant::now();
         self.synced_at = Some(now);
+        self.outage.end_sync();
         let skipped = self.store.skipped();
         tracing::Span::current().record("resource_version", version);
         tracing::info!(

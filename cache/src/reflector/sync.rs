@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `version` | a sync, and each event or bookmark after it | the version that a list requests at least |
 //! | `was_loaded` | a file | it resumes the watch, and sends no list |
-//! | `version_is_lost` | a list refused for its version (410, or too large), or a watch without progress | it lists the most recent state |
+//! | `version_is_lost` | a list refused for its version (410, or too large), or failed 3 times in a row by an API server, or a watch without progress | it lists the most recent state |
 //! | `went_back` | a server at an older version | no stored object counts as unchanged |
 //! | `history_is_short` | a version that expired between a list and its watch | it watches first, and lists in parallel |
 //! | `pages` | a list that the request timeout interrupted | it lists in pages |
@@ -25,6 +25,10 @@ use std::time::Duration;
 
 use listwatch::client::{Error, ErrorKind, ResourceVersion};
 use listwatch::internal::{RetryAdvice, is_comparable, is_older};
+
+/// The number of lists at a version that an API server may fail before the reflector lists without a version. Not every
+/// server says that it does not have the version.
+const MOST_FAILED_LISTS: u32 = 3;
 
 /// The longest wait between two attempts, which jitter may double.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -68,6 +72,8 @@ pub(super) struct SyncState {
     was_loaded: bool,
     /// True if the server does not have the version yet, or has forgotten it.
     version_is_lost: bool,
+    /// The number of lists in a row that an API server failed, and that named a version.
+    failed_lists: u32,
     /// True if the server is at an older version, so that the store may have objects of another history.
     went_back: bool,
     /// True if a list took longer than the server keeps history.
@@ -96,6 +102,22 @@ pub(super) struct Attempt {
     pub(super) known: String,
     /// True if no stored object counts as unchanged.
     pub(super) went_back: bool,
+}
+
+impl Attempt {
+    /// Returns true if its list must be as new as a version that the server named before.
+    fn names_version(&self) -> bool {
+        match self.version {
+            ResourceVersion::AtLeast(_) => true,
+            ResourceVersion::MostRecent => false,
+            _ => self.strategy == Strategy::WatchFirst,
+        }
+    }
+}
+
+/// Returns true if the error may be about the requested version: not if it is a proxy's, or about load or rights.
+fn may_refuse_version(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Api { code: 400 | 422 | 500 | 504, is_status: true, .. })
 }
 
 /// The reaction to an error.
@@ -156,6 +178,7 @@ impl SyncState {
     pub(super) fn record_sync(&mut self, version: &str) {
         version.clone_into(&mut self.version);
         self.version_is_lost = false;
+        self.failed_lists = 0;
         self.went_back = false;
         self.is_synced = true;
     }
@@ -200,10 +223,13 @@ impl SyncState {
             self.pages = true;
             return NextStep::RetryLater;
         }
-        let is_lost = error.is_expired() || error.is_too_large_version();
+        // A list is no loss after a proxy's 410 either.
+        let is_lost = error.is_expired() || error.is_too_large_version() || error.code() == Some(410);
         if is_lost && attempt.version != ResourceVersion::MostRecent && !mem::replace(&mut self.version_is_lost, true) {
             return NextStep::RetryNow;
         }
+        self.failed_lists += u32::from(attempt.names_version() && may_refuse_version(error));
+        self.version_is_lost |= self.failed_lists >= MOST_FAILED_LISTS;
         self.react_to(advice)
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use listwatch::client::Error;
-use listwatch::internal::{MAX_RETRY_AFTER, RetryAdvice, chain};
+use listwatch::internal::{MAX_RETRY_AFTER, RetryAdvice, chain, on_own_runtime};
 use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -48,7 +48,11 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     ///
     /// [`FileError`]; it is [`FileError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
     pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), FileError> {
-        let (store, path, holds) = (self.store.clone(), path.as_ref().to_owned(), self.describe_collection()?);
+        on_own_runtime(self.load_file(path.as_ref())).await
+    }
+
+    async fn load_file(&mut self, path: &Path) -> Result<(), FileError> {
+        let (store, path, holds) = (self.store.clone(), path.to_owned(), self.describe_collection()?);
         let reading = spawn_blocking(move || store.read_saved(&path, &holds));
         let saved = reading.await.map_err(|error| FileError::from(io::Error::other(error)))??;
         self.check_origin(&saved).await?;

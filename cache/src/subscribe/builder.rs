@@ -120,9 +120,11 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// missed period. A period of zero means no resync, as in client-go; the shortest period is a millisecond. The
     /// stream uses tokio's clock.
     ///
+    /// Outside of a tokio runtime the stream delivers nothing again.
+    ///
     /// # Panics
     ///
-    /// The stream panics when it is polled outside of a tokio runtime with time enabled.
+    /// The stream panics when it is polled on a tokio runtime without time.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Resync::new(period);
         self
@@ -138,6 +140,8 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     ///
     /// [`Synced`](crate::Change::Synced) does not wait for deletions. When the stream ends, it delivers the held ones
     /// first. The subscriber holds about 250 bytes and two states for each; [`lag`](Subscriber::lag) counts them.
+    ///
+    /// Outside of a tokio runtime, no deletion becomes due while the stream waits.
     ///
     /// # Panics
     ///

@@ -7,16 +7,16 @@
 //! becomes an update: the consumer has not received the deletion, and for it the object was never gone.
 
 use std::collections::{BTreeSet, HashMap};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use crate::key::ObjectKey;
 use crate::subscribe::queue::{Delivery, PendingDeletion};
 use crate::subscribe::resync::LONGEST;
+use crate::subscribe::timer::Timer;
 
 /// The deletions that a subscriber holds.
 pub(crate) struct DelayedDeletions<D> {
@@ -25,14 +25,14 @@ pub(crate) struct DelayedDeletions<D> {
     held: HashMap<Arc<ObjectKey>, (Instant, PendingDeletion<D>)>,
     /// The keys of `held`, by time.
     due: BTreeSet<(Instant, Arc<ObjectKey>)>,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Timer,
 }
 
 impl<D> DelayedDeletions<D> {
     /// Returns `None` for a delay of zero.
     pub(crate) fn new(delay: Duration) -> Option<Self> {
         let delay = (!delay.is_zero()).then_some(delay.min(LONGEST))?;
-        Some(Self { delay, held: HashMap::new(), due: BTreeSet::new(), timer: None })
+        Some(Self { delay, held: HashMap::new(), due: BTreeSet::new(), timer: Timer::default() })
     }
 
     /// Returns the number of deletions that are held.
@@ -87,10 +87,6 @@ impl<D> DelayedDeletions<D> {
     /// Waits until the next deletion is due.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some((at, _)) = self.due.first() else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(*at)));
-        if timer.deadline() != *at {
-            timer.as_mut().reset(*at);
-        }
-        timer.as_mut().poll(cx)
+        self.timer.poll(*at, cx)
     }
 }

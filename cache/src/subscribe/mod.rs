@@ -10,4 +10,5 @@ pub(crate) mod registry;
 pub(crate) mod resync;
 pub(crate) mod subscriber;
 pub(crate) mod subscription;
+mod timer;
 pub(crate) mod walk;

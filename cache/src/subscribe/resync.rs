@@ -1,13 +1,13 @@
 //! The schedule by which a subscriber gets objects again.
 
 use std::ops::Range;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use crate::subscribe::queue::WALK_STEP;
+use crate::subscribe::timer::Timer;
 
 /// The resolution of tokio's timers.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -24,14 +24,14 @@ pub(crate) struct Resync {
     next: u32,
     /// The number of slots at the last call of `due`.
     slots: u32,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Timer,
 }
 
 impl Resync {
     /// Returns `None` for a period of zero.
     pub(crate) fn new(period: Duration) -> Option<Self> {
         let period = (!period.is_zero()).then_some(period.clamp(SHORTEST, LONGEST))?;
-        Some(Self { period, began: Instant::now(), next: 0, slots: 0, timer: None })
+        Some(Self { period, began: Instant::now(), next: 0, slots: 0, timer: Timer::default() })
     }
 
     /// Returns the slots that are due, of `slots` in total: at most [`WALK_STEP`].
@@ -54,12 +54,7 @@ impl Resync {
 
     /// Waits until the next slots are due.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let at = self.next_at();
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
-        if timer.deadline() != at {
-            timer.as_mut().reset(at);
-        }
-        timer.as_mut().poll(cx)
+        self.timer.poll(self.next_at(), cx)
     }
 
     fn up_to(&self) -> u32 {

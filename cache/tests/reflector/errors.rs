@@ -98,6 +98,26 @@ async fn syncs_with_all_pages_that_it_did_not_request() {
     run.abort();
 }
 
+/// Another release of the server, perhaps behind a balancer, cannot read the token of the second page.
+#[tokio::test(start_paused = true)]
+async fn lists_again_after_a_refused_page_token() {
+    for strategy in [LIST, FIRST] {
+        let mut answers = vec![page("t", &["a", "b"]), Answer::status(400), page("u", &["a", "b"]), page("", &["c"])];
+        if strategy == FIRST {
+            let before = || [list("10", "x@1"), idle_watch()];
+            answers.splice(2..2, before());
+            answers.splice(0..0, before());
+        }
+        let script = scripted(answers.into_iter().chain([idle_watch()]));
+        let reflector = reflector(script.clone(), strategy).prepare();
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        assert_eq!(timeout(Duration::from_secs(60), cache.synced()).await.unwrap().unwrap(), "10", "{strategy:?}");
+        assert_eq!(objects(&cache), "a@1 b@1 c@1", "{strategy:?}: {}", requests(&script));
+        run.abort();
+    }
+}
+
 /// After a list has taken longer than the server allows, the reflector lists in pages, and retries an interrupted page.
 #[tokio::test(start_paused = true)]
 async fn retries_an_interrupted_page() {

@@ -59,7 +59,7 @@ async fn relists_after_an_expired_version() {
             strategy: LIST,
             answers: vec![
                 list("10", "a@1"),
-                watch([added("b@11")]),
+                watch([deleted("b@11")]),
                 Answer::status(410),
                 list("12", "a@1 b@11"),
                 idle_watch(),
@@ -114,6 +114,64 @@ async fn relists_after_an_expired_version() {
     .await;
 }
 
+/// What API servers before 1.18.6 send, and some aggregators.
+const TOO_LARGE_TEXT: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","code":504,
+    "message":"Timeout: Too large resource version: 10, current: 1","details":{"retryAfterSeconds":1}}"#;
+
+#[tokio::test(start_paused = true)]
+async fn lists_the_most_recent_version_after_failures_at_a_version() {
+    check([
+        Scenario {
+            name: "too large a version, without the cause",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1"),
+                watch([error(410)]),
+                Answer::ok(TOO_LARGE_TEXT).code(504),
+                list("12", "a@1 c@11"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, list 10, list, watch 12",
+            objects: "a@1 c@11",
+            version: "12",
+        },
+        Scenario {
+            name: "a server that does not say why it fails a list at a version",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1"),
+                watch([error(410)]),
+                Answer::status(500),
+                Answer::ok("<html>").code(504),
+                Answer::status(400),
+                Answer::status(503),
+                Answer::status(504),
+                list("12", "c@11"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, list 10, list 10, list 10, list 10, list 10, list, watch 12",
+            objects: "c@11",
+            version: "12",
+        },
+        Scenario {
+            name: "watch first: the list never has the version of the watch",
+            strategy: FIRST,
+            answers: vec![
+                list("10", "x@1"),
+                idle_watch(),
+                Answer::ok(TOO_LARGE_TEXT).code(504),
+                list("10", "x@1"),
+                idle_watch(),
+                list("10", "a@1"),
+            ],
+            requests: "list one, watch 10, list 10, list one, watch 10, list",
+            objects: "a@1",
+            version: "10",
+        },
+    ])
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn relists_after_a_version_without_progress() {
     let etcd = r#"{"kind":"Status","apiVersion":"v1","message":"etcdserver: mvcc: required revision has been compacted","code":500}"#;
@@ -136,6 +194,46 @@ async fn relists_after_a_version_without_progress() {
                 .collect(),
             requests: "list 0, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, list, watch 12",
             objects: "b@11",
+            version: "12",
+        },
+        Scenario {
+            name: "a proxy's error, for as long as a balancer is down",
+            strategy: LIST,
+            answers: [list("10", "a@1")]
+                .into_iter()
+                .chain((0..8).map(|_| Answer::ok("<html>504 Gateway Time-out</html>").code(504)))
+                .chain([idle_watch()])
+                .collect(),
+            requests: "list 0, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, watch 10, \
+                       watch 10, list one",
+            objects: "a@1",
+            version: "10",
+        },
+        Scenario {
+            name: "a version before the last event, on a server without bookmarks",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1"),
+                watch([modified("a@11")]),
+                Answer::status(410),
+                watch([added("b@12")]).then_stalls(),
+            ],
+            requests: "list 0, watch 10, watch 10, watch 11",
+            objects: "a@11 b@12",
+            version: "12",
+        },
+        Scenario {
+            name: "the version before a deletion, which may share its version",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1 b@2"),
+                watch([deleted("a@11")]),
+                Answer::status(410),
+                list("12", ""),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, watch 10, list 11, watch 12",
+            objects: "",
             version: "12",
         },
         Scenario {

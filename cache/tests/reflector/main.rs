@@ -7,6 +7,7 @@ mod expiry;
 mod load;
 mod model;
 mod one_task;
+mod outage;
 mod own_writes;
 mod script;
 mod shards;

@@ -95,6 +95,7 @@ async fn has_no_new_version_before_a_list_is_complete() {
         watch([modified("a@11")]),
         list("10", "a@1"),
         watch([error(410)]),
+        watch([error(410)]),
         list("500", "x@1"),
         watch([added("b@501")]).then_stalls(),
     ]);
@@ -102,7 +103,7 @@ async fn has_no_new_version_before_a_list_is_complete() {
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     assert!(timeout(Duration::from_secs(60), cache.wait_for_resource_version("12")).await.is_err());
-    assert_eq!(requests(&script), "list one, watch 10, list 10, watch 10, list one, watch 500, list 500");
+    assert_eq!(requests(&script), "list one, watch 10, list 10, watch 10, watch 11, list one, watch 500, list 500");
     assert_eq!(objects(&cache), "a@11 b@501");
     assert_eq!((cache.status().resource_version.as_deref(), &*cache.resource_version()), (Some("11"), "11"));
     run.abort();

@@ -44,12 +44,15 @@ impl<S: Subscriber> Layer<S> for WarningLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut fields = EventFields::default();
         event.record(&mut fields);
-        let EventFields { message, error, seconds, path, warning } = fields;
+        let EventFields { message, error, seconds, path, warning, resource } = fields;
         match event.metadata().name() {
             "listwatch.retry" => print_labelled(&format!("retrying in {seconds:.1} s:"), &error),
             "listwatch.discovery" if error.is_empty() => warn(&format!("{path}: {message}")),
             "listwatch.discovery" => warn(&format!("{path}: {message}: {error}")),
             "listwatch.plain_http" => warn(&message),
+            "listwatch.outage" => warn(&format!("{resource}: {message}: {error}")),
+            "listwatch.outage_ended" => warn(&format!("{resource}: {message}")),
+            name if name.starts_with("listwatch.mirror.") && !error.is_empty() => warn(&format!("{message}: {error}")),
             "listwatch.server_warning" => self.warn_once(&warning),
             _ => {}
         }
@@ -76,6 +79,7 @@ struct EventFields {
     seconds: f64,
     path: String,
     warning: String,
+    resource: String,
 }
 
 impl Visit for EventFields {
@@ -90,6 +94,8 @@ impl Visit for EventFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "path" => value.clone_into(&mut self.path),
+            "error" => value.clone_into(&mut self.error),
+            "resource" => value.clone_into(&mut self.resource),
             "warning" => value.clone_into(&mut self.warning),
             _ => {}
         }

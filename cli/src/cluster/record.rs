@@ -173,4 +173,8 @@ impl Transport for RecordingTransport {
     fn redact(&self, text: String) -> String {
         self.server.redact(text)
     }
+
+    fn server(&self) -> Option<String> {
+        self.server.server()
+    }
 }

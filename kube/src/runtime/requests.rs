@@ -45,6 +45,8 @@ impl WatchedCollection {
             params = params.page_size(items);
         }
         let list = self.client.list_with(&self.resource()?, &params, item_decoder(self.projection.clone())?);
+        // A watch from the version of the first page follows.
+        let list = list.accept_versions();
         Ok(match &self.namespace {
             Some(namespace) => list.namespace(namespace),
             None => list,

@@ -54,6 +54,8 @@ pub struct KubeTransport {
     sender: Arc<Sender>,
     is_near: bool,
     secrets: Vec<SecretString>,
+    /// Host and port of the server, if they are known.
+    address: Option<String>,
 }
 
 impl KubeTransport {
@@ -72,7 +74,7 @@ impl KubeTransport {
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         let sender = Arc::new(Sender::of_caller(client));
-        Self { service: service_over(&sender, &[]), sender, is_near: true, secrets: Vec::new() }
+        Self { service: service_over(&sender, &[]), sender, is_near: true, secrets: Vec::new(), address: None }
     }
 
     /// Creates a transport over its own client.
@@ -103,6 +105,7 @@ impl KubeTransport {
         let (is_near, is_plain) = (is_near(url), url.scheme_str() == Some("http"));
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let server = url.host().map(|host| format!("{}://{host}{port}", url.scheme_str().unwrap_or("https")).into());
+        let address = address(url);
         let user = &mut config.auth_info;
         let mut secrets: Vec<_> = [&user.token, &user.password].into_iter().flatten().cloned().collect();
         secrets.extend(connect::proxy_password(config.proxy_url.as_ref()));
@@ -116,13 +119,13 @@ impl KubeTransport {
             tracing::warn!(name: "listwatch.plain_http", %server, "the credentials are sent in clear text over http");
         }
         let sender = Sender::new(config, Arc::new(credentials), plugin, renews_by_rebuilding, server)?;
-        Ok(Self::from_parts(sender, is_near, secrets))
+        Ok(Self::from_parts(sender, is_near, secrets, address))
     }
 
     /// Creates a transport that reads its connections on a thread of the library.
-    fn from_parts(sender: Sender, is_near: bool, secrets: Vec<SecretString>) -> Self {
+    fn from_parts(sender: Sender, is_near: bool, secrets: Vec<SecretString>, address: Option<String>) -> Self {
         let sender = Arc::new(sender);
-        Self { service: service_over(&sender, &secrets).on_own_thread(), sender, is_near, secrets }
+        Self { service: service_over(&sender, &secrets).on_own_thread(), sender, is_near, secrets, address }
     }
 
     /// Returns a transport with the same credentials, and with connections of its own, read on a thread of the library.
@@ -134,7 +137,7 @@ impl KubeTransport {
     /// Those of [`from_config`](Self::from_config).
     pub fn with_own_connections(&self) -> Result<Self, TransportError> {
         Ok(match self.sender.with_own_connections()? {
-            Some(sender) => Self::from_parts(sender, self.is_near, self.secrets.clone()),
+            Some(sender) => Self::from_parts(sender, self.is_near, self.secrets.clone(), self.address.clone()),
             None => Self::new(self.sender.built_client()),
         })
     }
@@ -195,12 +198,22 @@ impl Transport for KubeTransport {
     fn redact(&self, text: String) -> String {
         self.sender.redact(self.service.redact(text))
     }
+
+    fn server(&self) -> Option<String> {
+        self.address.clone()
+    }
 }
 
 impl fmt::Debug for KubeTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KubeTransport").field("near", &self.is_near).finish_non_exhaustive()
     }
+}
+
+/// Returns host and port, without credentials.
+fn address(url: &Uri) -> Option<String> {
+    let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("http") { 80 } else { 443 });
+    Some(format!("{}:{port}", url.host()?))
 }
 
 /// Returns true for a server on this host, and for the API server of this process's cluster, by any of its names.

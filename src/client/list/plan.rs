@@ -15,6 +15,7 @@ use crate::limits::Limits;
 use crate::meta::TypeMeta;
 
 /// The settings that all requests of a list share.
+#[expect(clippy::struct_excessive_bools, reason = "they are independent settings")]
 pub(super) struct ListPlan {
     pub(super) client: Client,
     pub(super) resource: Resource,
@@ -27,6 +28,8 @@ pub(super) struct ListPlan {
     /// `None` means all namespaces, or the cluster.
     pub(super) namespaces: Vec<Option<String>>,
     pub(super) allows_inconsistent: bool,
+    /// True if pages may have several versions, because a watch from the first version follows.
+    pub(super) accepts_versions: bool,
     pub(super) limits: Limits,
     pub(super) skips_item_errors: bool,
     pub(super) on_skip: Option<SkipHook>,
@@ -52,6 +55,7 @@ impl ListPlan {
             wrong_kind: None,
             namespaces: vec![None],
             allows_inconsistent: false,
+            accepts_versions: false,
             limits: Limits::default(),
             skips_item_errors: false,
             on_skip: None,

@@ -6,9 +6,11 @@
 //! - An item is delivered at most once. A request is repeated only before its first item, or with a continue token.
 //! - A token names the first item of its page, so the page is the same again. `Repeat` checks that by a checksum of the
 //!   items that were delivered. Another page is `PageChanged`.
-//! - All pages have one version, the version of the first page. A later page at another version makes the list
-//!   inconsistent, and a watch still starts from the first version.
-//! - An expired token (410) ends the list, continues at the latest version, or starts over: the caller chooses.
+//! - A continue token names the version of the first page, so all pages of an API server have that version. A later page
+//!   at another version ends the list, unless the caller accepts it. Then the list is inconsistent, and a watch still
+//!   starts from the first version.
+//! - An expired token (410, or 400 if the server cannot read the token) ends the list, continues at the latest version,
+//!   or starts over: the caller chooses.
 //!   `on_restart` runs before the first item of the new snapshot.
 //! - A 406 is repeated in plain JSON, only before the first item.
 //! - Tokens may repeat in a cycle of any length on broken servers. `Cycle` finds it with one token in memory.
@@ -42,6 +44,7 @@ use crate::client::error::{Error, ErrorKind};
 use crate::client::params::Selection;
 use crate::client::progress::Progress;
 use crate::client::retry::Tries;
+use crate::client::runtime::on_own_runtime;
 use crate::client::send::{Answer, accept_header, within};
 use crate::client::transport::chain;
 use crate::decode::{ListDecoder, ListEnd};
@@ -280,16 +283,16 @@ impl ListRun {
         let attempt = counters.requests() + 1;
         let opening = async move {
             if !wait.is_zero() {
-                within(deadline, async {
+                let waiting = async {
                     sleep(wait).await;
                     Ok(())
-                })
-                .await?;
+                };
+                within(deadline, waiting).await?;
             }
             tracing::debug!(attempt, path, "requesting");
             client.send(path, accept, deadline, &counters).await
         };
-        Ok(PagesState::Opening(Box::pin(opening.instrument(self.span.clone()))))
+        Ok(PagesState::Opening(Box::pin(on_own_runtime(opening).instrument(self.span.clone()))))
     }
 
     /// Reads more of a body that is neither protobuf nor JSON, for the error.
@@ -344,6 +347,12 @@ impl ListRun {
         summary.type_meta = end.type_meta;
         let first = mem::replace(&mut summary.list_meta, end.list_meta).resource_version;
         if self.later_page && summary.list_meta.resource_version != first {
+            if !self.listing.plan.accepts_versions {
+                let found = mem::take(&mut summary.list_meta.resource_version);
+                let error = Error::new(ErrorKind::SeveralVersions { first, found }).with_items(summary.items);
+                let error = error.with_audit_id(summary.audit_id.clone());
+                return Err(error.redacted(&*self.listing.plan.client.transport));
+            }
             // A watch from the first version gets all changes since then, and repeats some.
             let page = mem::replace(&mut summary.list_meta.resource_version, first);
             if is_older(self.newest.as_deref().unwrap_or(&summary.list_meta.resource_version), &page) {
@@ -398,6 +407,7 @@ impl ListRun {
         }
         let delivered = self.listing.summary.items + self.seen.items;
         let mut error = error.redacted(&*self.listing.plan.client.transport).with_items(delivered);
+        error = error.of_later_page(self.token.is_some());
         if let Some(id) = page.and(self.listing.summary.audit_id.clone()) {
             error = error.with_audit_id(Some(id));
         }

@@ -61,7 +61,17 @@ pub(super) fn check_version(version: &str) -> Result<(), InvalidInput> {
     Ok(())
 }
 
-/// The server takes 0 for "no version": it returns 422 for a list, and starts a watch at any version.
+/// A watch from version 0 would begin with the objects of any version, as if they were added.
+pub(super) fn check_watched(version: &str) -> Result<(), InvalidInput> {
+    check_version(version)?;
+    if !is_resumable(version) {
+        let reason = "a watch cannot resume from version 0: watch from now, or with the initial state";
+        return Err(InvalidInput::new(reason, version));
+    }
+    Ok(())
+}
+
+/// The server takes 0 for "no version": it returns 422 for a list.
 pub(super) fn check_exact(version: &str) -> Result<(), InvalidInput> {
     check_version(version)?;
     if !is_resumable(version) {

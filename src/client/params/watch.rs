@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::query::check_timeout;
 use super::selection::Selection;
-use super::version::{ResourceVersion, check_exact, check_version};
+use super::version::{ResourceVersion, check_version, check_watched};
 use crate::error::InvalidInput;
 
 /// The parameters of a watch: the objects, and where the watch begins.
@@ -93,7 +93,7 @@ impl WatchParams {
     pub(in crate::client) fn validate(&self) -> Result<(), InvalidInput> {
         self.selection.validate()?;
         match &self.start {
-            WatchStart::Version(version) => check_exact(version)?,
+            WatchStart::Version(version) => check_watched(version)?,
             WatchStart::State(ResourceVersion::AtLeast(version)) => check_version(version)?,
             WatchStart::State(_) | WatchStart::Now => {}
         }

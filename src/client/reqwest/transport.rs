@@ -158,6 +158,11 @@ impl Transport for HttpTransport {
             None => text,
         }
     }
+
+    fn server(&self) -> Option<String> {
+        let host = self.base.host_str()?;
+        Some(format!("{host}:{}", self.base.port_or_known_default()?))
+    }
 }
 
 impl fmt::Debug for HttpTransport {

@@ -18,6 +18,7 @@ use crate::client::handle::Client;
 use crate::client::metrics::OpenWatch;
 use crate::client::params::{Selection, WatchStart};
 use crate::client::progress::Counters;
+use crate::client::runtime::on_own_runtime;
 use crate::client::send::{Answer, accept_header};
 use crate::decode::{WatchDecoder, WatchEventRef};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
@@ -64,9 +65,20 @@ impl WatchPlan {
             let idle = Idle::new(idle_timeout, timeout, gap);
             let decoder = WatchDecoder::with_limits(limits).accept_json();
             let opened = OpenWatch::begin(&client.totals);
-            Ok(Connection { client, answer, requested, opened, decoder, chunk: Bytes::new(), expected, shard, idle })
+            Ok(Connection {
+                client,
+                answer,
+                requested,
+                opened,
+                timeout,
+                decoder,
+                chunk: Bytes::new(),
+                expected,
+                shard,
+                idle,
+            })
         };
-        Ok(Box::pin(opening.instrument(self.span.clone())))
+        Ok(Box::pin(on_own_runtime(opening).instrument(self.span.clone())))
     }
 }
 
@@ -78,6 +90,8 @@ pub(super) struct Connection {
     pub(super) requested: Selection,
     /// Since when the server has sent the head of the response.
     pub(super) opened: OpenWatch,
+    /// The time after which the server should end the watch.
+    pub(super) timeout: Duration,
     decoder: WatchDecoder,
     /// The rest of the last chunk, which is not decoded yet.
     chunk: Bytes,
@@ -124,7 +138,7 @@ impl Connection {
         &mut self,
         on_event: &mut impl FnMut(WatchEventRef<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
-        let Self { client, answer, decoder, chunk, expected, shard, idle, requested: _, opened: _ } = self;
+        let Self { client, answer, decoder, chunk, expected, shard, idle, requested: _, opened: _, timeout: _ } = self;
         let api_error = |status: &Status| body::of_status(status.clone(), 500, &answer.headers);
         loop {
             let is_first = decoder.position() == 0;

@@ -1,5 +1,6 @@
 //! The connections of a watch, one after the other.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::time::sleep;
@@ -11,6 +12,8 @@ use super::phase::WatchPhase;
 use super::plan::WatchPlan;
 use super::resume::{ConnectionState, WatchRun};
 use crate::client::error::Error;
+use crate::client::outage::Outage;
+use crate::client::runtime::on_own_runtime;
 use crate::error::ItemError;
 use crate::meta::EventType;
 use crate::object::ItemRef;
@@ -31,6 +34,13 @@ impl Connections {
     pub fn after_version(mut self, version: String) -> Self {
         self.run.phase = WatchPhase::of_changes();
         self.run.delivered = Delivered::up_to(version);
+        self
+    }
+
+    /// Reports failures there, together with those of the caller's other requests for the collection.
+    #[must_use]
+    pub fn reporting_to(mut self, outage: &Arc<Outage>) -> Self {
+        self.run.outage = Arc::clone(outage);
         self
     }
 
@@ -82,8 +92,8 @@ impl Connections {
             // The next state, or the end of a request or a connection.
             let next = match state {
                 ConnectionState::Start => Ok(run.start()?),
-                ConnectionState::Waiting(sleep) => {
-                    ready!(sleep.as_mut().poll(cx));
+                ConnectionState::Waiting(waiting) => {
+                    ready!(waiting.as_mut().poll(cx))?;
                     Ok(run.request()?)
                 }
                 ConnectionState::Locating(locating) => match ready!(locating.as_mut().poll(cx)) {
@@ -119,7 +129,10 @@ impl Connections {
                 Ok(next) => *state = next,
                 Err(error) => {
                     let wait = run.after(state, error)?;
-                    *state = ConnectionState::Waiting(Box::pin(sleep(wait)));
+                    *state = ConnectionState::Waiting(Box::pin(on_own_runtime(async move {
+                        sleep(wait).await;
+                        Ok(())
+                    })));
                     if run.phase.take_partial() {
                         return Poll::Ready(Ok(Some(WatchEvent::Reset)));
                     }

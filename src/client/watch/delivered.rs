@@ -3,6 +3,12 @@
 //! Several events may have the same version: when a lease of etcd expires, all its objects are deleted at one version.
 //! Until an event of a newer version or a bookmark arrives, further events of the newest version may be missing. So the
 //! watch resumes from the version before, and drops the events that the server sends again.
+//!
+//! The server may have forgotten the version before, and still know the newest one. The watch then resumes from the
+//! newest version if no event of it can be missing: if its one event added or modified an object. kube-apiserver writes
+//! one object in each transaction of etcd (`storage/etcd3/store.go`), and only the deletions of an expired lease share a
+//! version. So after a deletion, after two writes of one version, and for versions that do not compare, the version
+//! counts as expired.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -10,7 +16,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use crate::meta::EventType;
 use crate::object::ItemRef;
-use crate::object::version::{compare_resource_versions, is_older, is_resumable};
+use crate::object::version::{compare_resource_versions, is_comparable, is_older, is_resumable};
 
 /// The most events that are remembered. When there are more, those before may be repeated after a reconnect. A lease of
 /// kube-apiserver has at most 1,000 objects (`--lease-max-object-count`).
@@ -24,6 +30,12 @@ pub(super) struct Delivered {
     resumes_from: String,
     /// The newest version of a delivered event or bookmark. It is `resumes_from` or the next version.
     newest: String,
+    /// True if the event of `newest` added or modified an object.
+    newest_is_write: bool,
+    /// The connection that delivered the first event of `newest`.
+    newest_since: u64,
+    /// True if the server sent two writes of one version.
+    shares_versions: bool,
     /// The number of changes of `newest`.
     moves: u64,
     /// The number of connections.
@@ -74,6 +86,21 @@ impl Delivered {
         &self.newest
     }
 
+    /// Returns true if this connection delivered the newest version: the server then forgot what follows it.
+    pub(super) fn has_advanced(&self) -> bool {
+        self.newest_since == self.connection
+    }
+
+    /// Resumes from the newest version, because the server has forgotten the version before. Returns false if events of
+    /// the newest version may be missing.
+    pub(super) fn resume_from_newest(&mut self) -> bool {
+        let is_complete = self.newest_is_write && !self.shares_versions && self.resumes_from != self.newest;
+        if is_complete {
+            self.resumes_from.clone_from(&self.newest);
+        }
+        is_complete
+    }
+
     /// Records that the server sends the events after `resumes_from` again.
     pub(super) fn begin_connection(&mut self) {
         self.connection += 1;
@@ -97,8 +124,9 @@ impl Delivered {
     }
 
     /// Records an event that was delivered.
-    pub(super) fn record_event(&mut self, fingerprint: Option<Fingerprint>, version: &str) {
-        self.advance_to(version);
+    pub(super) fn record_event(&mut self, fingerprint: Option<Fingerprint>, change: EventType, version: &str) {
+        self.shares_versions |= change != EventType::Deleted && version == self.newest;
+        self.advance_to(version, change);
         let Some(Fingerprint { object, event }) = fingerprint else { return };
         if self.seen.len() >= REMEMBERED || self.last.len() >= REMEMBERED {
             self.seen.clear();
@@ -112,14 +140,23 @@ impl Delivered {
         self.last.insert(object, SeenEvent { connection, moves });
     }
 
+    /// Records an event of another shard, which may arrive again after a reconnect.
+    pub(super) fn record_other_shard(&mut self, change: EventType, version: &str) {
+        let is_second = version == self.newest && self.newest_since == self.connection;
+        self.shares_versions |= change != EventType::Deleted && is_second;
+        self.advance_to(version, change);
+    }
+
     /// Records the version of an event: if it is newer, all events of the version before were delivered.
-    pub(super) fn advance_to(&mut self, version: &str) {
+    fn advance_to(&mut self, version: &str, change: EventType) {
         let is_newer = compare_resource_versions(version, &self.newest).is_none_or(Ordering::is_gt);
         if !is_newer || !is_resumable(version) {
             return;
         }
         self.resumes_from.clone_from(&self.newest);
         version.clone_into(&mut self.newest);
+        self.newest_is_write = change != EventType::Deleted && is_comparable(version);
+        self.newest_since = self.connection;
         // A deletion may have the version of the object, which is older than the deletion. So the server may send again
         // all that followed the first event of `resumes_from`.
         let moves = self.moves;
@@ -152,18 +189,51 @@ mod tests {
         let mut delivered = Delivered::up_to("7".to_owned());
         let fingerprint = |n: usize| Fingerprint { object: n as u64, event: Some(n as u64) };
         for n in 0..=REMEMBERED {
-            delivered.record_event(Some(fingerprint(n)), "8");
+            delivered.record_event(Some(fingerprint(n)), EventType::Added, "8");
         }
         delivered.begin_connection();
         assert_eq!((delivered.resumes_from(), delivered.newest(), delivered.seen.len()), ("7", "8", 1));
         assert!(!delivered.is_repeated(&fingerprint(0)) && delivered.is_repeated(&fingerprint(REMEMBERED)));
         // A newer version, and then another, forget the events of the version before.
         for (version, remembered) in [("9", 2), ("10", 2), ("11", 2)] {
-            delivered.record_event(Some(fingerprint(0)), version);
-            delivered.record_event(Some(fingerprint(1)), version);
+            delivered.record_event(Some(fingerprint(0)), EventType::Added, version);
+            delivered.record_event(Some(fingerprint(1)), EventType::Added, version);
             assert!(delivered.seen.len() <= remembered + 1, "{version}: {}", delivered.seen.len());
         }
         delivered.complete_version("11");
         assert_eq!((delivered.resumes_from(), delivered.seen.capacity()), ("11", 0));
+    }
+
+    #[test]
+    fn resumes_from_the_newest_version_only_if_no_event_of_it_can_be_missing() {
+        use EventType::{Added, Deleted, Modified};
+
+        for (events, expected) in [
+            (&[][..], None),
+            (&[("a", Added, "8")], Some("8")),
+            (&[("a", Added, "8"), ("a", Modified, "9")], Some("9")),
+            // An old deletion has no place in the order.
+            (&[("a", Modified, "9"), ("b", Deleted, "3")], Some("9")),
+            (&[("a", Modified, "9"), ("a", Deleted, "9")], Some("9")),
+            // More deletions may have this version.
+            (&[("a", Deleted, "9")], None),
+            (&[("a", Deleted, "9"), ("b", Added, "10")], Some("10")),
+            // Each version may have several writes.
+            (&[("a", Added, "8"), ("b", Added, "8")], None),
+            (&[("a", Added, "8"), ("b", Added, "8"), ("c", Added, "9")], None),
+            // These versions have no order.
+            (&[("a", Added, "x8")], None),
+        ] {
+            let mut delivered = Delivered::up_to("7".to_owned());
+            for (name, change, version) in events {
+                let hash = |text: &str| delivered.hasher.hash_one(text);
+                let fingerprint = Fingerprint { object: hash(name), event: Some(hash(version)) };
+                delivered.record_event(Some(fingerprint), *change, version);
+            }
+            let before = delivered.resumes_from().to_owned();
+            assert_eq!(delivered.resume_from_newest(), expected.is_some(), "{events:?}");
+            assert_eq!(delivered.resumes_from(), expected.unwrap_or(&before), "{events:?}");
+            assert!(!delivered.resume_from_newest(), "{events:?}");
+        }
     }
 }

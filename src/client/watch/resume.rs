@@ -15,23 +15,26 @@
 //! - `retry::classify` decides whether an error is retried. This file only maps its answer to a phase and a wait.
 //! - `after` runs once for each end of a connection. The order of its steps matters:
 //!   1. An end may prove that the version has expired. Then that error replaces the connection's own.
-//!   2. A connection that lived long enough resets the backoff, before the next wait is taken from it.
+//!   2. A connection that lived long enough resets the backoff, before the next wait is taken from it (`next_wait`).
 //!   3. A refusal of initial events is not an error for the caller: the collection is listed at once.
 //!   4. Only then is the error classified, and the stream ends or retries.
-//! - Events do not reset the backoff. A server that ends each connection after one event would be asked without a
-//!   pause.
+//! - A server may end watches early and often, and each wait delays the changes meanwhile. So a connection that lived
+//!   for 2 s and delivered is replaced at once, and a shorter one after a second. Only failures, and connections that
+//!   deliver nothing, wait longer and longer.
+//! - A version that has expired may be the one before the newest, which the server still has: see `delivered`.
 //! - A 406 changes the form of the request, not the phase. `Client::needs_plain_json` remembers it for all clones.
 //! - A partial initial state is delivered again from its beginning, so the caller gets `Reset` before it.
 //! - `uses_pages` is no phase: the request timeout of the server stays the same when the stream starts over.
 //!
 //! `tests/watch/model.rs` compares random servers with a model. `tests/watch/resume.rs` tests single rules.
 
+use std::future::Future;
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::ExponentialBackoff;
-use tokio::time::Sleep;
 use tracing::field;
 
 use super::connection::{Connection, Opening};
@@ -41,8 +44,9 @@ use super::phase::WatchPhase;
 use super::plan::{Locating, WatchPlan};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
+use crate::client::outage::Outage;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
-use crate::client::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice, most_fruitless};
+use crate::client::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice, exponential, most_fruitless};
 use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEventRef;
 use crate::error::ItemError;
@@ -55,6 +59,17 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// A connection that lived for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
+
+/// A connection that lived for this time and brought an event or a bookmark, or that ended as requested, is replaced at
+/// once.
+const STEADY: Duration = Duration::from_secs(2);
+
+/// The longest wait then. It is random, so that a server that ends all watches does not get all requests together.
+const AT_MOST: Duration = Duration::from_millis(200);
+
+/// The shortest wait after a watch that the server ended sooner. client-go waits about as long
+/// (`tools/cache/reflector.go`).
+const AFTER_BRIEF: Duration = Duration::from_millis(800);
 
 /// A connection without an event that ended before this time may have ended because its version has expired. client-go
 /// uses the same time (`tools/cache/reflector.go`, `VeryShortWatchError`).
@@ -85,12 +100,27 @@ pub struct Disconnect {
 pub(super) enum ConnectionState {
     Start,
     Locating(Locating),
-    Waiting(Pin<Box<Sleep>>),
+    Waiting(Waiting),
     Opening(Opening),
     Watching(Box<Connection>),
     Listing(Box<Pages>),
     Ended,
 }
+
+/// The request after the end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NextRequest {
+    /// A list in place of refused initial events.
+    ListAtOnce,
+    /// The same request for plain JSON.
+    PlainJson,
+    Retry {
+        needs_repair: bool,
+    },
+}
+
+/// The wait before a request.
+type Waiting = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 type OnDisconnect = Box<dyn FnMut(&Disconnect) + Send>;
 
@@ -110,7 +140,13 @@ pub(super) struct WatchRun {
     uses_pages: bool,
     /// The longest time between two bookmarks of any connection.
     gap: Option<Duration>,
+    /// The waits after failures.
     backoff: ExponentialBackoff,
+    /// The waits after watches that the server ended early.
+    brief: ExponentialBackoff,
+    /// The numbers of received and of delivered events when the connection began.
+    before: (u64, u64),
+    pub(super) outage: Arc<Outage>,
 }
 
 /// The number of events of any kind, except bookmarks without a version and of older versions.
@@ -146,6 +182,9 @@ impl WatchRun {
             uses_pages: false,
             gap: None,
             backoff: plan.client.backoff(MAX_DELAY),
+            brief: exponential(AFTER_BRIEF, MAX_DELAY),
+            before: (0, 0),
+            outage: plan.client.outage(&plan.resource),
             plan,
         }
     }
@@ -196,7 +235,7 @@ impl WatchRun {
             Some(namespace) => list.namespace(namespace),
             None => list,
         };
-        list.into_pages()
+        list.accept_versions().into_pages()
     }
 
     /// Returns the version from which the watch resumes.
@@ -207,7 +246,10 @@ impl WatchRun {
 
     pub(super) fn begin_connection(&mut self, mut connection: Connection) -> Connection {
         self.delivered.begin_connection();
-        if !self.phase.is_synced() {
+        self.before = (self.received.all, self.delivered.events);
+        if self.phase.is_synced() {
+            self.outage.succeed();
+        } else {
             connection.idle.expect_initial_events(Some(self.initial_events_timeout));
         }
         connection
@@ -249,7 +291,7 @@ impl WatchRun {
         };
         if !is_in_shard {
             if is_synced {
-                self.delivered.advance_to(version);
+                self.delivered.record_other_shard(change, version);
             }
             return Ok(None);
         }
@@ -260,7 +302,7 @@ impl WatchRun {
         }
         let object = decode(change, object).map_err(Into::into)?;
         if is_synced {
-            self.delivered.record_event(fingerprint, version);
+            self.delivered.record_event(fingerprint, change, version);
         }
         self.delivered.events += 1;
         self.plan.client.totals.event();
@@ -272,6 +314,7 @@ impl WatchRun {
     pub(super) fn complete_initial_state(&mut self, version: &str) -> String {
         self.phase = WatchPhase::of_changes();
         self.delivered.complete_version(version);
+        self.outage.succeed();
         self.delivered.newest().to_owned()
     }
 
@@ -302,15 +345,11 @@ impl WatchRun {
         if let Some(connection) = connection {
             // A server may have stopped sending bookmarks.
             self.gap = if is_stalled { None } else { connection.idle.gap() };
-            // Events do not reset the backoff: otherwise the client would send requests without a pause to a server
-            // that ends each connection after one event.
-            if connection.answer.started.elapsed() >= HEALTHY {
-                self.backoff = self.plan.client.backoff(MAX_DELAY);
-            }
         }
         let is_refused = error.as_ref().is_some_and(|error| matches!(error.code(), Some(400 | 422)));
         let is_unended = connection.is_some() && is_stalled;
         let lists_at_once = self.phase.is_initial_events() && (is_refused || is_unended);
+        let wait = if lists_at_once { Duration::ZERO } else { self.next_wait(connection, error.as_ref()) };
         let advice = error.as_ref().map(|error| self.plan.client.classify(error));
         let needs_plain_json = match (&error, connection) {
             (Some(error), Some(connection)) => {
@@ -328,7 +367,7 @@ impl WatchRun {
             let is_interrupted = self.phase.is_initial_events() && interrupts;
             if let Some(error) = &error
                 && !needs_plain_json
-                && !self.prepare_retry(error)
+                && !self.prepare_retry(error, connection.is_some())
             {
                 return Err(error.clone());
             }
@@ -336,30 +375,63 @@ impl WatchRun {
                 self.phase.count_interruption();
             }
         }
-        Ok(self.disconnect(error, advice, lists_at_once))
+        let next = match advice {
+            _ if lists_at_once => NextRequest::ListAtOnce,
+            _ if needs_plain_json => NextRequest::PlainJson,
+            advice => NextRequest::Retry { needs_repair: advice == Some(RetryAdvice::RetryAfterRepair) },
+        };
+        Ok(self.disconnect(error, wait, next))
+    }
+
+    /// Returns the wait after a connection, or after a request without one.
+    fn next_wait(&mut self, connection: Option<&Connection>, error: Option<&Error>) -> Duration {
+        let lived = connection.map_or(Duration::ZERO, |connection| connection.opened.elapsed());
+        let ended = connection.filter(|_| error.is_none() && self.phase.is_synced());
+        let (received, delivered) = self.before;
+        let has_received = self.phase.is_synced() && self.received.all != received;
+        let has_delivered = self.phase.is_synced() && self.delivered.events != delivered;
+        let is_steady = lived >= STEADY && has_received && error.is_none_or(is_break)
+            || ended.is_some_and(|connection| lived >= connection.timeout.mul_f32(0.9));
+        if is_steady || lived >= HEALTHY {
+            self.backoff = self.plan.client.backoff(MAX_DELAY);
+        }
+        if is_steady || has_delivered || lived >= HEALTHY {
+            self.brief = exponential(AFTER_BRIEF, MAX_DELAY);
+        }
+        if is_steady {
+            AT_MOST.mul_f32(fastrand::f32())
+        } else if ended.is_none() {
+            self.backoff.next().unwrap_or(MAX_DELAY)
+        } else {
+            let wait = self.brief.next().unwrap_or(MAX_DELAY);
+            // A quiet collection: a change must not wait much longer than the watches live.
+            if lived >= STEADY { wait.min(lived) } else { wait }
+        }
     }
 
     /// Reports the end of a connection, and returns the wait before the next request.
-    fn disconnect(&mut self, error: Option<Error>, advice: Option<RetryAdvice>, lists_at_once: bool) -> Duration {
+    fn disconnect(&mut self, error: Option<Error>, wait: Duration, next: NextRequest) -> Duration {
         let asked = error.as_ref().and_then(Error::retry_after).unwrap_or_default().min(MAX_RETRY_AFTER);
-        let wait = if lists_at_once { Duration::ZERO } else { self.backoff.next().unwrap_or(MAX_DELAY).max(asked) };
+        let wait = if next == NextRequest::ListAtOnce { wait } else { wait.max(asked) };
         if !self.phase.is_synced() {
             self.delivered.forget_versions();
         }
         let resource_version = self.version().map(str::to_owned);
         let disconnect = Disconnect { resource_version, lists: self.phase.is_list(), wait, error };
         let Disconnect { error, resource_version, .. } = &disconnect;
-        let error = error.as_ref().map(|error| field::display(chain(error)));
         if error.is_some() {
             self.plan.client.totals.retry();
         }
         self.plan.span.in_scope(|| {
-            let wait = wait.as_secs_f64();
-            if lists_at_once {
+            if let (Some(error), NextRequest::Retry { needs_repair }) = (error, next) {
+                self.outage.fail(error, wait, needs_repair);
+            }
+            let error = error.as_ref().map(|error| field::display(chain(error)));
+            let WatchPlan { client, resource, .. } = &self.plan;
+            if next == NextRequest::ListAtOnce && client.warnings.admit(("listwatch.resume", resource)).is_some() {
                 tracing::warn!(name: "listwatch.resume", error, resource_version, "the server does not send the initial events: listing the collection");
-            } else if advice == Some(RetryAdvice::RetryAfterRepair) {
-                tracing::warn!(name: "listwatch.resume", error, resource_version, "retrying in {wait:.1} s");
             } else {
+                let wait = wait.as_secs_f64();
                 tracing::debug!(name: "listwatch.resume", error, resource_version, "resuming in {wait:.1} s");
             }
         });
@@ -396,13 +468,15 @@ impl WatchRun {
     }
 
     /// Returns true if a retry may help, and prepares it.
-    fn prepare_retry(&mut self, error: &Error) -> bool {
+    fn prepare_retry(&mut self, error: &Error, was_open: bool) -> bool {
         match (self.plan.client.classify(error), error.kind()) {
             // A page is short enough for the request timeout.
             (_, ErrorKind::Incomplete { request_timeout: Some(_), .. }) => self.uses_pages = true,
             (RetryAdvice::Retry, _) => {}
             (RetryAdvice::RetryAfterRepair, _) if !self.fails_fast => {}
             (RetryAdvice::StartOver, _) if !self.phase.is_synced() => {}
+            (RetryAdvice::StartOver, _)
+                if !(was_open && self.delivered.has_advanced()) && self.delivered.resume_from_newest() => {}
             (RetryAdvice::StartOver, _) if self.starts_over => self.start_over(),
             _ => return false,
         }
@@ -416,6 +490,15 @@ impl WatchRun {
             self.plan.params.start = WatchStart::State(ResourceVersion::MostRecent);
         }
         self.plan.client.totals.restart();
+    }
+}
+
+/// Returns true if the connection broke, as when a proxy or a server restarts.
+fn is_break(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Transport(error) => error.kind() == TransportErrorKind::Broken,
+        ErrorKind::Decode(error) => error.is_incomplete(),
+        _ => false,
     }
 }
 

@@ -8,6 +8,7 @@ use console::{Color, style};
 use futures::StreamExt;
 use indicatif::{DecimalBytes, HumanCount};
 use listwatch::client::{Client, Disconnect, Error, Resource, Selection, WatchEvent, WatchParams};
+use listwatch::internal::WarningLimit;
 use listwatch::{ItemError, ItemRef};
 use tokio::time::{Instant, timeout_at};
 
@@ -99,7 +100,14 @@ impl WatchPrinter {
         if let Some(namespace) = namespace {
             watch = watch.namespace(&**namespace);
         }
-        let mut events = pin!(watch.fail_fast().on_disconnect(print_disconnect));
+        let warnings = WarningLimit::default();
+        let on_disconnect = move |disconnect: &Disconnect| {
+            // A server may end each watch after a moment.
+            if warnings.admit("ended").is_some() {
+                print_end(disconnect);
+            }
+        };
+        let mut events = pin!(watch.fail_fast().on_disconnect(on_disconnect));
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             let next = timeout_at(flush_at, events.next()).await;
@@ -272,17 +280,16 @@ struct EventMark {
     name: &'static str,
 }
 
-/// Prints why the watch was disconnected, and how it continues.
-fn print_disconnect(disconnect: &Disconnect) {
-    let Disconnect { error, resource_version, lists, wait, .. } = disconnect;
-    let why = error.as_ref().map_or_else(|| "the server ended the watch".to_owned(), ToString::to_string);
+/// Prints that the server ended the watch, and how it continues. The log of the library reports failures.
+fn print_end(disconnect: &Disconnect) {
+    let Disconnect { error: None, resource_version, lists, wait, .. } = disconnect else { return };
     let from = match resource_version {
         Some(version) => format!("from version {version}"),
         None if *lists => "with a list".to_owned(),
         None => "from the start".to_owned(),
     };
-    let verb = if error.is_some() { "retrying" } else { "resuming" };
-    notices::print_labelled(&format!("{verb} in {:.1} s {from}:", wait.as_secs_f64()), &why);
+    let seconds = wait.as_secs_f64();
+    notices::print_labelled(&format!("resuming in {seconds:.1} s {from}:"), "the server ended the watch");
 }
 
 impl EventCounts {

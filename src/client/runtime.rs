@@ -1,0 +1,46 @@
+//! Checks that a request is polled on the runtime on which it began.
+//!
+//! Timers and sockets belong to a runtime of tokio. A timer panics when it is polled after its runtime has ended, and
+//! never fires if nobody drives its runtime. So each future and body of the client remembers its runtime, and ends in an
+//! error on another one.
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
+use tokio::runtime::{Handle, Id};
+
+use super::error::Error;
+use super::transport::{TransportError, TransportErrorKind};
+
+/// The runtime that polled first.
+#[derive(Default)]
+pub(super) struct OwnRuntime(Option<Id>);
+
+impl OwnRuntime {
+    /// Returns an error outside of a runtime, and on another runtime than the first time.
+    pub(super) fn check(&mut self) -> Result<(), TransportError> {
+        let wrong = |message| TransportError::new(TransportErrorKind::Setup, message);
+        let current = Handle::try_current().map_err(|_| wrong("polled outside of a tokio runtime"))?.id();
+        if *self.0.get_or_insert(current) == current {
+            Ok(())
+        } else {
+            Err(wrong("polled on another tokio runtime than the one on which it began"))
+        }
+    }
+}
+
+/// Runs a future that uses timers or tasks of tokio.
+///
+/// # Errors
+///
+/// The errors of the future, and [`TransportErrorKind::Setup`] outside of a runtime, and on another runtime than before.
+pub fn on_own_runtime<T, E: From<Error>>(
+    future: impl Future<Output = Result<T, E>>,
+) -> impl Future<Output = Result<T, E>> {
+    // Boxed, so that the future is not stored twice.
+    let (mut runtime, mut future) = (OwnRuntime::default(), Box::pin(future));
+    poll_fn(move |cx| match runtime.check() {
+        Ok(()) => future.as_mut().poll(cx),
+        Err(error) => Poll::Ready(Err(Error::from(error).into())),
+    })
+}
