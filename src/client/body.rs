@@ -426,6 +426,8 @@ pub(super) fn snippet(body: &[u8], transport: &dyn Transport) -> Option<String> 
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt as _, StreamExt as _, stream};
+
     use super::*;
     use crate::client::transport::{Request, ResponseFuture};
 
@@ -486,6 +488,23 @@ mod tests {
             assert_eq!(error.kind(), TransportErrorKind::Compression, "{case}: {error}");
             assert!(error.to_string().contains("bytes contain only 0"), "{case}: {error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_silent_gzip_body_keeps_no_buffer() {
+        use std::io::Write as _;
+
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"event").unwrap();
+        gzip.flush().unwrap();
+        let wire = stream::iter([Ok(Bytes::from(gzip.get_ref().clone()))]).chain(stream::pending());
+        let headers = HeaderMap::from_iter([(CONTENT_ENCODING, http::HeaderValue::from_static("gzip"))]);
+        let counters = Arc::new(Counters::new(&Arc::default()));
+        let mut body = body(Box::pin(wire), &headers, None, None, counters).unwrap();
+        assert_eq!(body.next().await.unwrap().unwrap(), "event");
+        let counted = allocation_counter::measure(|| assert!(body.next().now_or_never().is_none()));
+        // The buffer of the event was freed.
+        assert!(counted.bytes_current <= -i64::try_from(DECOMPRESSED_CHUNK).unwrap(), "{counted:?}");
     }
 
     #[test]

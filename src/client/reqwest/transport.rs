@@ -23,9 +23,10 @@ use crate::sync::{Mutex, lock};
 
 /// A [`Transport`] over reqwest and rustls.
 ///
-/// It speaks HTTP/1.1, with a connection for each open list and watch. HTTP/2 is slower, because its frames and windows
-/// cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 MB/s over HTTP/2, on two cores. And clients
-/// of HTTP/2 open one connection, on which all requests wait that exceed the streams which the server allows.
+/// It speaks HTTP/1.1, with a connection for each open list and watch. Lists over HTTP/2 are slower, because its frames
+/// and windows cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 MB/s over HTTP/2, on two cores. A
+/// hundred watches with 500 changes a second take the same CPU over both; with 5,000 they take 15 % less over HTTP/2. But
+/// a client of HTTP/2 opens one connection, on which all requests wait that exceed the streams which the server allows.
 ///
 /// Without a certificate authority it trusts the platform's roots, through the platform's verifier, like other programs
 /// on the host. With a certificate authority, as clusters have, it trusts only that authority.
