@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Change::Applied { new, .. } => println!("applied {}/{}", new.namespace(), new.name()),
             Change::Deleted { last, .. } => println!("deleted {}/{}", last.namespace(), last.name()),
             Change::Synced => println!("synced"),
-            Change::Ended(error) => return Err(error.to_string().into()),
+            Change::Ended(reason) => return Err(reason.into()),
             _ => {}
         }
     }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use listwatch::ItemError;
+use listwatch::{ItemError, client};
 
 use crate::key::ObjectKey;
 
@@ -74,5 +74,39 @@ impl Error for ObjectError {
     }
 }
 
-/// The error with which a reflector ended.
-pub(super) type Cause = Arc<dyn Error + Send + Sync>;
+/// Why a reflector has ended, so that its cache gets no more changes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// The error that [`PreparedReflector::run`](crate::PreparedReflector::run) returned.
+    Failed(client::Error),
+    /// It panicked, with this message.
+    Panicked(Arc<str>),
+    /// [`Cache::stop`](crate::Cache::stop) stopped it.
+    Stopped,
+    /// Its future was dropped: its task was aborted, or its runtime has shut down.
+    Dropped,
+}
+
+/// The text includes that of the error, whose source is the source of the reason.
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => write!(f, "the reflector has failed: {error}"),
+            Self::Panicked(message) => write!(f, "the reflector panicked: {message}"),
+            Self::Stopped => f.write_str("the reflector was stopped"),
+            Self::Dropped => {
+                f.write_str("the reflector was dropped: its task was aborted, or its runtime has shut down")
+            }
+        }
+    }
+}
+
+impl Error for EndReason {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed(error) => error.source(),
+            Self::Panicked(_) | Self::Stopped | Self::Dropped => None,
+        }
+    }
+}

@@ -38,7 +38,7 @@
 //
 // | room | files, lowest first | owns |
 // |---|---|---|
-// | - | sync, key, error | |
+// | - | sync, key, error, contain, handles | the count of handles |
 // | compress | frame, elide, dictionary, training, encoder, decide, pool, decoder, group, deferred, loaded, compression | dictionaries, references, delta groups, the pool of decoders |
 // | state | storage_format, slot_set, key_order, head, entry, memory, object, table, snapshot, objects | the lock of readers |
 // | subscribe | change, predicate, queue, subscription, registry, host, resync, walk, delay, subscriber, builder | the queues |
@@ -64,10 +64,12 @@ mod readme {}
 mod own_readme {}
 
 mod compress;
+mod contain;
 mod error;
 mod file;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+mod handles;
 mod hex;
 mod index;
 mod key;
@@ -82,7 +84,7 @@ mod write;
 #[doc(inline)]
 pub use listwatch::internal::StoreType;
 
-pub use self::error::{ObjectError, StoreError};
+pub use self::error::{EndReason, ObjectError, StoreError};
 pub use self::file::format::FileError;
 pub(crate) use self::file::load::SavedStore;
 pub use self::index::handle::Index;

@@ -15,7 +15,6 @@ use listwatch::client::{Client, HttpTransport, Resource};
 use listwatch::{FieldPath, Json};
 use listwatch_cache::{Cache, Change, Object, Reflector, StorageFormat};
 use listwatch_testserver::Server;
-use tokio::task::JoinHandle;
 use tokio::time::interval;
 
 use definition::Definition;
@@ -36,14 +35,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         tokio::select! {
             change = definitions.next() => match change {
                 Some(Change::Applied { new, .. }) => follow(&client, &mut kinds, &new),
-                // The dropped kind ends its reflector.
+                // Its reflector ends with its cache.
                 Some(Change::Deleted { last, .. }) => drop(kinds.remove(last.name())),
                 Some(Change::Synced) => {
                     is_synced = true;
                     print(&kinds).await?;
                     minute.reset();
                 }
-                Some(Change::Ended(error)) => return Err(error.to_string().into()),
+                Some(Change::Ended(reason)) => return Err(reason.into()),
                 _ => return Ok(()),
             },
             _ = minute.tick(), if is_synced => print(&kinds).await?,
@@ -58,13 +57,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 struct Kind {
     resource: Resource,
     cache: Cache<[u8]>,
-    running: JoinHandle<()>,
-}
-
-impl Drop for Kind {
-    fn drop(&mut self) {
-        self.running.abort();
-    }
 }
 
 /// Starts the reflector of a definition, unless it runs. A definition may change the version of its kind.
@@ -78,13 +70,8 @@ fn follow(client: &Client, kinds: &mut BTreeMap<String, Kind>, object: &Object<J
     if kinds.get(object.name()).is_some_and(|kind| kind.resource == resource) {
         return;
     }
-    let reflector = Reflector::<[u8]>::new(client, &resource).store(StorageFormat::Compressed).prepare();
-    let cache = reflector.cache();
-    let running = tokio::spawn(async move {
-        let Err(error) = reflector.run().await;
-        eprintln!("{error}");
-    });
-    kinds.insert(object.name().to_owned(), Kind { resource, cache, running });
+    let cache = Reflector::<[u8]>::new(client, &resource).store(StorageFormat::Compressed).spawn();
+    kinds.insert(object.name().to_owned(), Kind { resource, cache });
 }
 
 /// Waits until each kind is complete, for at most ten seconds, and prints a line for it.

@@ -136,7 +136,7 @@ fn expand_one<T: StoreType + ?Sized>(
     // Only in a forged file the namespace is unknown.
     let namespace = || namespaces.get(&identity.namespace).unwrap_or_else(|| (*identity.namespace).into());
     *entry = if format == StorageFormat::Decoded {
-        let decoded = Arc::new(core.objects.codec.decode(encoding, bytes).map_err(StoreError::from)?);
+        let decoded = core.objects.codec.decode(encoding, bytes).map_err(StoreError::from)?;
         Entry::decoded(encoding, wire_len(bytes), &identity, namespace(), decoded)
     } else {
         Entry::encoded(encoding, bytes, &identity, namespace)

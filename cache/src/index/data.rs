@@ -9,7 +9,7 @@
 //! | `commit` | yes | no | swaps the map, and moves the slot between groups |
 //! | `notify` | no | yes: drops the replaced values | nothing |
 //!
-//! - A panic in `stage` leaves the index and the object as they were.
+//! - A panic in `stage` is an error of the object, as an error that the function returns. The object then has no value.
 //! - The maps are persistent, so the copy that `stage` changes shares its nodes with the map of the readers.
 //! - A value and its group live as long as an object has it. A group may be reused for another value. So a reader that
 //!   found it before a commit compares its generation.
@@ -22,6 +22,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::StoreType;
+use crate::contain::{contain, drop_contained};
 use crate::error::ObjectError;
 use crate::index::groups::{Group, Groups, NODE, ValueGroups, ValueMap, Values};
 use crate::index::registry::MaintainedIndex;
@@ -33,12 +34,16 @@ use crate::sync::{Mutex, RwLock, lock, read, write};
 pub(crate) type IndexFunction<T, V> =
     dyn Fn(&Object<T>) -> Result<Values<V>, Arc<dyn Error + Send + Sync>> + Send + Sync;
 
+/// Returns the function of an index. A panic in `values` is its error.
 pub(crate) fn index_function<T: StoreType + ?Sized, I: IntoIterator, E: Into<Box<dyn Error + Send + Sync>>>(
     values: impl Fn(&Object<T>) -> Result<I, E> + Send + Sync + 'static,
 ) -> Box<IndexFunction<T, I::Item>> {
-    Box::new(move |object| match values(object) {
-        Ok(values) => Ok(values.into_iter().collect()),
-        Err(error) => Err(error.into().into()),
+    Box::new(move |object| {
+        let found = contain(|| match values(object) {
+            Ok(values) => Ok(values.into_iter().collect()),
+            Err(error) => Err(error.into().into()),
+        });
+        found.unwrap_or_else(|panicked| Err(Arc::new(panicked) as _))
     })
 }
 
@@ -63,6 +68,7 @@ struct StagedWrite<V> {
     /// The next values, if groups are created or emptied.
     values: Option<ValueMap<V>>,
     error: Option<ObjectError>,
+    /// The error of an earlier state.
     old_error: Option<ObjectError>,
     /// The values with subscribers that the object had or has: places in its list.
     routes: SmallVec<[u32; 4]>,
@@ -145,15 +151,57 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync> MaintainedIndex<T> for
     }
 
     fn stage(&self, slot: Option<u32>, object: Option<&Object<T>>) {
-        let mut staged = StagedWrite::default();
-        let values = match object.map(|object| (object, (self.function)(object))) {
-            None => Values::new(),
-            Some((_, Ok(values))) => values,
-            Some((object, Err(source))) => {
-                staged.error = Some(self.error(object, source));
-                Values::new()
-            }
+        let (values, error) = match object.map(|object| (object, (self.function)(object))) {
+            None => (Values::new(), None),
+            Some((_, Ok(values))) => (values, None),
+            Some((object, Err(source))) => (Values::new(), Some(self.error(object, source))),
         };
+        let staged = contain(|| self.staged_values(slot, values)).map(|staged| StagedWrite { error, ..staged });
+        let staged = staged.unwrap_or_else(|panicked| {
+            let key = object.map(Object::key);
+            let error = ObjectError { key, index: Some(Arc::clone(&self.name)), source: Arc::new(panicked) };
+            StagedWrite { error: Some(error), ..self.staged_without_values(slot) }
+        });
+        let before = mem::replace(&mut *lock(&self.staged), staged);
+        drop_contained(before);
+    }
+
+    fn commit(&self, slot: u32, has_object: bool) -> Option<ObjectError> {
+        let mut staged = lock(&self.staged);
+        let mut data = write(&self.groups);
+        for (group, value) in &staged.created {
+            data.create(*group, value);
+        }
+        data.set(slot, &staged.groups);
+        for (at, _) in &staged.emptied {
+            data.release(*at);
+        }
+        if let Some(values) = &mut staged.values {
+            mem::swap(values, &mut *write(&self.values));
+        }
+        staged.old_error = match &staged.error {
+            Some(error) if has_object => data.failed.insert(slot, error.clone()),
+            _ => data.failed.remove(&slot),
+        };
+        staged.error.clone()
+    }
+
+    fn notify(&self, subscribers: &mut Vec<Arc<Subscription<T>>>) {
+        let staged = mem::take(&mut *lock(&self.staged));
+        self.routes.collect_subscribers(&staged.routes, subscribers);
+        drop_contained(staged);
+    }
+
+    fn bytes(&self) -> usize {
+        let values = self.values();
+        read(&self.groups).bytes() + values.size() * (size_of::<(V, Group)>() + NODE)
+    }
+}
+
+impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
+    /// Stages the values of the object of a slot, or of a new slot.
+    fn staged_values(&self, slot: Option<u32>, values: Values<V>) -> StagedWrite<V> {
+        let mut staged = StagedWrite::default();
         let (known, had) = (self.values(), self.groups_of(slot));
         let routes = self.routes.places();
         let route = |staged: &mut StagedWrite<V>, value: &V| {
@@ -183,37 +231,13 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync> MaintainedIndex<T> for
                 staged.emptied.push((at, value));
             }
         }
-        let before = mem::replace(&mut *lock(&self.staged), staged);
-        drop(before);
+        staged
     }
 
-    fn commit(&self, slot: u32) -> Option<ObjectError> {
-        let mut staged = lock(&self.staged);
-        let mut data = write(&self.groups);
-        for (group, value) in &staged.created {
-            data.create(*group, value);
-        }
-        data.set(slot, &staged.groups);
-        for (at, _) in &staged.emptied {
-            data.release(*at);
-        }
-        if let Some(values) = &mut staged.values {
-            mem::swap(values, &mut *write(&self.values));
-        }
-        staged.old_error = match &staged.error {
-            Some(error) => data.failed.insert(slot, error.clone()),
-            None => data.failed.remove(&slot),
-        };
-        staged.error.clone()
-    }
-
-    fn notify(&self, subscribers: &mut Vec<Arc<Subscription<T>>>) {
-        let staged = mem::take(&mut *lock(&self.staged));
-        self.routes.collect_subscribers(&staged.routes, subscribers);
-    }
-
-    fn bytes(&self) -> usize {
-        let values = self.values();
-        read(&self.groups).bytes() + values.size() * (size_of::<(V, Group)>() + NODE)
+    /// Stages that the object of a slot has no values, after the code of its new values has panicked. The values that
+    /// it had may panic, too: then they stay in the map, without objects, and all subscribers are notified.
+    fn staged_without_values(&self, slot: Option<u32>) -> StagedWrite<V> {
+        contain(|| self.staged_values(slot, Values::new()))
+            .unwrap_or_else(|_| StagedWrite { routes: self.routes.all_places(), ..StagedWrite::default() })
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::StoreType;
 use crate::error::ObjectError;
+use crate::handles::CountedHandle;
 use crate::index::data::{IndexData, IndexFunction};
 use crate::index::groups::Group;
 use crate::index::registry::MaintainedIndex;
@@ -28,13 +29,19 @@ use crate::sync::read;
 /// prefer `Arc<str>`.
 pub struct Index<T: StoreType + ?Sized, V> {
     host: Arc<dyn SubscriberHost<T>>,
+    handle: CountedHandle,
     data: Arc<IndexData<T, V>>,
 }
 
 impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
     /// Creates an empty index. The store must [register](Self::maintained) it.
-    pub(crate) fn new(host: Arc<dyn SubscriberHost<T>>, name: &str, function: Box<IndexFunction<T, V>>) -> Self {
-        Self { host, data: Arc::new(IndexData::new(name, function)) }
+    pub(crate) fn new(
+        host: Arc<dyn SubscriberHost<T>>,
+        handle: CountedHandle,
+        name: &str,
+        function: Box<IndexFunction<T, V>>,
+    ) -> Self {
+        Self { host, handle, data: Arc::new(IndexData::new(name, function)) }
     }
 
     /// Returns the index as writers see it.
@@ -92,7 +99,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
     /// Writes of other objects cost it nothing, and the function of the index is called once for all subscribers.
     pub fn subscribe(&self, value: V) -> SubscriberBuilder<T> {
         let route = ValueRoute { data: Arc::clone(&self.data), value };
-        SubscriberBuilder::new(Arc::clone(&self.host)).route(Box::new(route))
+        SubscriberBuilder::new(Arc::clone(&self.host), self.handle.clone()).route(Box::new(route))
     }
 
     /// Returns an error for each object that the index does not have because its function failed.
@@ -116,7 +123,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
 
 impl<T: StoreType + ?Sized, V> Clone for Index<T, V> {
     fn clone(&self) -> Self {
-        Self { host: Arc::clone(&self.host), data: Arc::clone(&self.data) }
+        Self { host: Arc::clone(&self.host), handle: self.handle.clone(), data: Arc::clone(&self.data) }
     }
 }
 

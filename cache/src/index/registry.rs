@@ -1,8 +1,10 @@
 //! The indexes of a store, as writers see them.
 
+use std::mem;
 use std::sync::{Arc, Weak};
 
 use crate::StoreType;
+use crate::contain::drop_contained;
 use crate::error::ObjectError;
 use crate::state::object::Object;
 use crate::subscribe::subscription::Subscription;
@@ -15,7 +17,8 @@ pub(crate) trait MaintainedIndex<T: StoreType + ?Sized>: Send + Sync {
     /// removed. Changes nothing that readers see.
     fn stage(&self, slot: Option<u32>, object: Option<&Object<T>>);
     /// Makes the staged values visible to readers. It runs under the lock of the state, and calls no user code.
-    fn commit(&self, slot: u32) -> Option<ObjectError>;
+    /// `has_object` is false if the object is removed.
+    fn commit(&self, slot: u32, has_object: bool) -> Option<ObjectError>;
     /// Appends the subscribers to the values that the object had or has.
     fn notify(&self, subscribers: &mut Vec<Arc<Subscription<T>>>);
     fn bytes(&self) -> usize;
@@ -56,13 +59,13 @@ impl<T: StoreType + ?Sized> IndexRegistry<T> {
     pub(crate) fn add_errors(&mut self, (count, last): (u64, Option<ObjectError>)) {
         self.errors.0 += count;
         if last.is_some() {
-            self.errors.1 = last;
+            drop_contained(mem::replace(&mut self.errors.1, last));
         }
     }
 
     /// Returns the number of failures of index functions since the last call, and the last error.
     pub(crate) fn take_errors(&mut self) -> (u64, Option<ObjectError>) {
-        std::mem::take(&mut self.errors)
+        mem::take(&mut self.errors)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -76,8 +79,8 @@ pub(crate) struct StagedIndexes<T: StoreType + ?Sized>(Vec<Arc<dyn MaintainedInd
 impl<T: StoreType + ?Sized> StagedIndexes<T> {
     /// Commits the write in all indexes, under the lock of the state. Returns the number of errors, and the last of
     /// them.
-    pub(crate) fn commit(&self, slot: u32) -> (u64, Option<ObjectError>) {
-        let errors = self.0.iter().filter_map(|index| index.commit(slot));
+    pub(crate) fn commit(&self, slot: u32, has_object: bool) -> (u64, Option<ObjectError>) {
+        let errors = self.0.iter().filter_map(|index| index.commit(slot, has_object));
         errors.fold((0, None), |(count, _), error| (count + 1, Some(error)))
     }
 

@@ -6,6 +6,8 @@
 use std::mem;
 use std::sync::{Arc, Weak};
 
+use smallvec::SmallVec;
+
 use crate::StoreType;
 use crate::index::groups::{Group, ValueMap};
 use crate::subscribe::subscription::Subscription;
@@ -36,6 +38,11 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> ValueRoutes<T, V> {
     pub(super) fn places(&self) -> Option<ValueMap<V>> {
         let routes = lock(&self.0);
         (!routes.lists.is_empty()).then(|| routes.values.clone())
+    }
+
+    /// Returns the places of all values.
+    pub(super) fn all_places(&self) -> SmallVec<[u32; 4]> {
+        (0..).take(lock(&self.0).lists.len()).collect()
     }
 
     /// Appends the subscribers of these places.

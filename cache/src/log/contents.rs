@@ -33,6 +33,7 @@ use listwatch::{EventType, compare_resource_versions};
 use tokio::time::Instant;
 
 use crate::StoreType;
+use crate::contain::wake;
 use crate::error::StoreError;
 use crate::key::ObjectKey;
 use crate::log::change::LoggedChange;
@@ -101,7 +102,7 @@ pub(crate) struct DueWork<T: StoreType + ?Sized> {
 
 impl<T: StoreType + ?Sized> Drop for DueWork<T> {
     fn drop(&mut self) {
-        self.wakers.drain(..).for_each(Waker::wake);
+        self.wakers.drain(..).for_each(wake);
     }
 }
 

@@ -11,6 +11,7 @@ use listwatch::internal::is_older;
 
 use crate::StoreType;
 use crate::error::StoreError;
+use crate::handles::CountedHandle;
 use crate::log::change::LoggedChange;
 use crate::log::change_log::ChangeLog;
 use crate::log::contents::CursorPlace;
@@ -21,6 +22,7 @@ use crate::log::contents::CursorPlace;
 /// has not returned, when a relist begins, and when the store is dropped.
 pub struct ChangeCursor<T: StoreType + ?Sized> {
     log: Weak<ChangeLog<T>>,
+    _handle: CountedHandle,
     place: CursorPlace,
     /// The version up to which the reader has all changes.
     version: String,
@@ -30,10 +32,14 @@ pub struct ChangeCursor<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> ChangeCursor<T> {
-    pub(crate) fn after(log: &Arc<ChangeLog<T>>, resource_version: &str) -> Result<Self, StoreError> {
+    pub(crate) fn after(
+        log: &Arc<ChangeLog<T>>,
+        handle: CountedHandle,
+        resource_version: &str,
+    ) -> Result<Self, StoreError> {
         let place = log.lock().add_cursor(resource_version)?;
         let version = resource_version.to_owned();
-        Ok(Self { log: Arc::downgrade(log), place, version, skips_known: true, has_ended: false })
+        Ok(Self { log: Arc::downgrade(log), _handle: handle, place, version, skips_known: true, has_ended: false })
     }
 
     /// Returns the resource version up to which the reader has all changes. If it has read the whole log, this is the

@@ -7,16 +7,17 @@ use std::sync::{Arc, OnceLock};
 
 use listwatch::client::Selection;
 use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta, compare_resource_versions};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::reflector::status::{ReflectorStatus, SyncError};
-use crate::{ApplyOutcome, FileError, Store, StoreError, StoreReader, StoreType};
+use crate::{ApplyOutcome, EndReason, FileError, Store, StoreError, StoreReader, StoreType};
 
 /// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the
 /// store.
 pub struct Cache<T: StoreType + ?Sized> {
     pub(super) store: Store<T>,
     pub(super) status: watch::Receiver<ReflectorStatus>,
+    pub(super) stop: Arc<Notify>,
     pub(super) collection: Arc<OnceLock<Collection>>,
 }
 
@@ -63,10 +64,42 @@ impl<T: StoreType + ?Sized> Cache<T> {
         status
     }
 
-    /// Returns true once the store has had the whole collection.
+    /// Returns true once the store has had the whole collection, as `HasSynced` of client-go. It stays true: the cache
+    /// may be out of date, and its reflector may have ended. [`is_up_to_date`](Self::is_up_to_date) tells.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.status.borrow().resource_version.is_some()
+    }
+
+    /// Returns true until the reflector ends. Then the cache gets no more changes;
+    /// [`ended_by`](ReflectorStatus::ended_by) has the reason.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.status.borrow().ended_by.is_none()
+    }
+
+    /// Returns true while the store has the whole collection and its watch is open, so that changes arrive as the server
+    /// sends them.
+    ///
+    /// It is false before the first sync, from an error of the watch until the server has accepted the next one, during
+    /// a relist, and after the end of the reflector. The store then keeps serving what it has. A watch that a server
+    /// ends in the usual way makes no difference. Nor does an object that is [skipped](ReflectorStatus::skipped).
+    ///
+    /// A connection that dies without a sign is found out by the [idle
+    /// timeout](listwatch::client::Client::read_idle_timeout);
+    /// [`last_synced_at`](ReflectorStatus::last_synced_at) is the time at which the server was last heard.
+    #[must_use]
+    pub fn is_up_to_date(&self) -> bool {
+        self.status.borrow().is_up_to_date
+    }
+
+    /// Stops the reflector. It returns at once, and the reflector ends when its task runs next.
+    ///
+    /// Subscribers get the changes that were written before, and then [`Change::Ended`](crate::Change::Ended) with
+    /// [`EndReason::Stopped`]; cursors of the change log end with [`StoreError::ChangesExpired`]. The store keeps
+    /// serving its objects.
+    pub fn stop(&self) {
+        self.stop.notify_one();
     }
 
     /// Waits until the store has had the whole collection, and returns the resource version up to which it has all
@@ -75,9 +108,12 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// # Errors
     ///
     /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] if the
-    /// reflector ended first.
+    /// reflector has ended, also if the store had the collection before.
     pub async fn synced(&self) -> Result<String, SyncError> {
         self.wait_for(|status| {
+            if let Some(reason) = &status.ended_by {
+                return Some(Err(SyncError::Ended(reason.clone())));
+            }
             let resource_version = status.resource_version.clone()?;
             Some(match status.skipped {
                 0 => Ok(resource_version),
@@ -130,11 +166,17 @@ impl<T: StoreType + ?Sized> Cache<T> {
     async fn wait_for<R>(&self, ready: impl Fn(&ReflectorStatus) -> Option<R>) -> Result<R, SyncError> {
         let mut status = self.status.clone();
         loop {
-            if let Some(ready) = ready(&status.borrow_and_update()) {
-                return Ok(ready);
+            {
+                let status = status.borrow_and_update();
+                if let Some(ready) = ready(&status) {
+                    return Ok(ready);
+                }
+                if let Some(reason) = &status.ended_by {
+                    return Err(SyncError::Ended(reason.clone()));
+                }
             }
             if status.changed().await.is_err() {
-                return Err(SyncError::Ended { cause: status.borrow().ended_by.clone() });
+                return Err(SyncError::Ended(EndReason::Dropped));
             }
         }
     }
@@ -195,8 +237,13 @@ impl<T: StoreType + ?Sized> Deref for Cache<T> {
 
 impl<T: StoreType + ?Sized> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        let Self { store, status, collection } = self;
-        Self { store: store.clone(), status: status.clone(), collection: Arc::clone(collection) }
+        let Self { store, status, stop, collection } = self;
+        Self {
+            store: store.clone(),
+            status: status.clone(),
+            stop: Arc::clone(stop),
+            collection: Arc::clone(collection),
+        }
     }
 }
 

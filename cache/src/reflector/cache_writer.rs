@@ -82,6 +82,7 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
             resumes_from: Some(EMPTY.to_owned()),
             syncs: 1,
             last_synced_at: Some(Instant::now()),
+            is_up_to_date: true,
             ..ReflectorStatus::default()
         });
         let collection = Arc::new(OnceLock::from(Collection {
@@ -91,7 +92,7 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
             selection,
             projection: None,
         }));
-        Self { cache: Cache { store, status: progress, collection }, status }
+        Self { cache: Cache { store, status: progress, stop: Arc::default(), collection }, status }
     }
 
     /// Returns a handle for readers.

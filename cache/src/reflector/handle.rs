@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use listwatch::Projection;
 use listwatch::client::{Client, Kind, Resource, Selection};
+use tokio::sync::watch;
 
 use crate::reflector::attached::AttachedStore;
 use crate::reflector::cache::Cache;
@@ -66,8 +67,8 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 /// | `listwatch.relist`: the store has room for skipped objects, or the watch is silent | info | `resource_version` (of the server) |
 /// | `listwatch.load_retry`: a loaded file cannot be compared with the server | warn | `resource`, `error`, `seconds` (until the next) |
 /// | `listwatch.skipped`: the store could not hold an object | warn | `skipped` |
-/// | `listwatch.index_error`: the function of an index failed | warn | `error`, `errors` |
-/// | `listwatch.ended`: an error ended a reflector that was [spawned](Self::spawn) | error | `resource`, `error` |
+/// | `listwatch.index_error`: the function of an index failed | warn; error if it panicked | `error`, `errors` |
+/// | `listwatch.ended`: the reflector ended | info; error after a panic, or an error of a [spawned](Self::spawn) reflector | `resource`, and `reason` or `error` |
 ///
 /// # Before the start
 ///
@@ -177,17 +178,19 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             store.keep_changes(limits);
         }
         let outage = client.outage(&resource);
+        let status = Arc::<watch::Sender<_>>::default();
         PreparedReflector {
+            store: AttachedStore::new(store, resource.clone(), Arc::clone(&status)),
             client,
             resource,
             selection,
             namespace,
             projection,
-            store: AttachedStore::new(store),
             sync: SyncState::new(strategy, fails_fast),
             synced_at: None,
             outage,
-            status: Arc::default(),
+            status,
+            stop: Arc::default(),
             collection: Arc::default(),
         }
     }

@@ -8,7 +8,7 @@
 //! Here each future has a waker of its own. While the pair is polled, a wake only marks the future, and it is polled
 //! next. At any other time the wake reaches the task.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,7 +131,13 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// As [`run`](Self::run). The consumer is then dropped, and does not get [`Change::Ended`](crate::Change::Ended).
     pub async fn run_with<O>(self, consumer: impl Future<Output = O>) -> Result<O, Error> {
         // Boxed, because the future has 16 kB.
-        let running = Box::pin(async { self.run().await.map(|never| match never {}) });
+        let running = Box::pin(async {
+            match self.run().await {
+                Err(error) => Err(error),
+                // The consumer gets the reason.
+                Ok(()) => pending().await,
+            }
+        });
         race(running, async { Ok(consumer.await) }).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use listwatch::Projection;
 use listwatch::client::{Client, Resource, Selection};
 use listwatch::internal::Outage;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::StoreType;
@@ -45,6 +45,8 @@ pub struct PreparedReflector<T: StoreType + ?Sized> {
     pub(super) synced_at: Option<Instant>,
     pub(super) outage: Arc<Outage>,
     pub(super) status: Arc<watch::Sender<ReflectorStatus>>,
+    /// Is notified when a cache stops the reflector.
+    pub(super) stop: Arc<Notify>,
     /// The objects that it stores; set once it runs.
     pub(super) collection: Arc<OnceLock<Collection>>,
 }
@@ -53,7 +55,12 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Returns a handle for readers of the store.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
-        Cache { store: self.store.clone(), status: self.status.subscribe(), collection: Arc::clone(&self.collection) }
+        Cache {
+            store: self.store.clone(),
+            status: self.status.subscribe(),
+            stop: Arc::clone(&self.stop),
+            collection: Arc::clone(&self.collection),
+        }
     }
 }
 

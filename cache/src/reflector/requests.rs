@@ -22,6 +22,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         let watch = watch.on_disconnect(move |disconnect| {
             if let Some(error) = &disconnect.error {
                 record_error(&status, error.clone());
+                status.send_modify(|status| status.is_up_to_date = false);
             }
         });
         let watch = if self.sync.fails_fast() { watch.fail_fast() } else { watch };

@@ -21,7 +21,10 @@
 //! - The loop yields to other tasks after each batch: a long list must not block the runtime.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,30 +34,33 @@ use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, RetryAdvice, chai
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
-use crate::StoreType;
+use crate::contain::{Panicked, panic_message};
+use crate::reflector::attached::TARGET;
 use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::feed::{Feed, FeedStep, Received};
 use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::silence::SilenceCheck;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::{Attempt, MAX_DELAY, NextStep, Strategy};
+use crate::{EndReason, StoreType};
 
 /// A watch that kept the cache synced for this time resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
-
-/// The target of spans and events. Filters name it, so it does not depend on the file.
-const TARGET: &str = "listwatch_cache::reflector";
 
 /// Why an attempt ended, and what follows.
 type AttemptEnd = (Option<Error>, NextStep);
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
-    /// Keeps the store synced until the future is dropped, or until an error ends it.
+    /// Keeps the store synced until the future is dropped, [`Cache::stop`] is called, or an error ends it.
     ///
     /// Attempts back off exponentially with jitter, from the [`delay`](listwatch::client::Retry::delay) of the client's
     /// [`Retry`](listwatch::client::Retry) to 30 s (doubled at most by jitter). A watch that lived for 10 s resets the
     /// backoff. [`last_error`](crate::ReflectorStatus::last_error) has the last error, and the log has a warning for each
     /// until the first sync, and later for each minute of an outage: see [`listwatch::client`].
+    ///
+    /// However it ends, [`Cache::is_running`] is then false, [`Cache::synced`] returns
+    /// [`SyncError::Ended`](crate::SyncError::Ended), and subscribers get [`Change::Ended`](crate::Change::Ended), all
+    /// with the [reason](EndReason).
     ///
     /// # Errors
     ///
@@ -64,43 +70,81 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Until the collection was complete (a loaded file counts), also when the caller has to change something: the
     /// server refuses the request (400, 422), or TLS failed before its first response
     /// ([`TransportErrorKind::Tls`](listwatch::client::TransportErrorKind::Tls)). With
-    /// [`fail_fast`](super::Reflector::fail_fast), lasting errors end it then too. Once the collection was complete, it retries all errors. Subscribers get the
-    /// error as [`Change::Ended`](crate::Change::Ended).
+    /// [`fail_fast`](super::Reflector::fail_fast), lasting errors end it then too. Once the collection was complete, it
+    /// retries all errors.
     ///
     /// An object that cannot be stored is not an error: it is [skipped](crate::ReflectorStatus::skipped), and the cache
     /// is incomplete. The reflector relists once the store has room for an object that exceeded the
-    /// [budget](crate::Store::set_budget).
-    pub async fn run(mut self) -> Result<Infallible, Error> {
-        let Err(error) = on_own_runtime(self.run_until_error()).await;
-        self.status.send_modify(|status| status.ended_by = Some(error.clone()));
-        self.store.cause = Some(error.clone());
-        Err(error)
+    /// [budget](crate::Store::set_budget). A panic in an index function is an error of the object:
+    /// [`Index::errors`](crate::Index::errors).
+    pub async fn run(self) -> Result<(), Error> {
+        self.run_until(pending()).await
     }
 
     /// Runs the reflector in a task of tokio, and returns the cache that it keeps synced.
     ///
-    /// The task ends with the runtime, or with an error as [`run`](Self::run) does; dropping the cache does not end it.
-    /// The error is logged, and [`synced`](Cache::synced), [`status`](Cache::status) and subscribers return it. To stop
-    /// a reflector earlier, spawn [`run`](Self::run), and abort that task.
+    /// # What keeps it running
+    ///
+    /// The task runs as long as there is something through which its store can be read: this [`Cache`], a
+    /// [`StoreReader`](crate::StoreReader), an [`Index`](crate::Index), a [`Subscriber`](crate::Subscriber), a
+    /// [`ChangeCursor`](crate::ChangeCursor), their clones, and the [`Store`](crate::Store) if you gave it one. An
+    /// [`Object`](crate::Object) and a [`Snapshot`](crate::Snapshot) do not count: they never change. When the last of
+    /// them is dropped, the watch ends.
+    ///
+    /// [`Cache::stop`] ends it earlier. It also ends with the runtime, and with an error as [`run`](Self::run) does,
+    /// which is then logged.
     ///
     /// # Panics
     ///
     /// Panics outside of a tokio runtime.
     #[must_use]
-    pub fn spawn(self) -> Cache<T> {
+    pub fn spawn(mut self) -> Cache<T> {
         let cache = self.cache();
+        let last_handle = self.store.last_handle();
         let resource = self.resource.clone();
         tokio::spawn(async move {
-            let Err(error) = self.run().await;
-            tracing::error!(
-                name: "listwatch.ended",
-                target: TARGET,
-                %resource,
-                error = field::display(chain(&error)),
-                "the reflector ended"
-            );
+            if let Err(error) = self.run_until(last_handle).await {
+                tracing::error!(
+                    name: "listwatch.ended",
+                    target: TARGET,
+                    %resource,
+                    error = field::display(chain(&error)),
+                    "the reflector ended"
+                );
+            }
         });
         cache
+    }
+
+    /// Keeps the store synced until this future is ready, a cache stops it, or an error or a panic ends it.
+    async fn run_until(mut self, end: impl Future<Output = ()>) -> Result<(), Error> {
+        let stop = Arc::clone(&self.stop);
+        let (mut stopped, mut end) = (pin!(stop.notified()), pin!(end));
+        let ended = {
+            let mut running = pin!(on_own_runtime(self.run_until_error()));
+            poll_fn(|cx| {
+                if stopped.as_mut().poll(cx).is_ready() || end.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Ok(None));
+                }
+                // The store is dropped afterwards, so nothing sees what a panic left half done.
+                match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
+                    Ok(running) => running.map(|Err(error)| Ok(Some(error))),
+                    Err(panic) => Poll::Ready(Err(panic)),
+                }
+            })
+            .await
+        };
+        let (reason, result) = match ended {
+            Ok(None) => (EndReason::Stopped, Ok(())),
+            Ok(Some(error)) => (EndReason::Failed(error.clone()), Err(error)),
+            Err(panic) => {
+                self.store.end = Some(EndReason::Panicked(panic_message(&*panic).into()));
+                drop(self);
+                resume_unwind(panic)
+            }
+        };
+        self.store.end = Some(reason);
+        result
     }
 
     /// Tells the readers of the cache which collection it has.
@@ -141,6 +185,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             });
             let span = self.attempt_span(&attempt, attempts);
             let (error, next) = self.attempt(&attempt).instrument(span.clone()).await;
+            self.status.send_modify(|status| status.is_up_to_date = false);
             if let Some(error) = &error {
                 span.record("error", field::display(chain(error)));
                 record_error(&self.status, error.clone());
@@ -245,6 +290,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         loop {
             let step = poll_fn(|cx| match feed.poll(cx) {
                 Poll::Pending if self.synced_at.is_some() => {
+                    self.report_connection(feed.is_watching());
                     silence.poll(cx, || Box::pin(self.recent_version())).map(FeedStep::Silent)
                 }
                 step => step,
@@ -319,42 +365,47 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         None
     }
 
+    /// Records that the watch of a synced cache is open. An error of the watch clears this.
+    fn report_connection(&self, is_watching: bool) {
+        if is_watching && !self.status.borrow().is_up_to_date {
+            self.status.send_modify(|status| status.is_up_to_date = true);
+        }
+    }
+
     /// Updates the changes and the skipped objects in the status. Call it before the resource version in the status is
     /// updated, and before [`report_synced`](Self::report_synced).
     fn report_received(&self, mut received: Received) -> Received {
-        let warnings = self.client.warnings();
-        if let Some(skipped) = received.skipped.as_ref().map(|error| chain(error))
-            && let Some(left_out) = warnings.admit(&skipped)
+        if let Some(error) = &received.skipped
+            && let (text, is_panic) = (chain(error), Panicked::is(&*error.source))
+            && let Some(left_out) = self.client.warnings().admit(&text)
         {
-            tracing::warn!(
-                name: "listwatch.skipped",
-                target: TARGET,
-                skipped,
-                left_out,
-                "skipped an object: the cache is incomplete"
-            );
+            let message = "skipped an object: the cache is incomplete";
+            if is_panic {
+                tracing::error!(name: "listwatch.skipped", target: TARGET, skipped = text, left_out, message);
+            } else {
+                tracing::warn!(name: "listwatch.skipped", target: TARGET, skipped = text, left_out, message);
+            }
         }
-        let (index_errors, mut last_index_error) = self.store.take_index_errors();
-        if let Some(error) = last_index_error.as_ref().map(|error| chain(error))
-            && let Some(left_out) = warnings.admit(&error)
+        let (errors, mut last_index_error) = self.store.take_index_errors();
+        if let Some(error) = &last_index_error
+            && let (text, is_panic) = (chain(error), Panicked::is(&*error.source))
+            && let Some(left_out) = self.client.warnings().admit(&text)
         {
-            tracing::warn!(
-                name: "listwatch.index_error",
-                target: TARGET,
-                error,
-                errors = index_errors,
-                left_out,
-                "an index function failed: the index lacks an object"
-            );
+            let message = "an index function failed: the index lacks an object";
+            if is_panic {
+                tracing::error!(name: "listwatch.index_error", target: TARGET, error = text, errors, left_out, message);
+            } else {
+                tracing::warn!(name: "listwatch.index_error", target: TARGET, error = text, errors, left_out, message);
+            }
         }
         let skipped = self.store.skipped();
         let changes = if self.synced_at.is_some() { received.written } else { 0 };
         self.status.send_if_modified(|status| {
             status.changes += changes;
-            let is_news = status.skipped != skipped || received.skipped.is_some() || index_errors > 0;
+            let is_news = status.skipped != skipped || received.skipped.is_some() || errors > 0;
             status.skipped = skipped;
             status.last_skipped = received.skipped.take().or(status.last_skipped.take());
-            status.index_errors += index_errors;
+            status.index_errors += errors;
             status.last_index_error = last_index_error.take().or(status.last_index_error.take());
             is_news
         });

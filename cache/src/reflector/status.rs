@@ -9,8 +9,8 @@ use listwatch::UndecodableObject;
 use listwatch::client::{self, ErrorClass};
 use tokio::sync::watch;
 
-use crate::ObjectError;
 use crate::reflector::sync::Strategy;
+use crate::{EndReason, ObjectError};
 
 /// The progress of a [`Reflector`](super::Reflector).
 #[derive(Clone, Debug, Default)]
@@ -58,8 +58,10 @@ pub struct ReflectorStatus {
     pub decode_errors: u64,
     /// The last of them.
     pub last_decode_error: Option<UndecodableObject>,
-    /// The error that [`run`](super::PreparedReflector::run) returned.
-    pub ended_by: Option<client::Error>,
+    /// True while the cache follows the changes of the server: see [`Cache::is_up_to_date`](super::Cache::is_up_to_date).
+    pub is_up_to_date: bool,
+    /// Why the reflector has ended; `None` until then.
+    pub ended_by: Option<EndReason>,
 }
 
 /// Counts an error of a connection or a list.
@@ -93,10 +95,7 @@ pub enum SyncError {
         cached: String,
     },
     /// The reflector has ended, so the cache gets no more changes.
-    Ended {
-        /// The error that [`run`](super::PreparedReflector::run) returned; `None` when the reflector was dropped.
-        cause: Option<client::Error>,
-    },
+    Ended(EndReason),
 }
 
 impl fmt::Display for SyncError {
@@ -112,8 +111,7 @@ impl fmt::Display for SyncError {
                     "the resource version {resource_version:?} does not compare with the cache's version {cached:?}"
                 )
             }
-            Self::Ended { cause: Some(_) } => f.write_str("the reflector of the cache has ended"),
-            Self::Ended { cause: None } => f.write_str("the reflector of the cache was dropped"),
+            Self::Ended(reason) => reason.fmt(f),
         }
     }
 }
@@ -123,7 +121,7 @@ impl Error for SyncError {
         match self {
             Self::Incomplete { last, .. } => last.as_ref().map(|last| last as _),
             Self::Incomparable { .. } => None,
-            Self::Ended { cause } => cause.as_ref().map(|cause| cause as _),
+            Self::Ended(reason) => reason.source(),
         }
     }
 }

@@ -9,6 +9,7 @@ use listwatch::{Encoding, ItemRef};
 use triomphe::ThinArc;
 
 use crate::compress::{CompressedForm, CompressedObject, NamespaceDictionary, Reference, StoredWhole};
+use crate::contain::Contained;
 use crate::error::StoreError;
 use crate::key::Identity;
 use crate::state::head::{Head, text};
@@ -63,7 +64,7 @@ pub(crate) enum EntryForm<D> {
     /// The delta to the reference, which holds the namespace. An empty body is the reference itself.
     Delta { encoding: Encoding, marks: Marks, wire_len: u32, reference: Arc<Reference> },
     /// An empty body, and the namespace and the decoded object.
-    Decoded { encoding: Encoding, marks: Marks, wire_len: u32, decoded: Box<(Arc<str>, Arc<D>)> },
+    Decoded { encoding: Encoding, marks: Marks, wire_len: u32, decoded: Box<(Arc<str>, Contained<Arc<D>>)> },
 }
 
 /// What is remembered about a state: [`SHARED`], [`UNDECODABLE`], and above them the number of the message as which the
@@ -223,7 +224,7 @@ impl<D> Entry<D> {
         namespace: Arc<str>,
         decoded: Arc<D>,
     ) -> Self {
-        let decoded = Box::new((namespace, decoded));
+        let decoded = Box::new((namespace, Contained::new(decoded)));
         let form = EntryForm::Decoded { encoding, marks: Marks::default(), wire_len, decoded };
         Self::new(form, &Head::write(identity, &[]))
     }

@@ -13,6 +13,7 @@ use listwatch::view::View;
 use listwatch::{Encoding, Ends, ItemError, ItemRef, LabelSelector, Limits, MetaView, TypeMeta};
 
 use crate::compress::Decoder;
+use crate::contain::{Contained, contain};
 use crate::key::{Identity, ObjectKey};
 use crate::state::decode_errors::DecodeErrors;
 use crate::state::entry::{Entry, EntryForm};
@@ -28,7 +29,7 @@ pub struct Object<T: StoreType + ?Sized> {
     uid: OnceLock<Box<str>>,
     resource_version: OnceLock<Box<str>>,
     /// Caches the decoded object for the next function of an index or filter.
-    decoded: Option<OnceLock<Arc<T::Decoded>>>,
+    decoded: Option<OnceLock<Contained<Arc<T::Decoded>>>>,
 }
 
 impl<T: StoreType + ?Sized> Object<T> {
@@ -190,10 +191,10 @@ impl<T: StoreType + ?Sized> Object<T> {
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the bytes cannot be decoded. [`StoreReader::decode_errors`](crate::StoreReader::decode_errors)
-    /// counts it.
+    /// [`ItemError`] when the bytes cannot be decoded, or decoding panics.
+    /// [`StoreReader::decode_errors`](crate::StoreReader::decode_errors) counts it.
     pub fn decode(&self) -> Result<Arc<T::Decoded>, ItemError> {
-        if let Some(decoded) = self.decoded.as_ref().and_then(OnceLock::get) {
+        if let Some(decoded) = self.decoded.as_ref().and_then(OnceLock::get).and_then(Contained::get) {
             return Ok(Arc::clone(decoded));
         }
         let Encoded { entry, codec, .. } = &self.encoded;
@@ -205,9 +206,12 @@ impl<T: StoreType + ?Sized> Object<T> {
             Some(bytes) => codec.decode(self.encoding(), bytes),
             None => codec.encode(entry).and_then(|bytes| codec.decode(self.encoding(), &bytes)),
         };
-        let decoded = Arc::new(decoded.inspect_err(|error| self.encoded.count_error(error))?);
+        let decoded = decoded.inspect_err(|error| self.encoded.count_error(error))?;
         Ok(match &self.decoded {
-            Some(kept) => Arc::clone(kept.get_or_init(|| decoded)),
+            Some(kept) => {
+                _ = kept.set(Contained::new(Arc::clone(&decoded)));
+                decoded
+            }
             None => codec.share(entry, decoded),
         })
     }
@@ -412,11 +416,12 @@ impl<T: StoreType + ?Sized> Codec<T> {
     ///
     /// # Errors
     ///
-    /// [`ItemError`]; it is [`ItemError::WrongKind`] for each object if the type reads another kind than the store's.
-    pub(crate) fn decode(&self, encoding: Encoding, bytes: &[u8]) -> Result<T::Decoded, ItemError> {
+    /// [`ItemError`], also if the code of the type panics; it is [`ItemError::WrongKind`] for each object if the type
+    /// reads another kind than the store's.
+    pub(crate) fn decode(&self, encoding: Encoding, bytes: &[u8]) -> Result<Arc<T::Decoded>, ItemError> {
         match self.wrong_kind.get() {
             Some(error) => Err(error.clone()),
-            None => T::decode(self.item(encoding, bytes)),
+            None => Ok(Arc::new(contain(|| T::decode(self.item(encoding, bytes)))??)),
         }
     }
 
@@ -436,14 +441,17 @@ impl<T: StoreType + ?Sized> Codec<T> {
                 let object = entry.compressed().ok_or_else(undecompressed)?;
                 self.decoder.decode(&object).ok_or_else(undecompressed)
             }
-            EntryForm::Decoded { decoded, .. } => T::encode(&decoded.1),
+            EntryForm::Decoded { decoded, .. } => {
+                let decoded = decoded.1.get().ok_or_else(undecompressed)?;
+                contain(|| T::encode(decoded))?
+            }
         }
     }
 
     /// Returns the decoded object, if the entry or a reader holds it.
     fn decoded(&self, entry: &Entry<T::Decoded>) -> Option<Arc<T::Decoded>> {
         if let EntryForm::Decoded { decoded, .. } = entry.form() {
-            return Some(Arc::clone(&decoded.1));
+            return decoded.1.get().cloned();
         }
         lock(self.part(entry)).get(entry).and_then(Weak::upgrade)
     }
@@ -463,7 +471,7 @@ impl<T: StoreType + ?Sized> Codec<T> {
             new.set_undecodable();
         }
         let known = match old.form() {
-            EntryForm::Decoded { decoded, .. } => Some(Arc::downgrade(&decoded.1)),
+            EntryForm::Decoded { decoded, .. } => decoded.1.get().map(Arc::downgrade),
             _ => lock(self.part(old)).get(old).cloned(),
         };
         if let Some(decoded) = known {

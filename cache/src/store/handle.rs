@@ -9,7 +9,8 @@ use listwatch::internal::is_comparable;
 use listwatch::{Encoding, ItemRef, TypeMeta};
 
 use crate::StoreType;
-use crate::error::{Cause, ObjectError, StoreError};
+use crate::error::{EndReason, ObjectError, StoreError};
+use crate::handles::CountedHandle;
 use crate::key::Identity;
 use crate::log::status::ChangeLogLimits;
 use crate::state::object::Object;
@@ -49,7 +50,9 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Creates an empty store.
     #[must_use]
     pub fn new(format: StorageFormat) -> Self {
-        Self { reader: StoreReader { core: Arc::new(StoreCore::new(format)) } }
+        let core = StoreCore::new(format);
+        let handle = core.handles.add();
+        Self { reader: StoreReader { core: Arc::new(core), handle } }
     }
 
     /// Returns a handle that cannot write.
@@ -212,6 +215,17 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.core.apply_watched(object, is_deleted)
     }
 
+    /// Lets this handle no longer count as one.
+    pub(crate) fn forget_handle(&mut self) {
+        self.reader.handle = CountedHandle::uncounted();
+    }
+
+    /// Waits until the last handle that counts is dropped.
+    pub(crate) fn last_handle(&self) -> impl Future<Output = ()> + Send + use<T> {
+        let core = Arc::clone(&self.core);
+        async move { core.handles.none_left().await }
+    }
+
     /// Registers a reflector that writes to the store.
     pub(crate) fn attach(&self) {
         let mut writer = self.core.writer();
@@ -219,9 +233,9 @@ impl<T: StoreType + ?Sized> Store<T> {
     }
 
     /// Unregisters a reflector that has ended. Subscribers end with the last reflector.
-    pub(crate) fn detach(&self, cause: Option<Cause>) {
+    pub(crate) fn detach(&self, reason: EndReason) {
         let mut writer = self.core.writer();
-        if writer.subscribers.remove_reflector(cause) {
+        if writer.subscribers.remove_reflector(reason) {
             self.core.log.close();
         }
     }

@@ -8,6 +8,7 @@ use listwatch::{LabelSelector, UndecodableObject};
 
 use crate::StoreType;
 use crate::error::StoreError;
+use crate::handles::CountedHandle;
 use crate::index::data::index_function;
 use crate::index::handle::Index;
 use crate::log::cursor::ChangeCursor;
@@ -24,6 +25,7 @@ use crate::write::core::StoreCore;
 /// slot, not during a list and not while an index is added.
 pub struct StoreReader<T: StoreType + ?Sized> {
     pub(crate) core: Arc<StoreCore<T>>,
+    pub(super) handle: CountedHandle,
 }
 
 impl<T: StoreType + ?Sized> StoreReader<T> {
@@ -99,13 +101,15 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the
     /// function must return the same values. The function may read the store.
     ///
+    /// A panic in the function is an error of the object, as one that the function returns: the index lacks the object,
+    /// and [`Index::errors`] has the message. A method that writes to the store, or that waits for writers as
+    /// [`memory`](Self::memory), [`index`](Self::index) and [`SubscriberBuilder::start`] do, panics in the function.
+    ///
     /// It scans all objects. Writers wait meanwhile, readers do not.
     ///
     /// # Panics
     ///
-    /// A method that writes to the store, or that waits for writers as [`memory`](Self::memory), [`index`](Self::index)
-    /// and [`SubscriberBuilder::start`] do, panics in the function. A panic in the function leaves the object as it was
-    /// before the write.
+    /// Panics if the comparison or the clone of a value panics.
     ///
     /// ```
     /// # use listwatch::ItemError;
@@ -131,7 +135,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         {
-            let index = Index::new(Arc::clone(&self.core) as _, name, index_function(values));
+            let index = Index::new(Arc::clone(&self.core) as _, self.handle.clone(), name, index_function(values));
             self.core.register_index(&index.maintained());
             index
         }
@@ -154,7 +158,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// }
     /// ```
     pub fn subscribe(&self) -> SubscriberBuilder<T> {
-        SubscriberBuilder::new(Arc::clone(&self.core) as _)
+        SubscriberBuilder::new(Arc::clone(&self.core) as _, self.handle.clone())
     }
 
     /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`]
@@ -180,7 +184,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// [`StoreError::ChangesExpired`] when the log does not have all changes after this version, or the version has no
     /// [order](listwatch::compare_resource_versions).
     pub fn changes_after(&self, resource_version: &str) -> Result<ChangeCursor<T>, StoreError> {
-        ChangeCursor::after(&self.core.log, resource_version)
+        ChangeCursor::after(&self.core.log, self.handle.clone(), resource_version)
     }
 
     /// Returns the state of the change log, which [`Reflector::change_log`](crate::reflector::Reflector::change_log)
@@ -230,7 +234,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
 
 impl<T: StoreType + ?Sized> Clone for StoreReader<T> {
     fn clone(&self) -> Self {
-        Self { core: Arc::clone(&self.core) }
+        Self { core: Arc::clone(&self.core), handle: self.handle.clone() }
     }
 }
 

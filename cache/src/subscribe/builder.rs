@@ -7,6 +7,7 @@ use std::time::Duration;
 use listwatch::LabelSelector;
 
 use crate::StoreType;
+use crate::handles::CountedHandle;
 use crate::state::object::Object;
 use crate::subscribe::delay::DelayedDeletions;
 use crate::subscribe::host::SubscriberHost;
@@ -21,6 +22,7 @@ use crate::sync::Mutex;
 #[must_use = "start registers it"]
 pub struct SubscriberBuilder<T: StoreType + ?Sized> {
     host: Arc<dyn SubscriberHost<T>>,
+    handle: CountedHandle,
     with_initial_state: bool,
     route: Option<Box<dyn Route<T>>>,
     namespace: Option<String>,
@@ -32,9 +34,10 @@ pub struct SubscriberBuilder<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
-    pub(crate) fn new(host: Arc<dyn SubscriberHost<T>>) -> Self {
+    pub(crate) fn new(host: Arc<dyn SubscriberHost<T>>, handle: CountedHandle) -> Self {
         Self {
             host,
+            handle,
             with_initial_state: false,
             route: None,
             namespace: None,
@@ -158,14 +161,14 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// time. Others may write meanwhile: such a write calls the filters with the state before it, too.
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
-        let Self { host, with_initial_state, route, namespace, filters, predicate, inspect, .. } = self;
+        let Self { host, handle, with_initial_state, route, namespace, filters, predicate, inspect, .. } = self;
         let (codec, queue) = (Arc::clone(&host.objects().codec), Mutex::new(ChangeQueue::new()));
         let subscription = Arc::new(Subscription { route, namespace, filters, predicate, inspect, codec, queue });
         subscription.register(&*host, with_initial_state);
         if !with_initial_state {
             while subscription.advance_walk(&*host) {}
         }
-        Subscriber::new(subscription, &host, self.resync, self.delayed)
+        Subscriber::new(subscription, &host, handle, self.resync, self.delayed)
     }
 }
 

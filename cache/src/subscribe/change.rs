@@ -1,9 +1,7 @@
 //! The changes of a store, for subscribers.
 
-use std::error::Error;
-use std::sync::Arc;
-
 use crate::StoreType;
+use crate::error::EndReason;
 use crate::state::object::Object;
 
 /// A change of a store, as a [`Subscriber`](crate::Subscriber) gets it.
@@ -33,8 +31,8 @@ pub enum Change<T: StoreType + ?Sized> {
     /// state](crate::SubscriberBuilder::with_initial_state) also gets this after the initial state, if the store has a
     /// resource version.
     Synced,
-    /// The reflector of the store ended with this error, so no more changes follow.
-    Ended(Arc<dyn Error + Send + Sync>),
+    /// The reflector of the store has ended, so no more changes follow.
+    Ended(EndReason),
 }
 
 impl<T: StoreType + ?Sized> Clone for Change<T> {
@@ -46,7 +44,7 @@ impl<T: StoreType + ?Sized> Clone for Change<T> {
                 Self::Deleted { old: old.clone(), last: last.clone(), final_state_unknown }
             }
             Self::Synced => Self::Synced,
-            Self::Ended(error) => Self::Ended(Arc::clone(error)),
+            Self::Ended(reason) => Self::Ended(reason.clone()),
         }
     }
 }

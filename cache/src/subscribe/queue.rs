@@ -21,7 +21,7 @@ use std::task::Waker;
 
 use fixedbitset::FixedBitSet;
 
-use crate::error::Cause;
+use crate::error::EndReason;
 use crate::state::entry::Entry;
 
 /// The number of objects of the initial state that a subscriber reads in one step.
@@ -47,8 +47,8 @@ pub(crate) struct ChangeQueue<D> {
     /// True if the waker must be woken.
     pub(crate) has_news: bool,
     pub(crate) is_closed: bool,
-    /// The error that closed the queue, until the subscriber gets it.
-    pub(crate) cause: Option<Cause>,
+    /// Why the queue was closed, until the subscriber gets it.
+    pub(crate) reason: Option<EndReason>,
     pub(crate) has_panicked: bool,
     /// The panic of a filter, until the subscriber resumes it.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
@@ -127,7 +127,7 @@ impl<D> ChangeQueue<D> {
             waker: None,
             has_news: false,
             is_closed: false,
-            cause: None,
+            reason: None,
             has_panicked: false,
             panic: None,
         }
@@ -295,10 +295,10 @@ impl<D> ChangeQueue<D> {
         self.waker.take_if(|_| self.has_news)
     }
 
-    pub(crate) fn close(&mut self, cause: Option<Cause>) {
-        // The first cause stays.
+    pub(crate) fn close(&mut self, reason: Option<EndReason>) {
+        // The first reason stays.
         if !mem::replace(&mut self.is_closed, true) {
-            self.cause = cause;
+            self.reason = reason;
         }
         self.has_news = true;
     }

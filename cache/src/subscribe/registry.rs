@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use crate::StoreType;
-use crate::error::Cause;
+use crate::contain::wake;
+use crate::error::EndReason;
 use crate::state::entry::Entry;
 use crate::state::object::Object;
 use crate::subscribe::subscription::Subscription;
@@ -22,8 +23,8 @@ pub(crate) struct SubscriberRegistry<T: StoreType + ?Sized> {
     by_namespace: HashMap<String, Vec<Weak<Subscription<T>>>>,
     /// True if no more writes follow.
     are_closed: bool,
-    /// The error that closed the subscriptions.
-    cause: Option<Cause>,
+    /// Why the subscriptions were closed.
+    reason: Option<EndReason>,
     /// The wakers to wake after all locks are released.
     wakers: Vec<Waker>,
     /// The number of reflectors that write to the store. Subscriptions end when the last of them ends.
@@ -40,7 +41,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
             unrouted: Vec::new(),
             by_namespace: HashMap::new(),
             are_closed: false,
-            cause: None,
+            reason: None,
             wakers: Vec::new(),
             reflectors: 0,
         }
@@ -52,7 +53,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
 
     pub(crate) fn add(&mut self, subscription: &Arc<Subscription<T>>) {
         if self.are_closed {
-            self.wakers.extend(subscription.close(self.cause.clone()));
+            self.wakers.extend(subscription.close(self.reason.clone()));
             return;
         }
         if self.all.len() >= self.full {
@@ -71,26 +72,25 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
     }
 
     /// Ends all subscriptions, and those that are added later once they have delivered their initial state.
-    fn close(&mut self, cause: Option<Cause>) {
-        notify_each(&mut self.all, &mut self.wakers, &mut |subscription| subscription.close(cause.clone()));
+    fn close(&mut self, reason: Option<EndReason>) {
+        notify_each(&mut self.all, &mut self.wakers, &mut |subscription| subscription.close(reason.clone()));
         (self.all, self.unrouted) = Default::default();
         self.by_namespace.clear();
-        (self.are_closed, self.cause) = (true, cause);
+        (self.are_closed, self.reason) = (true, reason);
     }
 
     /// Registers a reflector. Subscriptions that are added from now on are notified of writes again.
     pub(crate) fn add_reflector(&mut self) {
         self.reflectors += 1;
-        (self.are_closed, self.cause) = (false, None);
+        (self.are_closed, self.reason) = (false, None);
     }
 
-    /// Unregisters a reflector that has ended with this error. Returns true if it was the last: then all subscriptions
-    /// end.
-    pub(crate) fn remove_reflector(&mut self, cause: Option<Cause>) -> bool {
+    /// Unregisters a reflector that has ended. Returns true if it was the last: then all subscriptions end.
+    pub(crate) fn remove_reflector(&mut self, reason: EndReason) -> bool {
         self.reflectors = self.reflectors.saturating_sub(1);
         let was_last = self.reflectors == 0;
         if was_last {
-            self.close(cause);
+            self.close(Some(reason));
         }
         was_last
     }
@@ -176,6 +176,6 @@ pub(crate) struct Wakers(Vec<Waker>);
 
 impl Drop for Wakers {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Waker::wake);
+        self.0.drain(..).for_each(wake);
     }
 }

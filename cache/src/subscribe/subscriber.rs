@@ -10,6 +10,7 @@ use std::{fmt, mem};
 use futures_core::Stream;
 
 use crate::StoreType;
+use crate::handles::CountedHandle;
 use crate::key::ObjectKey;
 use crate::state::object::{Codec, Object};
 use crate::subscribe::change::Change;
@@ -26,9 +27,9 @@ use crate::sync::lock;
 /// coalesced to the latest state. An object that was added and deleted before the subscriber received it is left out;
 /// an object that was deleted and created again is delivered as [`Deleted`](Change::Deleted) first.
 ///
-/// It ends when the last handle of the store is dropped, or when the last reflector of the store ends. If that
-/// reflector ended with an error, [`Change::Ended`] is the last change. A subscriber that is registered afterwards gets
-/// the initial state, if it requested that, and ends.
+/// It ends when the last reflector of the store ends: [`Change::Ended`] is then the last change, and says why. A
+/// subscriber that is registered afterwards gets the initial state, if it requested that, and ends so, too. The
+/// subscriber of a store without a reflector ends when the last handle of the store is dropped.
 ///
 /// A stream of the objects that were added, modified or deleted, as kube's `touched_objects`, is a `filter_map`:
 ///
@@ -68,6 +69,7 @@ use crate::sync::lock;
 pub struct Subscriber<T: StoreType + ?Sized> {
     subscription: Arc<Subscription<T>>,
     host: Weak<dyn SubscriberHost<T>>,
+    _handle: CountedHandle,
     codec: Arc<Codec<T>>,
     /// Changes delivered since the last step of the walk.
     delivered: u32,
@@ -79,11 +81,12 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
     pub(super) fn new(
         subscription: Arc<Subscription<T>>,
         host: &Arc<dyn SubscriberHost<T>>,
+        handle: CountedHandle,
         resync: Option<Resync>,
         delayed: Option<DelayedDeletions<T::Decoded>>,
     ) -> Self {
         let codec = Arc::clone(&host.objects().codec);
-        Self { subscription, host: Arc::downgrade(host), codec, delivered: 0, resync, delayed }
+        Self { subscription, host: Arc::downgrade(host), _handle: handle, codec, delivered: 0, resync, delayed }
     }
 
     /// Waits for the next change, as `next` of `StreamExt` does; `None` after the end.
@@ -181,7 +184,7 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
                     drop(queue);
                     return Poll::Ready(Some(self.change(deletion)));
                 }
-                return Poll::Ready(queue.cause.take().map(Change::Ended));
+                return Poll::Ready(queue.reason.take().map(Change::Ended));
             } else {
                 let is_known = |waker: &&Waker| queue.waker.as_ref().is_some_and(|known| known.will_wake(waker));
                 let mut replaced = None;

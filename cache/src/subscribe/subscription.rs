@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::StoreType;
-use crate::error::Cause;
+use crate::error::EndReason;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};
 use crate::subscribe::predicate::Predicate;
@@ -150,9 +150,9 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         queue.due_waker()
     }
 
-    pub(super) fn close(&self, cause: Option<Cause>) -> Option<Waker> {
+    pub(super) fn close(&self, reason: Option<EndReason>) -> Option<Waker> {
         let mut queue = lock(&self.queue);
-        queue.close(cause);
+        queue.close(reason);
         queue.due_waker()
     }
 

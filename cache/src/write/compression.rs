@@ -50,7 +50,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 }
             }
             StorageFormat::Decoded => {
-                let decoded = Arc::new(self.objects.codec.decode(encoding, bytes)?);
+                let decoded = self.objects.codec.decode(encoding, bytes)?;
                 let namespace = writer.namespaces.intern(&identity.namespace);
                 return Ok(Entry::decoded(encoding, wire_len(bytes), identity, namespace, decoded));
             }

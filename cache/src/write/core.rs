@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::StoreType;
+use crate::handles::HandleCount;
 use crate::index::registry::MaintainedIndex;
 use crate::log::change_log::ChangeLog;
 use crate::log::contents::DueWork;
@@ -41,6 +42,7 @@ pub(crate) struct StoreCore<T: StoreType + ?Sized> {
     pub(crate) objects: Objects<T>,
     /// Cursors hold the log, and not the store.
     pub(crate) log: Arc<ChangeLog<T>>,
+    pub(crate) handles: HandleCount,
     /// Locked before all other locks, by each writer.
     writer: Mutex<Writer<T>>,
     /// The thread that holds the writer's lock; 0 if none does.
@@ -87,6 +89,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         Self {
             objects,
             log: Arc::new(ChangeLog::new()),
+            handles: HandleCount::new(),
             writer: Mutex::new(Writer::new(format, decoder)),
             writing: AtomicUsize::new(0),
         }

@@ -2,7 +2,7 @@
 //!
 //! A write has three steps, and only the second holds the lock that readers acquire:
 //!
-//! 1. Indexes stage the write, which runs their functions. A panic leaves the store as it was.
+//! 1. Indexes stage the write, which runs their functions. A panic is an error of the object, and of its index only.
 //! 2. The state goes into its slot, and indexes commit. Readers see both or neither. No function of the caller runs.
 //! 3. Indexes drop replaced values, and subscribers run their filters. A panic in a filter closes its subscriber only.
 //!
@@ -31,7 +31,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         if is_new {
             state.insert_key(hash, slot);
         }
-        let errors = indexes.commit(slot);
+        let errors = indexes.commit(slot, true);
         drop(state);
         writer.indexes.add_errors(errors);
 
@@ -55,9 +55,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let indexes = writer.indexes.stage(Some(slot), None);
         let mut state = self.state_mut();
         let removed = state.remove(hash, slot);
-        // Without an object, no function of an index was called.
-        _ = indexes.commit(slot);
+        let errors = indexes.commit(slot, false);
         drop(state);
+        writer.indexes.add_errors(errors);
         let routed = indexes.notify();
         writer.slots.release(slot);
         if let Some(removed) = &removed {

@@ -16,7 +16,7 @@
 //!
 //! - A state without a version is never equal to another. After a server went back, an equal version may be of another
 //!   state, too (`replaces_equal_versions`).
-//! - All checks happen before the first change. So an error leaves the object as it was, and so does a panic.
+//! - All checks happen before the first change. So an error leaves the object as it was.
 //! - An object that cannot be held is *skipped*, and counted until a later state of it is written. A store with skipped
 //!   objects is neither saved nor logged.
 //! - The time of a write must not depend on the size of the collection. Work that grows with it, such as a larger

@@ -7,7 +7,7 @@ use k8s_pb::api::core::v1::ConfigMap;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use listwatch::client::Resource;
 use listwatch::{Encoding, ItemError, Json};
-use listwatch_cache::{ApplyOutcome, CacheWriter, Change, StoreError, SyncError};
+use listwatch_cache::{ApplyOutcome, CacheWriter, Change, EndReason, StoreError, SyncError};
 use prost::Message as _;
 use tokio::time::timeout;
 
@@ -45,7 +45,7 @@ fn a_written_cache_is_synced_without_a_runtime() {
     assert!(cache.is_synced());
     assert_eq!(cache.synced().now_or_never().unwrap().unwrap(), "12");
     let newer = cache.wait_for_resource_version("13").now_or_never().unwrap();
-    assert!(matches!(newer, Err(SyncError::Ended { cause: None })), "{newer:?}");
+    assert!(matches!(newer, Err(SyncError::Ended(EndReason::Dropped))), "{newer:?}");
     let initial = std::iter::from_fn(|| changes.try_next()).collect::<Vec<_>>();
     assert!(matches!(&*initial, [.., Change::Synced]) && initial.len() == 5, "{initial:?}");
 }

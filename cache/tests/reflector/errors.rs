@@ -23,7 +23,7 @@ async fn a_resource_that_cannot_be_watched_ends_it_before_any_request() {
         let server = Scripted::in_turn([]);
         let resource = Resource::CONFIG_MAPS.without_watch();
         let reflector = Reflector::<[u8]>::new(&server.client(), &resource).strategy(strategy).prepare();
-        let Err(error) = reflector.run().await;
+        let error = reflector.run().await.unwrap_err();
         assert_eq!(error.to_string(), "parameters: configmaps cannot be watched: the server only lists it");
         assert_eq!(server.requests(), 0);
     }

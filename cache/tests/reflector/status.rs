@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use listwatch::client::{Client, Metrics, Resource, Retry};
-use listwatch_cache::{Change, Reflector, StorageFormat, Store, Strategy, SyncError};
+use listwatch_cache::{Change, Reflector, StorageFormat, Store, Strategy};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
@@ -26,42 +25,6 @@ async fn events_and_bookmarks_advance_the_version() {
         version: "30",
     }])
     .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_subscriber_ends_with_the_reflector() {
-    let passes = |_: &listwatch_cache::Object<[u8]>| true;
-    for is_dropped in [false, true] {
-        let answers = if is_dropped { vec![list("10", "a@1"), idle_watch()] } else { vec![Answer::status(403)] };
-        let reflector = reflector(scripted(answers), LIST).fail_fast().prepare();
-        let cache = reflector.cache();
-        let before = cache.subscribe().start();
-        let run = tokio::spawn(reflector.run());
-        if is_dropped {
-            cache.synced().await.unwrap();
-            run.abort();
-        }
-        drop(run.await);
-        let error = cache.synced().await.err();
-        let ended = cache.wait_for_resource_version("20").await.unwrap_err();
-        let SyncError::Ended { cause } = ended else { panic!("{ended}") };
-        let cause = cause.and_then(|cause| cause.code());
-        assert_eq!((cause, error.is_none()), if is_dropped { (None, true) } else { (Some(403), false) });
-        assert_eq!(cache.status().ended_by.and_then(|error| error.code()), cause);
-        // A subscriber that starts now gets the current objects.
-        let after = cache.subscribe().with_initial_state().filter(passes).start();
-        for subscriber in [before, after] {
-            let changes = timeout(Duration::from_secs(60), subscriber.collect::<Vec<_>>()).await.expect("an end");
-            match &changes[..] {
-                [Change::Applied { .. }, Change::Synced] if is_dropped => {}
-                [Change::Ended(error)] if !is_dropped => {
-                    let error: &listwatch::client::Error = error.downcast_ref().expect("the error of the reflector");
-                    assert_eq!(error.code(), Some(403));
-                }
-                changes => panic!("{is_dropped}: {changes:?}"),
-            }
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

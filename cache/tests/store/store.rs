@@ -599,22 +599,6 @@ fn dropping_the_last_handle_drops_an_index() {
     assert_eq!(apply(&store, &object("", "x", "1")), "added");
 }
 
-#[test]
-fn a_panic_in_an_index_function_leaves_the_store_usable() {
-    let store = Store::<Object>::new(StorageFormat::Encoded);
-    let by_data = store.index("data", |object| {
-        let data = object.decode()?.data.clone();
-        assert_ne!(data, "bad", "a panic on purpose");
-        Ok::<_, ItemError>([data])
-    });
-    let writer = store.clone();
-    let panicked = thread::spawn(move || apply(&writer, &object("", "x", "1").data("bad"))).join();
-    assert!(panicked.is_err());
-    assert!(store.is_empty());
-    assert_eq!(apply(&store, &object("", "x", "2").data("good")), "added");
-    assert_eq!(by_data.get("good").len(), 1);
-}
-
 /// Pods as diverse as in a real cluster, and 120 Pods that are repeated. A larger store saves more.
 #[test]
 fn a_compressed_store_takes_a_fraction_of_the_bytes() {

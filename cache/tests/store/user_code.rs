@@ -8,20 +8,23 @@ use std::task::{Context, Wake, Waker};
 
 use futures::Stream as _;
 use listwatch::Encoding::Protobuf;
-use listwatch::ItemError;
-use listwatch_cache::{ApplyOutcome, Change, StorageFormat, Store};
+use listwatch::{Item, ItemError, ItemRef};
+use listwatch_cache::{ApplyOutcome, Change, Index, StorageFormat, Store, StoreType};
 
+use crate::support::chain;
 use crate::support::store::{Object, object};
 
 thread_local! {
     /// Number of calls before the one that panics.
     static CALLS: Cell<Option<usize>> = const { Cell::new(None) };
+    /// True if all later calls panic, too.
+    static ALWAYS: Cell<bool> = const { Cell::new(false) };
 }
 
 fn call() {
     let left = CALLS.get();
     if left == Some(0) {
-        CALLS.set(None);
+        CALLS.set(Some(0).filter(|_| ALWAYS.get()));
         panic!("scheduled by the test");
     }
     CALLS.set(left.map(|left| left - 1));
@@ -68,8 +71,27 @@ fn data(object: &listwatch_cache::Object<Object>) -> Result<Vec<Value>, ItemErro
     Ok(object.decode()?.data.split(' ').map(|value| Value(value.to_owned())).collect())
 }
 
+/// Returns the values of all objects as `value=name`, of the store and of the index.
+fn pairs(store: &Store<Object>, index: &Index<Object, Value>) -> (Vec<String>, Vec<String>) {
+    let mut stored: Vec<_> = store
+        .snapshot()
+        .iter()
+        .flat_map(|object| {
+            let (data, name) = (object.decode().unwrap().data.clone(), object.name().to_owned());
+            data.split(' ').map(|value| format!("{value}={name}")).collect::<Vec<_>>()
+        })
+        .collect();
+    let values = index.values().into_iter();
+    let named =
+        |value: Value| index.get(&value).into_iter().map(move |object| format!("{}={}", value.0, object.name()));
+    let mut indexed: Vec<_> = values.flat_map(named).collect();
+    stored.sort();
+    indexed.sort();
+    (stored, indexed)
+}
+
 #[test]
-fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_were() {
+fn a_panic_in_the_values_of_an_index_is_an_error_of_that_object_only() {
     let mut panics = 0;
     for calls in 0.. {
         let store = Store::new(StorageFormat::Encoded);
@@ -77,53 +99,153 @@ fn a_panic_in_the_values_of_an_index_leaves_the_store_and_its_indexes_as_they_we
         for (i, data) in ["a b", "b c", "c", "d e f"].into_iter().enumerate() {
             drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 1, data)).unwrap());
         }
-        let seen = || {
-            let mut objects: Vec<String> = Vec::new();
-            for object in store.snapshot().iter() {
-                let object = object.decode().unwrap();
-                for value in object.data.split(' ') {
-                    let name = object.metadata.as_ref().unwrap().name.clone();
-                    objects.push(format!("{value}={name}"));
-                }
-            }
-            objects.sort();
-            let mut indexed: Vec<String> = Vec::new();
-            for value in index.values() {
-                indexed.extend(index.get(&value).iter().map(|object| format!("{}={}", value.0, object.name())));
-            }
-            indexed.sort();
-            assert_eq!(indexed, objects, "after {calls} calls");
-            objects
-        };
         CALLS.set(Some(calls));
         let writes: [&dyn Fn(); 3] = [
             &|| drop(store.apply(Protobuf, &bytes("o-1", 2, "b x y")).unwrap()),
             &|| drop(store.apply(Protobuf, &bytes("o-9", 3, "a z")).unwrap()),
             &|| drop(store.delete(Protobuf, &bytes("o-3", 4, "d e f")).unwrap()),
         ];
-        let mut panicked = false;
-        for write in &writes {
-            let calm = CALLS.take();
-            let had = seen();
-            CALLS.set(calm);
-            if catch_unwind(AssertUnwindSafe(write)).is_err() {
-                panicked = true;
-                assert_eq!(seen(), had, "after {calls} calls");
-                break;
-            }
+        for write in writes {
+            write();
         }
-        CALLS.set(None);
+        let panicked = CALLS.take().is_none();
+        // The store has all states, and the index lacks at most the object whose values panicked.
+        let (stored, indexed) = pairs(&store, &index);
+        let lacking: Vec<_> = index.errors().iter().map(|error| error.key.clone().unwrap().name).collect();
+        let expected: Vec<_> = stored.iter().filter(|pair| !lacking.iter().any(|name| pair.ends_with(name))).collect();
+        assert_eq!(indexed.iter().collect::<Vec<_>>(), expected, "after {calls} calls, without {lacking:?}");
+        assert!(lacking.len() <= usize::from(panicked), "after {calls} calls: {lacking:?}");
+        for error in index.errors() {
+            assert!(chain(&error).ends_with(": panicked: scheduled by the test"), "{}", chain(&error));
+        }
         if !panicked {
             break;
         }
         panics += 1;
-        // The store still works.
-        for write in writes {
-            write();
+        // A later state repairs it.
+        for (i, data) in [(1, "b x y"), (9, "a z")] {
+            drop(store.apply(Protobuf, &bytes(&format!("o-{i}"), 5, data)).unwrap());
         }
-        assert_eq!(seen(), ["a=o-0", "a=o-9", "b=o-0", "b=o-1", "c=o-2", "x=o-1", "y=o-1", "z=o-9"]);
+        let (stored, indexed) = pairs(&store, &index);
+        assert_eq!((stored, index.errors().len()), (indexed, 0), "after {calls} calls");
     }
     assert!(panics > 10, "{panics}");
+}
+
+#[test]
+fn subscribers_to_values_that_panic_end_with_the_panic_and_others_continue() {
+    let store = Store::new(StorageFormat::Encoded);
+    let index = store.index("data", data);
+    drop(store.apply(Protobuf, &bytes("o-1", 1, "a b")).unwrap());
+    let mut of_value = index.subscribe(Value("a".to_owned())).start();
+    let mut of_all = store.subscribe().start();
+    // The function, and then each comparison.
+    for calls in 0..3 {
+        ALWAYS.set(true);
+        CALLS.set(Some(calls));
+        drop(store.apply(Protobuf, &bytes("o-1", 2 + u32::try_from(calls).unwrap(), "c")).unwrap());
+        ALWAYS.set(false);
+        CALLS.set(None);
+        assert!(matches!(of_all.try_next(), Some(Change::Applied { .. })), "{calls}");
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| of_value.try_next())).is_err());
+    assert!(of_value.try_next().is_none());
+}
+
+/// Objects whose decoding panics if they contain `panics`, and whose drop does if they contain `drop`.
+#[derive(Debug)]
+struct Fragile(String);
+
+impl Item for Fragile {
+    type Owned = Self;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Self, ItemError> {
+        Self::decode(item)
+    }
+}
+
+impl StoreType for Fragile {
+    type Decoded = Self;
+
+    fn decode(item: ItemRef<'_>) -> Result<Self, ItemError> {
+        let data = <Object as prost::Message>::decode(item.bytes())?.data;
+        assert!(!data.contains("panics"), "cannot decode {data:?}");
+        Ok(Self(data))
+    }
+
+    fn encode(decoded: &Self) -> Result<Vec<u8>, ItemError> {
+        panic!("cannot encode {:?}", decoded.0)
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(!self.0.contains("drop"), "cannot drop {:?}", self.0);
+    }
+}
+
+#[test]
+fn a_panic_of_decoding_encoding_or_a_drop_stays_with_its_object() {
+    for format in [StorageFormat::Decoded, StorageFormat::Encoded, StorageFormat::Compressed] {
+        let store = Store::<Fragile>::new(format);
+        let is_decoded = format == StorageFormat::Decoded;
+        let index = store.index("data", |object| Ok::<_, ItemError>([object.decode()?.0.clone()]));
+        let mut filtered = store.subscribe().filter(|object| object.decode().is_ok()).start();
+        let mut relist = store.begin_relist();
+        for name in ["a", "b", "c"] {
+            drop(relist.apply(Protobuf, &bytes(name, 1, "drop")).unwrap());
+        }
+        assert_eq!(relist.commit("5").unwrap().len(), 0);
+        let written = store.apply(Protobuf, &bytes("a", 6, "panics"));
+        if is_decoded {
+            let error = chain(&written.unwrap_err());
+            assert_eq!(error, "panicked: cannot decode \"panics\"");
+            assert_eq!((store.skipped(), index.count("drop")), (1, 3));
+        } else {
+            assert!(matches!(written, Ok(ApplyOutcome::Modified { .. })), "{format:?}");
+            let errors: Vec<_> = index.errors().iter().map(|error| chain(error)).collect();
+            assert_eq!(errors, ["index data failed for ns/a: panicked: cannot decode \"panics\""], "{format:?}");
+            assert_eq!((index.count("drop"), store.decode_errors().0), (2, 1), "{format:?}");
+        }
+        // The replaced values panic when they are dropped.
+        drop(store.apply(Protobuf, &bytes("a", 7, "x")).unwrap());
+        drop(store.delete(Protobuf, &bytes("b", 8, "drop")).unwrap());
+        assert_eq!((index.count("x"), index.count("drop"), store.skipped(), store.len()), (1, 1, 0, 2), "{format:?}");
+        let read = store.get(("ns", "a")).unwrap();
+        assert_eq!(read.encoded().is_err(), is_decoded);
+        let received = std::iter::from_fn(|| filtered.try_next());
+        let changes = received.map(|change| match change {
+            Change::Applied { new, .. } => format!("+{}@{}", new.name(), new.resource_version()),
+            Change::Deleted { last, .. } => format!("-{}", last.name()),
+            _ => "=".to_owned(),
+        });
+        // Others than `a` are coalesced.
+        assert_eq!(changes.collect::<Vec<_>>().join(" "), if is_decoded { "+a@7 +c@1 =" } else { "+c@1 = +a@7" });
+        drop(store.begin_relist().commit("9").unwrap());
+        assert!(store.is_empty() && index.values().is_empty());
+    }
+}
+
+/// A waker that panics.
+struct PanickingWaker;
+
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("scheduled by the test");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_does_not_keep_others_from_being_woken() {
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    let woken = Arc::new(Writes { store: store.clone(), woken: AtomicUsize::new(0) });
+    let wakers = [Waker::from(Arc::new(PanickingWaker)), Waker::from(Arc::clone(&woken))];
+    let mut subscribers = wakers.each_ref().map(|_| Box::pin(store.subscribe().start()));
+    for (subscriber, waker) in subscribers.iter_mut().zip(&wakers) {
+        assert!(subscriber.as_mut().poll_next(&mut Context::from_waker(waker)).is_pending());
+    }
+    drop(store.apply(Protobuf, &bytes("one", 1, "")).unwrap());
+    assert_eq!(woken.woken.load(Relaxed), 1);
 }
 
 /// Writes to the store once it is woken.
@@ -263,9 +385,11 @@ fn a_call_that_waits_for_writers_panics_in_an_index_function_and_a_filter() {
             call(&nested);
             Ok::<_, ItemError>(None::<u32>)
         });
-        let panic = catch_unwind(AssertUnwindSafe(|| store.apply(Protobuf, &bytes("o", 1, "a")))).unwrap_err();
-        assert_eq!(panic.downcast_ref(), Some(&message));
+        assert!(matches!(store.apply(Protobuf, &bytes("o", 1, "a")), Ok(ApplyOutcome::Added(_))));
+        let errors: Vec<_> = index.errors().iter().map(|error| chain(error)).collect();
+        assert_eq!(errors, [format!("index nested failed for ns/o: panicked: {message}")]);
         drop(index);
+        assert!(store.delete(Protobuf, &bytes("o", 1, "a")).unwrap().is_some());
         let nested = store.clone();
         let mut subscriber = store
             .subscribe()
@@ -281,27 +405,27 @@ fn a_call_that_waits_for_writers_panics_in_an_index_function_and_a_filter() {
 }
 
 #[test]
-fn a_panic_during_a_commit_leaves_a_list_that_the_next_one_completes() {
-    let store = Store::<Object>::new(StorageFormat::Encoded);
-    let relist = |names: &[&str], version: &str, data: &str| {
-        let mut relist = store.begin_relist();
-        for name in names {
-            drop(relist.apply(Protobuf, &bytes(name, version.parse().unwrap(), data)).unwrap());
-        }
-        relist.commit(version).map(|changes| changes.len())
-    };
-    assert!(relist(&["a", "b", "c"], "5", "x").is_ok());
-    let _index = store.index("data", data);
-    // The list is older, so that its states are written by the commit.
-    CALLS.set(Some(12));
-    let panicked = catch_unwind(AssertUnwindSafe(|| relist(&["a", "b"], "3", "y z")));
-    CALLS.set(None);
-    assert!(panicked.is_err());
-    assert_eq!(store.resource_version(), "5");
-    let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(store.save(folder.path().join("saved"), "o"), Err(listwatch_cache::FileError::Incomplete)));
-    assert!(relist(&["a", "b"], "3", "y z").is_ok());
-    assert_eq!((store.len(), &*store.resource_version()), (2, "3"));
-    assert!(store.snapshot().iter().all(|object| object.decode().unwrap().data == "y z"));
-    store.save(folder.path().join("saved"), "o").unwrap();
+fn a_panic_during_a_commit_leaves_no_part_of_the_list_undone() {
+    for calls in 0..24 {
+        let store = Store::<Object>::new(StorageFormat::Encoded);
+        let relist = |names: &[&str], version: &str, data: &str| {
+            let mut relist = store.begin_relist();
+            for name in names {
+                drop(relist.apply(Protobuf, &bytes(name, version.parse().unwrap(), data)).unwrap());
+            }
+            relist.commit(version).map(|changes| changes.len())
+        };
+        assert!(relist(&["a", "b", "c"], "5", "x").is_ok());
+        let index = store.index("data", data);
+        // The list is older, so that its states are written by the commit.
+        CALLS.set(Some(calls));
+        assert_eq!(relist(&["a", "b"], "3", "y z").unwrap(), 3);
+        CALLS.set(None);
+        assert_eq!((store.len(), &*store.resource_version()), (2, "3"), "{calls}");
+        assert!(store.snapshot().iter().all(|object| object.decode().unwrap().data == "y z"), "{calls}");
+        let count = index.count(&Value("z".to_owned()));
+        assert_eq!(count + index.errors().len(), 2, "{calls}");
+        let folder = tempfile::tempdir().unwrap();
+        store.save(folder.path().join("saved"), "o").unwrap();
+    }
 }

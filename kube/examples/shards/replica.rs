@@ -177,7 +177,7 @@ impl<F: Fn(Change)> Member<F> {
         let ended: Option<Result<(), Error>> = select! {
             biased;
             lost = &mut lost => Some(lost.map(drop).map_err(Error::from)),
-            Err(error) = reflector.run() => Some(Err(error.into())),
+            ended = reflector.run() => Some(ended.map_err(Error::from)),
             _ = assigned.wait_for(|shards| !shards.contains(&index)) => None,
         };
         on_change(Change::Lost(shard));

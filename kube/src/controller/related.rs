@@ -12,10 +12,13 @@ use futures::{FutureExt as _, Stream, StreamExt as _};
 use listwatch::ItemError;
 use listwatch::client::Resource;
 use listwatch::internal::WarningLimit;
-use listwatch_cache::{Cache, Change, Object, ObjectKey, Predicate, StoreType, SyncError};
+use listwatch_cache::{Cache, Change, EndReason, Object, ObjectKey, Predicate, StoreType, SyncError};
 
 /// The number of keys of a whole cache that are read at a time.
 const KEYS_STEP: usize = 256;
+
+/// The error of a cache whose changes ended without a reason: it has no reflector, but the writer of a test.
+pub(super) const NO_WRITER: SyncError = SyncError::Ended(EndReason::Dropped);
 
 /// The keys of the objects to reconcile, or the error of the cache.
 pub(super) type KeyStream = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;
@@ -42,7 +45,8 @@ pub(super) fn subscribe_keys<O: StoreType + ?Sized>(
         };
         let mut changes = cache.subscribe().predicate_filter(predicate).inspect(inspect).start();
         let requests = poll_fn(move |cx| match changes.poll_next_unpin(cx) {
-            Poll::Ready(None | Some(Change::Ended(_))) => Poll::Ready(Some(Err(ended_error(&cache)))),
+            Poll::Ready(Some(Change::Ended(reason))) => Poll::Ready(Some(Err(SyncError::Ended(reason)))),
+            Poll::Ready(None) => Poll::Ready(Some(Err(NO_WRITER))),
             // The keys are taken after the change: the consumer is woken for it after they were added.
             Poll::Ready(Some(_)) => Poll::Ready(Some(Ok(take()))),
             Poll::Pending => {
@@ -71,11 +75,6 @@ pub(super) fn all_keys<T: StoreType + ?Sized>(cache: Cache<T>) -> impl Stream<It
 /// Waits until the cache is synced.
 pub(super) fn wait_synced<O: StoreType + ?Sized>(cache: Cache<O>) -> BoxFuture<'static, Result<(), SyncError>> {
     async move { cache.synced().await.map(drop) }.boxed()
-}
-
-/// Returns the error of a cache whose changes have ended.
-pub(super) fn ended_error<O: StoreType + ?Sized>(cache: &Cache<O>) -> SyncError {
-    SyncError::Ended { cause: cache.status().ended_by }
 }
 
 /// Returns the owners of an object that are of this resource.

@@ -44,7 +44,7 @@ use tracing::Instrument as _;
 
 use super::action::{Action, Error, NextReconcile};
 use super::queue::{ReconcileReason, ReconcileRequest, RequestQueue};
-use super::related::{KeyStream, StartSubscription, ended_error};
+use super::related::{KeyStream, NO_WRITER, StartSubscription};
 
 /// The number of due keys at which changes of the cache stay in their subscriber, which keeps them in less memory.
 const MAX_DUE: usize = 256;
@@ -202,7 +202,7 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
     /// Moves requests into the queue. If it has many due keys, changes of the objects themselves stay in their
     /// subscriber, which keeps one for each object.
     fn read_requests(&mut self, cx: &mut Context<'_>) -> Result<(), SyncError> {
-        let Self { cache, changes, related, requested, queue, is_paused, .. } = self;
+        let Self { changes, related, requested, queue, is_paused, .. } = self;
         let now = Instant::now();
         let at = now.checked_add(self.debounce).unwrap_or(now);
         for _ in 0..MAX_READS {
@@ -217,7 +217,8 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
                         queue.add_request(new.key(), ReconcileRequest { at, reason: ReconcileReason::Changed }, now);
                     }
                     Some(Change::Deleted { last, .. }) => queue.remove_requests(&last.key()),
-                    None | Some(Change::Ended(_)) => return Err(ended_error(cache)),
+                    Some(Change::Ended(reason)) => return Err(SyncError::Ended(reason)),
+                    None => return Err(NO_WRITER),
                     Some(_) => {}
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
-use listwatch_cache::{Object, SyncError};
+use listwatch_cache::{EndReason, Object, SyncError};
 use listwatch_kube::Kube;
 use listwatch_kube::controller::{Action, Controller, Error};
 use tokio::time::sleep;
@@ -126,7 +126,7 @@ async fn the_end_of_a_cache_ends_the_controller() {
             pods.reflector.abort();
         }
         done.await.unwrap();
-        let error = "5 error the controller has ended: the reflector of the cache was dropped";
+        let error = "5 error the controller has ended: the reflector was dropped: its task was aborted, or its runtime has shut down";
         assert_eq!(log.take(), format!("0 a@1, {error}, 10 done a, 10 end"), "{ends_main}");
     }
     // With an error, before it is synced.
@@ -136,7 +136,7 @@ async fn the_end_of_a_cache_ends_the_controller() {
         |_, _, _| Action::backoff(),
         Arc::new(())
     ));
-    let Some(Err(Error::Cache(SyncError::Ended { cause: Some(cause) }))) = items.next().await else { panic!() };
+    let Some(Err(Error::Cache(SyncError::Ended(EndReason::Failed(cause))))) = items.next().await else { panic!() };
     assert!(format!("{cause:?}").contains("no such luck"), "{cause:?}");
     assert!(items.next().await.is_none());
     // The stream stays at its end.

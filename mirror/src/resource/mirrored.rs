@@ -109,7 +109,7 @@ impl Mirrored {
         let status = self.cache.status();
         let is_open = self.cache.change_log().start.is_some();
         let reason = match (&status.resource_version, &status.ended_by, &status.last_error) {
-            (_, Some(error), _) => Some(format!("the reflector has ended: {error}")),
+            (_, Some(reason), _) => Some(reason.to_string()),
             (Some(_), None, _) if status.skipped > 0 => Some(format!("{} objects are missing", status.skipped)),
             (Some(_), None, _) if is_open => None,
             (Some(_), None, _) => Some("the cache is being relisted".to_owned()),

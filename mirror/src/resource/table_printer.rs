@@ -129,8 +129,9 @@ impl CustomPrinters {
                 .store(self.definition.clone())
                 .fail_fast()
                 .prepare();
-            let Err(error) = reflector.run().await;
-            if !std::mem::replace(&mut has_warned, true) {
+            if let Err(error) = reflector.run().await
+                && !std::mem::replace(&mut has_warned, true)
+            {
                 let name = &self.name;
                 tracing::warn!(name: "listwatch.mirror.columns", definition = %name, %error, "Tables are forwarded");
             }

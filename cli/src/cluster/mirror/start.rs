@@ -46,9 +46,10 @@ async fn start_one(
     }
     let resource = collection.resource.clone();
     tokio::spawn(async move {
-        let Err(error) = reflector.run().await;
-        // The receiver is dropped when the command ends.
-        _ = ended.send((resource, error));
+        if let Err(error) = reflector.run().await {
+            // The receiver is dropped when the command ends.
+            _ = ended.send((resource, error));
+        }
     });
     wait_synced(collection).await
 }

@@ -36,7 +36,7 @@ pub async fn discover(config: Config, discovery: Discovery, workers: Arc<Workers
                 Err(error) => eprintln!("decode {}: {error}", new.key()),
             },
             Change::Deleted { last, .. } => workers.remove(last.namespace(), last.name()),
-            Change::Ended(error) => anyhow::bail!("watch Pods: {error}"),
+            Change::Ended(reason) => anyhow::bail!("watch Pods: {reason}"),
             _ => {}
         }
     }
