@@ -111,36 +111,51 @@ impl Status {
         {
             return Some(status);
         }
+        let unchanged = |_, _: &[u8]| Some(Nested::Unchanged);
         let mut causes = 0;
         let copy = replaced(bytes, &[2, 3, 4], |number, value| match number {
-            1 => replaced(value, &[2, 3], |_, _| None),
-            5 => replaced(value, &[1, 2, 3, 6], |number, value| {
-                causes += usize::from(number == 4);
-                let is_kept = number == 4 && causes <= MAX_CAUSES;
-                if is_kept { replaced(value, &[1, 2, 3], |_, _| None) } else { None }
-            }),
-            _ => None,
+            1 => replaced(value, &[2, 3], unchanged).map(Nested::Replaced),
+            5 => {
+                let details = replaced(value, &[1, 2, 3, 6], |number, value| {
+                    causes += usize::from(number == 4);
+                    match number {
+                        4 if causes <= MAX_CAUSES => replaced(value, &[1, 2, 3], unchanged).map(Nested::Replaced),
+                        4 => Some(Nested::LeftOut),
+                        _ => Some(Nested::Unchanged),
+                    }
+                });
+                details.map(Nested::Replaced)
+            }
+            _ => Some(Nested::Unchanged),
         });
         <Self as prost::Message>::decode(&*copy?).ok()
     }
 }
 
-/// Returns a copy of the texts and the numbers of a message, in which the texts are UTF-8. `nested` returns the copy of a
-/// nested message, or `None` to leave the field out.
-fn replaced(message: &[u8], texts: &[u32], mut nested: impl FnMut(u32, &[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+/// What [`replaced`] writes for a field that is no text.
+enum Nested {
+    Unchanged,
+    LeftOut,
+    Replaced(Vec<u8>),
+}
+
+/// Returns a copy of a message in which the fields with these numbers are UTF-8; `None` if it is malformed, or `nested`
+/// returns `None` for another field with a length.
+fn replaced(message: &[u8], texts: &[u32], mut nested: impl FnMut(u32, &[u8]) -> Option<Nested>) -> Option<Vec<u8>> {
     let mut copy = Vec::new();
     for field in Fields::new(message) {
         let field = field.ok()?;
-        match field.value {
+        let written = match field.value {
             Value::Len(text) if texts.contains(&field.number) => {
-                write_len(field.number, utf8::replaced(text).as_bytes(), &mut copy);
+                Nested::Replaced(utf8::replaced(text).into_owned().into_bytes())
             }
-            Value::Len(value) => {
-                if let Some(value) = nested(field.number, value) {
-                    write_len(field.number, &value, &mut copy);
-                }
-            }
-            _ => copy.extend_from_slice(field.bytes),
+            Value::Len(value) => nested(field.number, value)?,
+            _ => Nested::Unchanged,
+        };
+        match written {
+            Nested::Unchanged => copy.extend_from_slice(field.bytes),
+            Nested::LeftOut => {}
+            Nested::Replaced(value) => write_len(field.number, &value, &mut copy),
         }
     }
     Some(copy)

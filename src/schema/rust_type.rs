@@ -20,7 +20,12 @@ pub(crate) fn check_type(type_name: &str, found: &TypeMeta) -> Result<(), ItemEr
 
     let path = type_name.strip_prefix("k8s_pb::").or_else(|| type_name.strip_prefix("k8s_openapi::"));
     let mut parts = path.unwrap_or_default().rsplit("::");
-    let (Some(name), Some(version), Some(group)) = (parts.next(), parts.next(), parts.next()) else { return Ok(()) };
+    // k8s-openapi has a module for each type.
+    let mut version =
+        |part: &&str| part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let (Some(name), Some(version), Some(group)) = (parts.next(), parts.find(&mut version), parts.next()) else {
+        return Ok(());
+    };
     let kind = found.item_kind();
     if kind.is_empty() || [name, kind].contains(&METADATA) {
         return Ok(());
@@ -83,7 +88,7 @@ mod tests {
             // A part of an object, and types that are not of Kubernetes.
             (type_name::<api::core::v1::PodSpec>(), "v1", "PodList", None),
             (type_name::<Vec<u8>>(), "v1", "PodList", None),
-            ("k8s_openapi::api::core::v1::Secret", "v1", "ConfigMap", Some("reads a Secret of v1")),
+            ("k8s_openapi::v1_36::api::core::v1::secret::Secret", "v1", "ConfigMap", Some("reads a Secret of v1")),
             ("my::k8s_pb::api::core::v1::Secret", "v1", "ConfigMap", None),
         ] {
             let error = check_type(name, &TypeMeta::new(api_version, kind)).err().map(|error| error.to_string());

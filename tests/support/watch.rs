@@ -119,8 +119,17 @@ struct Bookmark {
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct BookmarkMeta {
-    #[prost(btree_map = "string, string", tag = "12")]
-    annotations: std::collections::BTreeMap<String, String>,
+    #[prost(message, repeated, tag = "12")]
+    annotations: Vec<Annotation>,
+}
+
+/// An entry of a map. Its texts may not be UTF-8.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Annotation {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
 }
 
 fn by_prost(frame: &[u8]) -> Option<Seen> {
@@ -144,7 +153,8 @@ fn by_prost(frame: &[u8]) -> Option<Seen> {
     let version = Object::decode(&raw[..]).ok()?.metadata.unwrap_or_default().resource_version;
     let ends = || {
         let annotations = Bookmark::decode(&raw[..]).ok()?.metadata.unwrap_or_default().annotations;
-        Some(annotations.get(END).is_some_and(|value| value == "true"))
+        let end = annotations.iter().rfind(|annotation| annotation.key == END.as_bytes());
+        Some(end.is_some_and(|annotation| annotation.value == b"true"))
     };
     change(&r#type?, ends, Encoding::Protobuf, [api_version, kind], raw.clone(), version)
 }
