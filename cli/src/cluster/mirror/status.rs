@@ -78,7 +78,9 @@ impl CollectionStatus<'_> {
     fn print_news(&mut self) {
         let MirroredCollection { resource, cache, .. } = self.collection;
         let status = cache.status();
-        if let Some(error) = status.last_error.as_ref().filter(|_| status.errors > self.errors) {
+        // The library's log reports failures; an expired version is none.
+        let new_error = status.last_error.as_ref().filter(|_| status.errors > self.errors);
+        if let Some(error) = new_error.filter(|error| error.is_expired()) {
             notices::print_labelled("retrying:", &format!("{resource}: {}", error_chain(error)));
         }
         if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
