@@ -54,7 +54,9 @@ pub fn anonymous(url: &str, http2: bool) -> HttpTransportBuilder {
     if !http2 {
         return HttpTransport::builder(url).ca_pem(authority());
     }
-    let client = reqwest::Client::builder().http2_prior_knowledge().no_proxy();
+    // h2 treats many small DATA frames as an attack: the waiting frames may cost half of the connection's window.
+    let client = reqwest::Client::builder().http2_initial_connection_window_size(128 << 20);
+    let client = client.http2_initial_stream_window_size(1 << 20).http2_prior_knowledge().no_proxy();
     let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
     HttpTransport::builder(url).reqwest_client(client)
 }
