@@ -1,6 +1,7 @@
 //! Errors of bodies and items, with their position and the number of items or events delivered before.
 //!
-//! Each error displays its own part on one line and returns the rest as `source()`.
+//! Each error displays itself with its causes on one line. Its `source()` begins after the causes that it displays, so
+//! that a chain of sources repeats none.
 
 use std::error::Error;
 use std::fmt;
@@ -16,8 +17,8 @@ pub(crate) use crate::wire::Fault;
 /// The items or events delivered before are exact; the body may contain more. A decoder that returned an error returns
 /// the same error from every later call.
 ///
-/// It is displayed on one line: what happened, the offset and the number of items or events delivered. The
-/// [`source`](Error::source) of an item's error is an [`ItemError`].
+/// It is displayed on one line: what happened, the offset, the number of items or events delivered, and the
+/// [`ItemError`] of an item. [`source`](Error::source) is the source of that `ItemError`.
 #[derive(Clone, Debug)]
 pub struct DecodeError(Box<DecodeErrorParts>);
 
@@ -132,6 +133,22 @@ impl DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_place(f)?;
+        self.fmt_cause(f)
+    }
+}
+
+impl DecodeError {
+    /// Writes the error of an item after what was written before.
+    pub(crate) fn fmt_cause(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind() {
+            DecodeErrorKind::Item(error) => write!(f, ": {error}"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what happened and where, without the error of an item.
+    pub(crate) fn fmt_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DecodeErrorParts { kind, offset, index, items, of_watch } = &*self.0;
         let (unit, expected) = if *of_watch { ("event", "watch") } else { ("item", "list") };
         match (kind, index) {
@@ -143,6 +160,7 @@ impl fmt::Display for DecodeError {
             }
             (DecodeErrorKind::UnexpectedEncoding(_), _) => write!(f, "{kind}, not like a {expected}")?,
             (DecodeErrorKind::Item(_), Some(index)) => write!(f, "cannot read {unit} {index}")?,
+            (DecodeErrorKind::Item(_), None) => write!(f, "cannot read the {unit}")?,
             (DecodeErrorKind::Limit { limit: Limit::ItemSize, size, max }, Some(index)) => {
                 write!(f, "{unit} {index} is {}, over the limit of {}", Bytes(*size), Bytes(*max))?;
             }
@@ -226,8 +244,8 @@ pub enum DecodeErrorKind {
     },
 
     /// The type or the closure refused an item.
-    #[error("cannot read the item")]
-    Item(#[source] ItemError),
+    #[error(transparent)]
+    Item(ItemError),
 
     /// A callback panicked while it held an item, so it is unknown whether the item was delivered.
     #[error("poisoned: a callback panicked")]
@@ -311,8 +329,8 @@ pub enum Limit {
 pub enum ItemError {
     /// prost refuses the item: nesting deeper than 100, a wrong wire type; or text that is not UTF-8 in an object whose
     /// kind is not in the [table of fields](crate::schema).
-    #[error("cannot decode the protobuf")]
-    Protobuf(#[from] prost::DecodeError),
+    #[error("cannot decode the protobuf: {}", without_library(.0))]
+    Protobuf(prost::DecodeError),
     /// The metadata of the item cannot be read.
     #[error("{fault} in {field}")]
     Metadata {
@@ -390,9 +408,9 @@ pub enum ItemError {
     /// prost implements `Message` for this type as a wrapper, which would decode any object into garbage.
     #[error("{0} is a protobuf wrapper type, not a Kubernetes object")]
     WrapperType(&'static str),
-    /// `serde_json` refuses the item. The source's text may quote the value at fault.
-    #[error("cannot decode the JSON")]
-    Json(#[source] Arc<serde_json::Error>),
+    /// `serde_json` refuses the item. The text may quote the value at fault.
+    #[error("cannot decode the JSON: {0}")]
+    Json(Arc<serde_json::Error>),
     /// The item is not in the encoding that the type or the path reads. API servers send custom resources in JSON only,
     /// and other resources in the encoding that the request prefers.
     #[error("unexpected encoding: the item is in {found}, expected {expected}")]
@@ -402,9 +420,21 @@ pub enum ItemError {
         /// The encoding that the type or the path reads.
         expected: Encoding,
     },
-    /// An error that a closure of the caller returned.
+    /// An error that a closure of the caller returned. [`source`](Error::source) is its source.
     #[error(transparent)]
     Other(Arc<dyn Error + Send + Sync>),
+}
+
+impl From<prost::DecodeError> for ItemError {
+    fn from(error: prost::DecodeError) -> Self {
+        Self::Protobuf(error)
+    }
+}
+
+/// Returns prost's text of the field and its fault.
+fn without_library(error: &prost::DecodeError) -> String {
+    let text = error.to_string();
+    text.strip_prefix("failed to decode Protobuf message: ").map(str::to_owned).unwrap_or(text)
 }
 
 impl ItemError {
@@ -435,16 +465,34 @@ mod tests {
         }
     }
 
+    /// An error of a caller, with a cause of its own.
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot copy")]
+    struct Copy(#[source] std::io::Error);
+
     #[test]
-    fn io_errors_stay_reachable() {
-        let io = || std::io::Error::other("disk on fire");
-        let mut error: &(dyn Error + 'static) =
-            &DecodeError::new(DecodeErrorKind::Item(ItemError::other(io())), 7, Some(2), 2);
-        let mut texts = vec![error.to_string()];
-        while let Some(source) = error.source() {
-            texts.push(source.to_string());
-            error = source;
+    fn each_cause_is_displayed_once() {
+        let json = serde_json::from_str::<bool>("7").map_err(Arc::new).unwrap_err();
+        let protobuf = <String as prost::Message>::decode(&b"\x0a\x01\xff"[..]).unwrap_err();
+        for (item, expected) in [
+            (
+                ItemError::Json(json),
+                ": cannot decode the JSON: invalid type: integer `7`, expected a boolean at line 1 column 1",
+            ),
+            (protobuf.into(), ": cannot decode the protobuf: invalid string value: data is not UTF-8 encoded"),
+            (ItemError::other(Copy(std::io::Error::other("disk on fire"))), ": cannot copy, disk on fire"),
+        ] {
+            for (index, what) in [(Some(2), "item 2"), (None, "the item")] {
+                let mut error: &(dyn Error + 'static) =
+                    &DecodeError::new(DecodeErrorKind::Item(item.clone()), 7, index, 2);
+                let mut texts = vec![error.to_string()];
+                while let Some(source) = error.source() {
+                    texts.push(source.to_string());
+                    error = source;
+                }
+                let expected = format!("cannot read {what}, at byte 7, 2 items delivered{expected}");
+                assert_eq!(texts.join(", "), expected);
+            }
         }
-        assert_eq!(texts, ["cannot read item 2, at byte 7, 2 items delivered", "disk on fire"]);
     }
 }

@@ -45,7 +45,7 @@ impl From<StoreError> for ItemError {
 
 /// An object that a store or an index does not have in its latest state.
 ///
-/// The store could not hold it, or the function of the index failed.
+/// The store could not hold it, or the function of the index failed. It is displayed on one line, with the cause.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectError {
@@ -60,17 +60,18 @@ pub struct ObjectError {
 impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.index, &self.key) {
-            (Some(index), Some(key)) => write!(f, "index {index} failed for {key}"),
-            (Some(index), None) => write!(f, "index {index} failed"),
-            (None, Some(key)) => write!(f, "cannot store {key}"),
-            (None, None) => f.write_str("cannot store an object"),
+            (Some(index), Some(key)) => write!(f, "index {index} failed for {key}")?,
+            (Some(index), None) => write!(f, "index {index} failed")?,
+            (None, Some(key)) => write!(f, "cannot store {key}")?,
+            (None, None) => f.write_str("cannot store an object")?,
         }
+        write!(f, ": {}", self.source)
     }
 }
 
 impl Error for ObjectError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.source)
+        self.source.source()
     }
 }
 

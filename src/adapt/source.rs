@@ -28,8 +28,8 @@ use crate::wire::Encoding;
 #[non_exhaustive]
 pub enum ListError<E> {
     /// The source of the bytes failed. Items delivered before are exact.
-    #[error("cannot read the body")]
-    Transport(#[source] E),
+    #[error("cannot read the body: {0}")]
+    Transport(E),
     /// The bytes are not a complete list.
     #[error(transparent)]
     Decode(#[from] DecodeError),

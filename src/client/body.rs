@@ -338,12 +338,21 @@ pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
     bytes
 }
 
+/// The body of an API server's 404 for a path that it does not serve (Go's `http.NotFound`), for example of a custom
+/// resource whose definition was deleted. An object that does not exist is a Status instead.
+const NO_SUCH_PATH: &str = "404 page not found";
+
 /// Returns the error of a response with this status, whatever its body is.
 pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: &dyn Transport) -> ErrorKind {
     if let Some(status) = protobuf_status(body).or_else(|| json_status(body)) {
         return of_status(status, code, headers);
     }
-    let message = snippet(body, transport).unwrap_or_default();
+    let message = match snippet(body, transport) {
+        Some(text) if code == 404 && text == NO_SUCH_PATH => {
+            "the server does not serve this path: the resource does not exist, or no longer exists".to_owned()
+        }
+        text => text.unwrap_or_default(),
+    };
     kind_of(Status { message, ..Status::default() }, code, headers, false)
 }
 

@@ -14,7 +14,8 @@ use crate::wire::BodyFormat;
 
 /// The failure of a call, with the number of items delivered before.
 ///
-/// The delivered items are exact, but the list may have more. The error is displayed on one line, without credentials.
+/// The delivered items are exact, but the list may have more. The error is displayed on one line, with its causes and
+/// without credentials.
 #[derive(Clone, Debug)]
 pub struct Error(Box<ErrorParts>);
 
@@ -22,6 +23,7 @@ pub struct Error(Box<ErrorParts>);
 struct ErrorParts {
     kind: ErrorKind,
     items: u64,
+    namespace: Option<String>,
     audit_id: Option<String>,
     /// True if the request had a continue token.
     of_later_page: bool,
@@ -29,12 +31,19 @@ struct ErrorParts {
 
 impl Error {
     pub(super) fn new(kind: impl Into<ErrorKind>) -> Self {
-        Self(Box::new(ErrorParts { kind: kind.into(), items: 0, audit_id: None, of_later_page: false }))
+        let (kind, namespace, audit_id) = (kind.into(), None, None);
+        Self(Box::new(ErrorParts { kind, items: 0, namespace, audit_id, of_later_page: false }))
     }
 
     /// Records whether the request had a continue token.
     pub(super) fn of_later_page(mut self, of_later_page: bool) -> Self {
         self.0.of_later_page = of_later_page;
+        self
+    }
+
+    /// Names the namespace, if the call was for several.
+    pub(super) fn with_namespace(mut self, namespace: Option<String>) -> Self {
+        self.0.namespace = namespace;
         self
     }
 
@@ -103,6 +112,12 @@ impl Error {
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items
+    }
+
+    /// Returns the namespace whose list or watch failed, if the call was for several namespaces.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.namespace.as_deref()
     }
 
     /// Returns the id of the request in the server's audit log, if the server sent it.
@@ -220,8 +235,12 @@ impl<K: Into<ErrorKind>> From<K> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ErrorParts { kind, items, audit_id, of_later_page } = &*self.0;
-        write!(f, "{kind}")?;
+        let ErrorParts { kind, items, namespace, audit_id, of_later_page } = &*self.0;
+        match kind {
+            // The error of an item comes last.
+            ErrorKind::Decode(error) => error.fmt_place(f)?,
+            kind => write!(f, "{kind}")?,
+        }
         match kind {
             // A decode error counts the items of its own page.
             ErrorKind::Decode(error) if error.items() == *items => {}
@@ -233,9 +252,15 @@ impl fmt::Display for Error {
                 write!(f, ", {incomplete}{items} item{} delivered", if *items == 1 { "" } else { "s" })?;
             }
         }
-        match audit_id {
-            Some(id) => write!(f, " (audit id {})", id.escape_debug()),
-            None => Ok(()),
+        if let Some(namespace) = namespace {
+            write!(f, ", in namespace {namespace:?}")?;
+        }
+        if let Some(id) = audit_id {
+            write!(f, " (audit id {})", id.escape_debug())?;
+        }
+        match kind {
+            ErrorKind::Decode(error) => error.fmt_cause(f),
+            _ => Ok(()),
         }
     }
 }

@@ -149,7 +149,7 @@ impl TransportError {
     }
 
     /// Converts the error of an HTTP library. The message consists of the messages of the error and its sources, each
-    /// once.
+    /// once, without those that only name a layer of a library, such as `client error (Connect)`.
     ///
     /// The kind is [`TransportErrorKind::Tls`] if rustls failed, [`TransportErrorKind::Connect`] if hyper's client or
     /// the system could not connect, else `otherwise`. A `TransportError` among the sources is returned as it is. The
@@ -160,7 +160,8 @@ impl TransportError {
             return error.clone();
         }
         let io = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).last().map(io::Error::kind);
-        Self { io, ..Self::new(kind_of(error, otherwise), chain(error)) }
+        let informative = causes(error).filter(|cause| cause.source().is_none() || !names_a_layer(&cause.to_string()));
+        Self { io, ..Self::new(kind_of(error, otherwise), joined(informative)) }
     }
 
     /// Puts the URL of the server, if it is known, before the message.
@@ -261,9 +262,31 @@ pub fn is_loopback(host: &str) -> bool {
 /// Replaces a secret in a text with `[redacted]`: the whole secret, its base64 form, and any part of eight bytes or
 /// more of either, because a page may truncate or wrap it. A shorter secret is only found whole.
 ///
+/// A secret of lower-case letters, `-`, `.` and `:` only may be an ordinary word, such as a user's name. It stays where
+/// API servers quote the name of a user, a group, a namespace or a resource: `User "nobody" cannot list resource "pods"`.
+///
 /// For implementations of [`Transport::redact`].
 #[must_use]
 pub fn redact_secret(text: String, secret: &str) -> String {
+    /// The words before a quoted name, in messages of API servers (apiserver `responsewriters.ForbiddenStatus`).
+    const NAMED: [&str; 4] = ["User ", "group ", "namespace ", "resource "];
+    let is_word = |c: char| c.is_ascii_lowercase() || "-.:".contains(c);
+    let quoted = format!("\"{secret}\"");
+    if secret.is_empty() || !secret.chars().all(is_word) || !text.contains(&quoted) {
+        return redact_everywhere(text, secret);
+    }
+    let (mut clean, mut rest) = (String::with_capacity(text.len()), &*text);
+    while let Some((before, after)) = rest.split_once(&quoted) {
+        let is_name = NAMED.iter().any(|noun| before.ends_with(noun));
+        // A part of the secret may be in the text around it, never in the quotes.
+        clean.push_str(&redact_everywhere(before.to_owned(), secret));
+        clean.push_str(if is_name { &quoted } else { "\"[redacted]\"" });
+        rest = after;
+    }
+    clean + &redact_everywhere(rest.to_owned(), secret)
+}
+
+fn redact_everywhere(text: String, secret: &str) -> String {
     const PART: usize = 8;
     const REDACTED: &[u8] = b"[redacted]";
 
@@ -316,10 +339,32 @@ fn is_failed_connect(cause: &(dyn StdError + 'static)) -> bool {
     cause.downcast_ref().is_some_and(refused) || cause.to_string() == "client error (Connect)"
 }
 
+/// Returns true for the message of a layer of kube, reqwest, hyper-util or hyper that has a source, which says more.
+fn names_a_layer(message: &str) -> bool {
+    const LAYERS: [&str; 7] = [
+        "error sending request",
+        "tcp connect error",
+        "connection error",
+        "error reading a body from connection",
+        "request or response body error",
+        "error decoding response body",
+        "http2 error",
+    ];
+    // kube displays its source, too: `ServiceError: client error (Connect)`.
+    let message = ["ServiceError: ", "HyperError: "]
+        .iter()
+        .fold(message, |message, of_kube| message.strip_prefix(of_kube).unwrap_or(message));
+    message.starts_with("client error (") || LAYERS.contains(&message)
+}
+
 /// Returns the message of an error and the messages of its sources, each once.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
+    joined(causes(error))
+}
+
+fn joined<'a>(causes: impl Iterator<Item = &'a (dyn StdError + 'static)>) -> String {
     let mut text = String::new();
-    for cause in causes(error) {
+    for cause in causes {
         let more = cause.to_string();
         if !text.ends_with(&more) {
             text.push_str(if text.is_empty() { "" } else { ": " });
@@ -388,6 +433,24 @@ mod tests {
             ("wrapped: s3cret-t\n0ken-of-tests", "s3cret-t0ken-of-tests", "wrapped: [redacted]\n[redacted]"),
             ("dTpzM2NyZXQtdDBrZW4=", "s3cret-t0ken", "dTpz[redacted]ZW4="),
             ("é s3cret-töken é", "s3cret-töken", "é [redacted] é"),
+            // An ordinary word is a name where an API server says so, and a credential anywhere else.
+            (
+                r#"pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "web""#,
+                "nobody",
+                r#"pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "web""#,
+            ),
+            (
+                r#"User "kubernetes-admin" is not in "kubernetes-admin": token kubernetes-admin, kubernetes"#,
+                "kubernetes-admin",
+                r#"User "kubernetes-admin" is not in "[redacted]": token [redacted], [redacted]"#,
+            ),
+            (
+                r#"{"token":"nobody"}, Bearer "nobody", nobody"#,
+                "nobody",
+                r#"{"token":"[redacted]"}, Bearer "[redacted]", [redacted]"#,
+            ),
+            (r#"User "hunter2" and User "s3cret-t0ken""#, "hunter2", r#"User "[redacted]" and User "s3cret-t0ken""#),
+            (r#"User "s3cret-t0ken" cannot list"#, "s3cret-t0ken", r#"User "[redacted]" cannot list"#),
         ] {
             assert_eq!(redact_secret(text.to_owned(), secret), expected, "{text}");
         }
@@ -405,6 +468,34 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("{0}")]
     struct Layer(&'static str, #[source] Box<dyn StdError + Send + Sync>);
+
+    #[test]
+    fn no_message_names_the_layers_of_a_library() {
+        let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused (os error 111)");
+        for (error, expected) in [
+            (
+                Layer(
+                    "error sending request",
+                    Layer("client error (Connect)", Layer("tcp connect error", refused().into()).into()).into(),
+                ),
+                "connect: Connection refused (os error 111)",
+            ),
+            (
+                Layer(
+                    "ServiceError: client error (Connect)",
+                    Layer("client error (Connect)", "no such host".into()).into(),
+                ),
+                "connect: no such host",
+            ),
+            (Layer("dns error", "no such host".into()), "interrupted: dns error: no such host"),
+            (
+                Layer("client error (SendRequest)", Box::from(io::Error::other("connection error"))),
+                "interrupted: connection error",
+            ),
+        ] {
+            assert_eq!(TransportError::from_error(TransportErrorKind::Broken, &error).to_string(), expected);
+        }
+    }
 
     #[test]
     fn finds_the_kind_among_the_sources() {

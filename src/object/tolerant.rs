@@ -64,7 +64,7 @@ impl<T: Item + ?Sized> Item for Tolerant<T> {
 
 /// An object that does not fit its type: which one, and why.
 ///
-/// The [`source`](Error::source) is the error of the decoder. serde's error has the column of the fault, which is its
+/// It is displayed on one line, with the error of the decoder. serde's error has the column of the fault, which is its
 /// offset in the object if the server sends JSON on one line, as API servers do.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -98,18 +98,21 @@ impl UndecodableObject {
 
 impl fmt::Display for UndecodableObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { namespace, name, resource_version, error: _ } = self;
+        let Self { namespace, name, resource_version, error } = self;
         match (&**namespace, &**name) {
             (_, "") => f.write_str("cannot decode an object")?,
             ("", name) => write!(f, "cannot decode {}", OneLine(name))?,
             (namespace, name) => write!(f, "cannot decode {}/{}", OneLine(namespace), OneLine(name))?,
         }
-        if resource_version.is_empty() { Ok(()) } else { write!(f, " at version {}", OneLine(resource_version)) }
+        if !resource_version.is_empty() {
+            write!(f, " at version {}", OneLine(resource_version))?;
+        }
+        write!(f, ": {error}")
     }
 }
 
 impl Error for UndecodableObject {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.error)
+        self.error.source()
     }
 }

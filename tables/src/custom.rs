@@ -20,7 +20,7 @@ use crate::json_path::{JsonPath, JsonPathError, print_in_template};
 pub enum CustomPrinterError {
     /// The bytes are no `CustomResourceDefinition` in JSON.
     #[error("the definition cannot be read: {0}")]
-    Definition(#[from] serde_json::Error),
+    Definition(serde_json::Error),
     /// The definition has no such version.
     #[error("the definition has no version {0:?}")]
     Version(String),
@@ -32,6 +32,12 @@ pub enum CustomPrinterError {
         /// The error of the path.
         error: JsonPathError,
     },
+}
+
+impl From<serde_json::Error> for CustomPrinterError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Definition(error)
+    }
 }
 
 #[derive(Deserialize)]

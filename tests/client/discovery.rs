@@ -91,7 +91,10 @@ async fn failed_discovery_is_an_error() {
         (json(r#"{"kind":"Status","code":403,"reason":"Forbidden"}"#), "API error: 403 Forbidden"),
         (json("<html>"), "unexpected encoding: the body looks like HTML"),
         (json(""), "incomplete: "),
-        (not_found(), "API error: 404: 404 page not found"),
+        (
+            not_found(),
+            "API error: 404: the server does not serve this path: the resource does not exist, or no longer exists",
+        ),
         (not_found().status(401), "API error: 401: 404 page not found"),
     ] {
         let server = serve(answer).await;

@@ -64,7 +64,7 @@ fn follow(client: &Client, kinds: &mut BTreeMap<String, Kind>, object: &Object<J
     let definition = match object.decode() {
         Ok(definition) => definition,
         // Other kinds are cached.
-        Err(error) => return eprintln!("{}: {error}: {:?}", object.name(), error.source()),
+        Err(error) => return eprintln!("{}: {error}", object.name()),
     };
     let Some(resource) = definition.resource() else { return };
     if kinds.get(object.name()).is_some_and(|kind| kind.resource == resource) {

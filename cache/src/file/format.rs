@@ -65,12 +65,12 @@ pub(crate) const MAX_DICTIONARIES: usize = 64;
 #[non_exhaustive]
 pub enum FileError {
     /// The file cannot be written; or it cannot be read, for example because nothing was saved yet.
-    #[error("the file cannot be read or written")]
-    Io(#[from] io::Error),
+    #[error("the file cannot be read or written: {0}")]
+    Io(io::Error),
     /// The new file has replaced the previous one, but the folder could not be flushed to disk: a crash of the machine
     /// may restore the previous file.
-    #[error("the file was written, but its folder cannot be flushed to disk")]
-    Unflushed(#[source] io::Error),
+    #[error("the file was written, but its folder cannot be flushed to disk: {0}")]
+    Unflushed(io::Error),
     /// Not saved: the store has no resource version yet; or an uncommitted [`Relist`](crate::Relist) has changed it;
     /// or it lacks objects that it could not hold ([`skipped`](crate::StoreReader::skipped)).
     #[error("the store does not have the whole collection at one resource version")]
@@ -80,8 +80,8 @@ pub enum FileError {
     #[error("{0} was decoded as a type that does not have all its fields")]
     Lossy(ObjectKey),
     /// Not saved: the object cannot be encoded or decompressed.
-    #[error("cannot read {0}")]
-    Unreadable(ObjectKey, #[source] ItemError),
+    #[error("cannot read {0}: {1}")]
+    Unreadable(ObjectKey, ItemError),
     /// The file does not begin like a saved store.
     #[error("the file was not written by Store::save")]
     NotSaved,
@@ -106,15 +106,15 @@ pub enum FileError {
     },
     /// The store cannot hold an object of the file: it cannot be decoded, and the store keeps objects decoded; or the
     /// objects exceed the budget.
-    #[error("the store cannot hold an object of the file")]
-    Object(#[from] StoreError),
+    #[error("the store cannot hold an object of the file: {0}")]
+    Object(StoreError),
     /// Not loaded: the store has been written to.
     #[error("the store is not empty")]
     NotEmpty,
     /// A request of a reflector for an object of the file failed; or the server has not reached the resource version of
     /// the file ([`Error::is_too_large_version`](listwatch::client::Error::is_too_large_version)).
-    #[error("cannot check that the file is from this cluster")]
-    Client(#[from] listwatch::client::Error),
+    #[error("cannot check that the file is from this cluster: {0}")]
+    Client(listwatch::client::Error),
     /// The server has an object at a version that the file should have, or at an older version: the file is from
     /// another cluster, or the server was restored from a backup.
     #[error(
@@ -134,6 +134,24 @@ pub enum FileError {
     /// file without objects, or with objects without a uid.
     #[error("the server has none of the requested objects of the file, which may be from another cluster")]
     Unknown,
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<StoreError> for FileError {
+    fn from(error: StoreError) -> Self {
+        Self::Object(error)
+    }
+}
+
+impl From<listwatch::client::Error> for FileError {
+    fn from(error: listwatch::client::Error) -> Self {
+        Self::Client(error)
+    }
 }
 
 pub(crate) struct FileOutput<'f> {

@@ -53,13 +53,12 @@ pub enum Error<E> {
     Cache(SyncError),
 }
 
-/// The text includes the reconciler's error, which may be a `Box<dyn Error>`. The cause of [`Cache`](Error::Cache) is
-/// its source.
+/// The text includes the cause, which may be a `Box<dyn Error>`.
 impl<E: fmt::Display> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ReconcilerFailed(error, key) => write!(f, "the reconciler failed for {key}: {error}"),
-            Self::Cache(_) => f.write_str("the controller has ended"),
+            Self::Cache(error) => write!(f, "the controller has ended: {error}"),
         }
     }
 }
@@ -68,7 +67,7 @@ impl<E: StdError> StdError for Error<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::ReconcilerFailed(error, _) => error.source(),
-            Self::Cache(error) => Some(error),
+            Self::Cache(error) => error.source(),
         }
     }
 }
