@@ -56,7 +56,7 @@ pub struct ReflectorStatus {
     /// The number of states of objects that a reader could not decode: see
     /// [`decode_errors`](crate::StoreReader::decode_errors).
     pub decode_errors: u64,
-    /// The last of them.
+    /// The last of them that the store still has; `None` once these objects were repaired or deleted.
     pub last_decode_error: Option<UndecodableObject>,
     /// True while the cache follows the changes of the server: see [`Cache::is_up_to_date`](super::Cache::is_up_to_date).
     pub is_up_to_date: bool,
@@ -101,9 +101,10 @@ pub enum SyncError {
 impl fmt::Display for SyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Incomplete { resource_version, skipped, .. } => {
+            Self::Incomplete { resource_version, skipped, last } => {
                 let were = if *skipped == 1 { "object was" } else { "objects were" };
-                write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")
+                write!(f, "the cache is incomplete at version {resource_version}: {skipped} {were} skipped")?;
+                last.as_ref().map_or(Ok(()), |last| write!(f, ": {last}"))
             }
             Self::Incomparable { resource_version, cached } => {
                 write!(
@@ -119,7 +120,7 @@ impl fmt::Display for SyncError {
 impl Error for SyncError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Incomplete { last, .. } => last.as_ref().map(|last| last as _),
+            Self::Incomplete { last, .. } => last.as_ref().and_then(Error::source),
             Self::Incomparable { .. } => None,
             Self::Ended(reason) => reason.source(),
         }

@@ -1,16 +1,21 @@
 //! The errors of readers that decode objects.
 
+use std::collections::VecDeque;
+
 use listwatch::{ItemError, UndecodableObject};
 
 use crate::state::entry::Entry;
 use crate::sync::{Mutex, lock};
 
-/// The number of states of objects that readers could not decode, and the last one.
+/// The number of undecodable objects that are remembered, so that one of them is known when the last one is repaired.
+const REMEMBERED: usize = 16;
+
+/// The number of states of objects that readers could not decode, and the last ones.
 ///
 /// A store does not decode what it keeps encoded, so only readers find them. Each state remembers that it is counted.
 /// So the number does not depend on the number of readers.
 #[derive(Default)]
-pub(crate) struct DecodeErrors(Mutex<(u64, Option<UndecodableObject>)>);
+pub(crate) struct DecodeErrors(Mutex<(u64, VecDeque<UndecodableObject>)>);
 
 impl DecodeErrors {
     /// Counts the state of the entry, unless it is counted.
@@ -21,14 +26,24 @@ impl DecodeErrors {
         let (namespace, name) = entry.key();
         let object = UndecodableObject::with_identity([namespace, name, &entry.resource_version()], error.clone());
         let mut errors = lock(&self.0);
-        errors.0 += 1;
-        let before = errors.1.replace(object);
+        let (count, last) = &mut *errors;
+        *count += 1;
+        let same = last.iter().position(|before| before.namespace == namespace && before.name == name);
+        let before = match same {
+            Some(at) => last.remove(at),
+            None if last.len() >= REMEMBERED => last.pop_front(),
+            None => None,
+        };
+        last.push_back(object);
         drop(errors);
         // The error may be of the caller, whose code no lock waits for.
         drop(before);
     }
 
-    pub(crate) fn get(&self) -> (u64, Option<UndecodableObject>) {
-        lock(&self.0).clone()
+    /// Returns the number of states, and the last of them that `is_current` says the store still has. It asks without
+    /// the lock.
+    pub(crate) fn get(&self, is_current: impl Fn(&UndecodableObject) -> bool) -> (u64, Option<UndecodableObject>) {
+        let (count, last) = lock(&self.0).clone();
+        (count, last.into_iter().rev().find(is_current))
     }
 }

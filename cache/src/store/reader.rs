@@ -218,7 +218,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.writer().skipped.len()
     }
 
-    /// Returns the number of states of objects that a reader could not decode, and the last one.
+    /// Returns the number of states of objects that a reader could not decode, and the last one of them that the store
+    /// still has: `None` once these objects were repaired or deleted. The last 16 objects are remembered.
     ///
     /// A store that keeps objects [encoded](crate::StorageFormat::Encoded) or compressed has them nevertheless, for
     /// readers of their bytes. It does not decode what it stores, so it counts a state when the first reader meets it:
@@ -228,7 +229,10 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// An object that a filter leaves out because it cannot be decoded is therefore counted.
     #[must_use]
     pub fn decode_errors(&self) -> (u64, Option<UndecodableObject>) {
-        self.core.objects.codec.errors.get()
+        self.core.objects.codec.errors.get(|object| {
+            let found = self.get((&*object.namespace, &*object.name));
+            found.is_some_and(|found| found.resource_version() == object.resource_version)
+        })
     }
 }
 

@@ -108,6 +108,34 @@ fn an_undecodable_object_is_kept_and_each_state_is_counted_once() {
 }
 
 #[test]
+fn the_last_error_ends_when_the_object_is_repaired_or_deleted() {
+    let last = |store: &Widgets| store.decode_errors().1.map(|object| object.name);
+    let store = store(StorageFormat::Encoded);
+    apply(&store, "c", 3, "{}", "true").unwrap();
+    for name in ["b", "c"] {
+        assert!(store.get(("shop", name)).unwrap().decode().is_err());
+    }
+    assert_eq!(last(&store).as_deref(), Some("c"));
+    // The state that replaces it has not been read yet.
+    apply(&store, "c", 4, "{}", "[]").unwrap();
+    assert_eq!(last(&store).as_deref(), Some("b"));
+    assert!(store.get(("shop", "c")).unwrap().decode().is_err());
+    assert_eq!(last(&store).as_deref(), Some("c"));
+    store.delete(JsonEncoding, br#"{"metadata":{"namespace":"shop","name":"c","resourceVersion":"4"}}"#).unwrap();
+    assert_eq!(last(&store).as_deref(), Some("b"));
+    apply(&store, "b", 5, "{}", "5").unwrap();
+    assert_eq!(store.decode_errors().0, 3);
+    assert_eq!(last(&store), None);
+    // Old errors are forgotten, and those of a repeatedly broken object are one.
+    for version in 10..60 {
+        let name = format!("d{}", version % 20);
+        apply(&store, &name, version, "{}", "[]").unwrap();
+        assert!(store.get(("shop", &*name)).unwrap().decode().is_err());
+    }
+    assert_eq!((store.decode_errors().0, last(&store).as_deref()), (53, Some("d19")));
+}
+
+#[test]
 fn functions_that_cannot_decode_an_object_are_visible() {
     for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
         // A filter leaves the object out.
