@@ -3,6 +3,6 @@
 use std::sync::PoisonError;
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

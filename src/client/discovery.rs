@@ -26,9 +26,10 @@ use tracing::instrument::WithSubscriber;
 use self::document::DiscoveryDocument;
 use self::part::{Part, PartState};
 use super::body;
-use super::document::Document;
+use super::document::{DOCUMENT_SIZE, Document, DocumentRequest};
 use super::error::{Error, ErrorKind};
 use super::handle::Client;
+use super::progress::Counters;
 use super::redact::redact;
 use super::resolve::{self, Wanted};
 use super::resource::Resource;
@@ -214,7 +215,14 @@ impl Client {
             OF_VERSIONS => classify_version(error, was_reached()),
             _ => self.classify(error),
         };
-        let document = self.document(path.to_owned(), HeaderValue::from_static(accept), classify, read);
+        let request = DocumentRequest {
+            path: path.to_owned(),
+            accept: HeaderValue::from_static(accept),
+            limit: DOCUMENT_SIZE,
+            deadline: None,
+            counters: Arc::new(Counters::new(&self.totals)),
+        };
+        let document = self.document(&request, classify, read);
         let late = || self.redacted(TransportError::new(TransportErrorKind::Deadline, format!("{path} took too long")));
         if Instant::now() >= end {
             // `timeout_at` would still send the request.

@@ -12,12 +12,23 @@ use super::handle::Client;
 use super::progress::Counters;
 use super::retry::RetryAdvice;
 use super::runtime::on_own_runtime;
-use super::send::Answer;
+use super::send::{Answer, within};
 use super::transport::{TransportError, TransportErrorKind};
 use crate::error::{DecodeError, DecodeErrorKind, Limit};
 
-/// The size limit of bodies that are read whole: objects and discovery documents.
-const DOCUMENT_SIZE: u64 = 64 << 20;
+/// The size limit of discovery documents.
+pub(super) const DOCUMENT_SIZE: (Limit, u64) = (Limit::Bytes, 64 << 20);
+
+/// A request for a document.
+pub(super) struct DocumentRequest {
+    pub(super) path: String,
+    pub(super) accept: HeaderValue,
+    /// The limit that a longer body exceeds.
+    pub(super) limit: (Limit, u64),
+    /// The time at which all attempts together end.
+    pub(super) deadline: Option<Instant>,
+    pub(super) counters: Arc<Counters>,
+}
 
 /// The longest time for which such a body is read, however slowly its bytes drip. API servers end a request after 60 s.
 const DOCUMENT_TIME: Duration = Duration::from_secs(300);
@@ -33,24 +44,22 @@ impl Client {
     /// Requests a document that is not a list, with the retries of a list, and converts it by `read`.
     pub(super) async fn document<R>(
         &self,
-        path: String,
-        accept: HeaderValue,
+        request: &DocumentRequest,
         classify: impl Fn(&Error) -> RetryAdvice,
         read: impl Fn(&Document) -> Result<R, ErrorKind>,
     ) -> Result<R, Error> {
-        on_own_runtime(self.retried_document(path, accept, classify, read)).await
+        on_own_runtime(self.retried_document(request, classify, read)).await
     }
 
     async fn retried_document<R>(
         &self,
-        path: String,
-        accept: HeaderValue,
+        request: &DocumentRequest,
         classify: impl Fn(&Error) -> RetryAdvice,
         read: impl Fn(&Document) -> Result<R, ErrorKind>,
     ) -> Result<R, Error> {
         let mut tries = self.tries();
         loop {
-            let error = match self.document_once(path.clone(), accept.clone()).await {
+            let error = match self.document_once(request).await {
                 Ok(document) => match read(&document) {
                     Ok(read) => return Ok(read),
                     Err(kind) => Error::new(kind).with_audit_id(document.audit_id),
@@ -58,31 +67,34 @@ impl Client {
                 Err(error) => error,
             };
             let error = error.redacted(&*self.transport);
-            match tries.again(&error, classify(&error)) {
-                Some(wait) => sleep(wait).await,
-                None => return Err(error),
-            }
+            let Some(wait) = tries.again(&error, classify(&error)) else { return Err(error) };
+            within(request.deadline, async {
+                sleep(wait).await;
+                Ok(())
+            })
+            .await?;
         }
     }
 
-    async fn document_once(&self, path: String, accept: HeaderValue) -> Result<Document, Error> {
+    async fn document_once(&self, request: &DocumentRequest) -> Result<Document, Error> {
+        let DocumentRequest { path, accept, limit: (limit, max), deadline, counters } = request;
         let Answer { headers, first, mut chunks, audit_id, .. } =
-            self.send(path, accept, None, &Arc::new(Counters::new(&self.totals))).await?;
-        let mut body = Vec::from(first);
+            self.send(path.clone(), accept.clone(), *deadline, counters).await?;
         let end = Instant::now() + DOCUMENT_TIME;
         let late = |bytes| {
             let message = format!("the body has not ended: {bytes} bytes in {} s", DOCUMENT_TIME.as_secs());
             TransportError::new(TransportErrorKind::ReadIdle, message)
         };
-        loop {
-            let next = timeout_at(end, body::next_chunk(&mut chunks)).await;
-            let Some(chunk) = next.map_err(|_| late(body.len()))?? else { break };
+        let mut body = Vec::new();
+        let mut next = Some(first);
+        while let Some(chunk) = next {
             body.extend_from_slice(&chunk);
             let size = body.len() as u64;
-            if size > DOCUMENT_SIZE {
-                let kind = DecodeErrorKind::Limit { limit: Limit::Bytes, size, max: DOCUMENT_SIZE };
+            if size > *max {
+                let kind = DecodeErrorKind::Limit { limit: *limit, size, max: *max };
                 return Err(ErrorKind::Decode(DecodeError::new(kind, size, None, 0)).into());
             }
+            next = timeout_at(end, body::next_chunk(&mut chunks)).await.map_err(|_| late(body.len()))??;
         }
         Ok(Document { headers, body, audit_id })
     }

@@ -1,64 +1,152 @@
-//! Gets one object.
+//! Gets one object: [`Get`].
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{Instrument, field};
 
 use super::body;
-use super::document::Document;
+use super::document::{Document, DocumentRequest};
 use super::error::{Error, ErrorKind};
 use super::handle::Client;
-use super::params::Selection;
+use super::params::{Selection, check_version};
+use super::progress::Counters;
 use super::resource::{Resource, encode};
 use super::send::accept_header;
-use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
+use super::span::record_end;
+use super::time::LONGEST;
+use crate::adapt::FromRef;
+use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError, Limit};
+use crate::limits::Limits;
 use crate::meta;
-use crate::meta::TypeMeta;
 use crate::object::{Item, ItemRef};
 use crate::wire::{Beginning, Encoding};
 
+/// A get of one object, which is sent when it is awaited; see [`Client::get`].
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use listwatch::client::{Client, Resource};
+///
+/// # async fn run(client: Client) -> Result<(), listwatch::client::Error> {
+/// let whole = client.get::<[u8]>(&Resource::PODS, Some("web"), "shop-1").await?;
+/// // Its labels and owners, at least as new as a write of this program, within two seconds.
+/// let metadata = client
+///     .get::<[u8]>(&Resource::PODS, Some("web"), "shop-1")
+///     .metadata_only()
+///     .at_least("71532")
+///     .deadline(Duration::from_secs(2))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`Error`]: it [is not found](Error::is_not_found) if there is no such object.
+#[must_use = "nothing is sent until it is awaited"]
+pub struct Get<O> {
+    client: Client,
+    resource: Resource,
+    namespace: Option<String>,
+    name: String,
+    selection: Selection,
+    /// The error of a type that reads another kind than the resource's.
+    wrong_kind: Option<InvalidInput>,
+    at_least: Option<String>,
+    limits: Limits,
+    deadline: Option<Duration>,
+    decode: fn(ItemRef<'_>) -> Result<O, ItemError>,
+}
+
 impl Client {
-    /// Returns one object. `[u8]` is JSON for a custom resource, and protobuf for others.
+    /// Returns a get of one object. Nothing is sent until it is awaited.
     ///
-    /// # Errors
-    ///
-    /// [`Error`]: it [is not found](Error::is_not_found) if there is no such object.
-    pub async fn get<T: Item + ?Sized>(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<T::Owned, Error> {
-        self.get_by::<T>(resource, resource.get_path(namespace, name)?).await
+    /// The object is decoded as `T`: see [`Item`]. `[u8]` is JSON for a custom resource, and protobuf for others. If `T`
+    /// knows its kind, and the resource is of another, the get ends in an error before any request.
+    pub fn get<T: Item + ?Sized>(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Get<T::Owned> {
+        let decode: FromRef<T> = T::from_ref;
+        Get {
+            client: self.clone(),
+            resource: resource.clone(),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+            selection: Selection::all().json_if(T::ENCODING == Some(Encoding::Json)),
+            wrong_kind: resource.check_type::<T>().err(),
+            at_least: None,
+            limits: self.limits,
+            deadline: self.deadline,
+            decode,
+        }
+    }
+}
+
+impl<O> Get<O> {
+    /// Requests only the metadata, as [`Selection::metadata_only`] does: the object is a `PartialObjectMetadata`.
+    pub fn metadata_only(mut self) -> Self {
+        self.selection = self.selection.metadata_only();
+        self
     }
 
-    /// Returns one object of this version or a newer one. A server that does not have that version yet returns 504.
-    #[doc(hidden)]
-    pub async fn get_at_least<T: Item + ?Sized>(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        name: &str,
-        version: &str,
-    ) -> Result<T::Owned, Error> {
-        let path = resource.get_path(namespace, name)?;
-        self.get_by::<T>(resource, format!("{path}?resourceVersion={}", encode(version))).await
+    /// Requests this version of the collection or a newer one, which the server has in its watch cache, and with
+    /// version `0` any version: the most recent one unless set, which the server reads from etcd.
+    ///
+    /// If the server does not reach the version within 3 s, the error [is of a too large
+    /// version](Error::is_too_large_version).
+    pub fn at_least(mut self, resource_version: impl Into<String>) -> Self {
+        self.at_least = Some(resource_version.into());
+        self
     }
 
-    async fn get_by<T: Item + ?Sized>(&self, resource: &Resource, path: String) -> Result<T::Owned, Error> {
-        resource.check_type::<T>()?;
-        let whole = Selection::all().json_if(T::ENCODING == Some(Encoding::Json));
+    /// Sets the limits on the object: those of the [`Client`](Client::limits) unless set. [`Limits::item_size`] limits
+    /// the whole body.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the time after which the get ends in an error, retries included: that of the [`Client`](Client::deadline)
+    /// unless set.
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline = Some(time.min(LONGEST));
+        self
+    }
+
+    async fn send(self, counters: Arc<Counters>) -> Result<O, Error> {
+        let Self { client, resource, namespace, name, selection, wrong_kind, at_least, limits, deadline, decode: _ } =
+            &self;
+        if let Some(error) = wrong_kind {
+            return Err(error.clone().into());
+        }
+        let mut path = resource.get_path(namespace.as_deref(), name)?;
+        if let Some(version) = at_least {
+            check_version(version)?;
+            path.extend(["?resourceVersion=", &encode(version).to_string()]);
+        }
+        let Limits { item_size, bytes, .. } = *limits;
+        let limit = if bytes < item_size { (Limit::Bytes, bytes) } else { (Limit::ItemSize, item_size) };
+        let deadline = deadline.map(|time| Instant::now() + time);
         loop {
-            let requested = self.acceptable(resource, &whole)?;
+            let requested = client.acceptable(resource, selection)?;
             let accept = accept_header(requested.accept_watch())?;
-            let object = |document: &Document| self.object::<T>(resource, document);
-            let got = self.document(path.clone(), accept, |error| self.classify(error), object).await;
-            match got {
-                Err(error) if self.needs_plain_json(&error, resource, &requested)? => {}
+            let counters = Arc::clone(&counters);
+            let request = DocumentRequest { path: path.clone(), accept, limit, deadline, counters };
+            let got = client.document(&request, |error| client.classify(error), |document| self.object(document));
+            match got.await {
+                Err(error) if client.needs_plain_json(&error, resource, &requested)? => {}
                 got => return got,
             }
         }
     }
 
-    fn object<T: Item + ?Sized>(&self, resource: &Resource, document: &Document) -> Result<T::Owned, ErrorKind> {
+    fn object(&self, document: &Document) -> Result<O, ErrorKind> {
         let Document { headers, body, .. } = document;
-        let expected = TypeMeta { api_version: resource.api_version(), kind: resource.kind().to_owned() };
+        let expected = self.selection.type_meta(&self.resource);
         let decode = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0));
         let (encoding, found, object) = match Beginning::find(body) {
             None => return Err(decode(DecodeErrorKind::Incomplete)),
@@ -72,15 +160,49 @@ impl Client {
                     .map_err(|(field, fault)| decode(DecodeErrorKind::Item(ItemError::Metadata { field, fault })))?;
                 (Encoding::Json, found, body)
             }
-            Some(_) => return Err(self.unexpected(body, headers)),
+            Some(_) => return Err(self.client.unexpected(body, headers)),
         };
         if found.kind == "Status" {
-            return Err(body::api_error(500, headers, body, &*self.transport));
+            return Err(body::api_error(500, headers, body, &*self.client.transport));
         }
         if !found.is_expected(&expected) {
             return Err(ErrorKind::OtherKind { expected, found });
         }
-        T::from_ref(ItemRef::new(encoding, object).with_type_meta(&found))
-            .map_err(|error| decode(DecodeErrorKind::Item(error)))
+        let mut item = ItemRef::new(encoding, object).with_type_meta(&found);
+        item.decoded_size = self.limits.decoded_size;
+        (self.decode)(item).map_err(|error| decode(DecodeErrorKind::Item(error)))
+    }
+}
+
+impl<O: Send + 'static> IntoFuture for Get<O> {
+    type Output = Result<O, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let span = tracing::info_span!(
+            "listwatch.get",
+            resource = %self.resource,
+            namespace = self.namespace,
+            name = self.name,
+            attempts = field::Empty,
+            status = field::Empty,
+        );
+        let (counters, of_get) = (Arc::new(Counters::new(&self.client.totals)), span.clone());
+        let sending = async move {
+            let got = self.send(Arc::clone(&counters)).await;
+            record_end(&of_get, counters.requests(), got.as_ref().err());
+            got
+        };
+        Box::pin(sending.instrument(span))
+    }
+}
+
+impl<O> fmt::Debug for Get<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Get")
+            .field("resource", &self.resource)
+            .field("namespace", &self.namespace)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }

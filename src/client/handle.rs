@@ -18,6 +18,7 @@ use super::retry::{Retry, RetryAdvice, Tries, classify};
 use super::time::LONGEST;
 use super::transport::{Transport, chain};
 use super::warning_limit::WarningLimit;
+use crate::limits::Limits;
 use crate::sync::{Mutex, lock};
 
 /// The time for which a client remembers what a server does not do: send the initial events of a collection, or protobuf.
@@ -31,6 +32,8 @@ pub struct Client {
     retry: Retry,
     pub(super) compression: Compression,
     pub(super) read_idle_timeout: Duration,
+    pub(super) limits: Limits,
+    pub(super) deadline: Option<Duration>,
     pub(super) totals: Arc<Totals>,
     /// Paths of collections whose initial events failed while a list succeeded, and the times of these lists.
     without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
@@ -68,6 +71,8 @@ impl Client {
             retry: Retry::default(),
             compression: Compression::default(),
             read_idle_timeout: Self::DEFAULT_READ_IDLE_TIMEOUT,
+            limits: Limits::default(),
+            deadline: None,
             totals: Arc::default(),
             without_initial_events: Arc::default(),
             only_json: Arc::default(),
@@ -100,6 +105,32 @@ impl Client {
     pub fn read_idle_timeout(mut self, timeout: Duration) -> Self {
         self.read_idle_timeout = timeout.min(LONGEST);
         self
+    }
+
+    /// Sets the limits on the bodies of lists, watches and gets that do not set their own: those of
+    /// [`Limits::default`] unless set. They also apply to the requests of reflectors.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the time after which a list, a get or a count ends in
+    /// [`TransportErrorKind::Deadline`](crate::client::TransportErrorKind::Deadline), unless it sets its own: no
+    /// deadline unless set.
+    ///
+    /// Retries do not extend it. Watches and reflectors have no deadline, and neither have the lists that they send.
+    #[must_use]
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline = Some(time.min(LONGEST));
+        self
+    }
+
+    /// Returns a client without a [deadline](Self::deadline), for calls that retry until they succeed.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_deadline(&self) -> Self {
+        Self { deadline: None, ..self.clone() }
     }
 
     /// Returns the counters of this client and its clones.

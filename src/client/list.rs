@@ -74,7 +74,7 @@ impl<F> List<F> {
     }
 
     /// Lists these namespaces, one after the other and each once. If there are none, the list is empty and nothing is
-    /// sent.
+    /// sent. An error [names](Error::namespace) the namespace that failed.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut seen = BTreeSet::new();
         let namespaces = namespaces.into_iter().map(Into::into);
@@ -112,7 +112,8 @@ impl<F> List<F> {
         self
     }
 
-    /// Sets the limits on bodies. The limits of items and bytes apply to all pages together.
+    /// Sets the limits on bodies: those of the [`Client`](Client::limits) unless set. The limits of items and bytes apply
+    /// to all pages together.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.plan().limits = limits;
         self
@@ -132,7 +133,7 @@ impl<F> List<F> {
         self
     }
 
-    /// Sets the time after which the whole list ends in an error: no deadline unless set.
+    /// Sets the time after which the whole list ends in an error: that of the [`Client`](Client::deadline) unless set.
     pub fn deadline(mut self, time: Duration) -> Self {
         self.plan().deadline = Some(time.min(LONGEST));
         self
@@ -151,6 +152,11 @@ impl<F> List<F> {
     #[must_use]
     pub fn summary(&self) -> Option<&ListSummary> {
         self.pages.summary()
+    }
+
+    /// Returns the summary of a list that was read to its end.
+    pub(super) fn into_summary(self) -> ListSummary {
+        self.pages.run.listing.summary
     }
 
     /// Returns a handle to the progress of the list, for other threads.

@@ -25,7 +25,8 @@
 //! |---|---|---|
 //! | list a collection | [`Client::list`], [`list_of`](Client::list_of), [`list_with`](Client::list_with) | [`List`]: a stream or a `Vec`, and a [`ListSummary`] |
 //! | watch it | [`Client::watch`], [`watch_of`](Client::watch_of), [`watch_with`](Client::watch_with) | [`Watch`]: a stream that resumes, or [`WatchEvents`] of one connection |
-//! | get an object | [`Client::get`] | the object |
+//! | count it | [`Client::count`] | [`Count`] |
+//! | get an object | [`Client::get`] | [`Get`], which gives the object |
 //! | find a resource by a typed name | [`Client::resolve`] | [`Resource`] |
 //!
 //! [`ListParams`] and [`WatchParams`] describe a request, and both have a [`Selection`] of objects. All errors are an
@@ -38,8 +39,12 @@
 //!
 //! | span | fields |
 //! |---|---|
-//! | `listwatch.list` | `resource`, `resource_version`, `page_size`; at the end `items`, `bytes`, `first_item_ms` |
-//! | `listwatch.watch` | `resource` |
+//! | `listwatch.list` | `resource`, `namespace`, `label_selector`, `field_selector`, `resource_version`, `page_size`; at the end `items`, `bytes`, `first_item_ms`, `attempts`, `status` |
+//! | `listwatch.watch` | `resource`, `namespace`, `label_selector`, `field_selector`; at the end `attempts`, `status` |
+//! | `listwatch.get` | `resource`, `namespace`, `name`; at the end `attempts`, `status` |
+//!
+//! `attempts` is the number of requests, and `status` the HTTP status of the last response, if there was one. Without a
+//! namespace the request is for all namespaces.
 //!
 //! | event | level | fields |
 //! |---|---|---|
@@ -63,6 +68,7 @@
 mod authorities;
 mod body;
 mod builtin;
+mod count;
 mod credentials;
 mod discovery;
 mod document;
@@ -86,6 +92,7 @@ mod retry;
 mod runtime;
 mod send;
 mod service;
+mod span;
 mod time;
 mod transport;
 mod waiting;
@@ -94,9 +101,11 @@ mod warning_limit;
 mod watch;
 
 pub use self::authorities::Authorities;
+pub use self::count::Count;
 pub use self::credentials::Credentials;
 pub use self::error::{Error, ErrorKind};
 pub use self::error_class::ErrorClass;
+pub use self::get::Get;
 pub use self::handle::{Client, Compression};
 pub use self::io_thread::IoThread;
 pub use self::list::{List, ListSummary, Pages, Restart};

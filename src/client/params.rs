@@ -21,5 +21,6 @@ pub use self::list::ListParams;
 pub(super) use self::query::DEFAULT_REQUEST_TIMEOUT;
 pub use self::selection::Selection;
 pub use self::version::ResourceVersion;
+pub(super) use self::version::check_version;
 pub use self::watch::WatchParams;
 pub(super) use self::watch::WatchStart;

@@ -6,7 +6,7 @@ use std::fmt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::error::InvalidInput;
-use crate::meta::TypeMeta;
+use crate::meta::{OneLine, TypeMeta};
 use crate::object::{Item, Json, Tolerant};
 
 /// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
@@ -205,7 +205,7 @@ impl Resource {
 /// Writes the name that users type and [`Client::resolve`](super::Client::resolve) finds: `pods`, `deployments.apps`.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&typed_name(&self.plural, &self.group))
+        write!(f, "{}", OneLine(&typed_name(&self.plural, &self.group)))
     }
 }
 
@@ -361,6 +361,7 @@ mod tests {
 
     #[test]
     fn nothing_escapes_the_path() {
+        assert_eq!(Resource::new("g", "v1", "a\nb", "K").to_string(), "a\\nb.g");
         let pods = Resource::PODS;
         for bad in ["", ".", "..", "a/b", "/", "../..", "a%2fb", "%2e%2e"] {
             assert!(pods.get_path(Some("ns"), bad).is_err(), "name {bad:?}");

@@ -11,6 +11,7 @@
 //! | `phase` | which part of the collection is requested next |
 //! | `resume` | what follows the end of a connection |
 //! | `connections` | the connections, one after the other; independent of the objects' type |
+//! | `merge` | the connections of several namespaces |
 //! | `stream` | [`Watch`], the stream over all connections |
 //!
 //! A module imports only modules above it.
@@ -21,6 +22,7 @@ mod delivered;
 mod event;
 mod events;
 mod idle;
+mod merge;
 mod phase;
 mod plan;
 mod resume;

@@ -6,6 +6,7 @@ mod beginnings;
 mod codings;
 mod discovery;
 mod fuzz;
+mod gets;
 mod lists;
 mod middle_page;
 mod not_acceptable;

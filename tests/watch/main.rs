@@ -8,6 +8,7 @@ mod connections;
 mod idle;
 mod initial_events;
 mod model;
+mod namespaces;
 mod outage;
 mod requests;
 mod resume;

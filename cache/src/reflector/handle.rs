@@ -99,7 +99,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
     /// Creates a reflector with its own store, which keeps objects encoded.
     pub fn new(client: &Client, resource: &Resource) -> Self {
         Self {
-            client: client.clone(),
+            client: client.without_deadline(),
             resource: resource.clone(),
             selection: Selection::default(),
             namespace: None,

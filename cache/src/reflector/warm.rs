@@ -98,7 +98,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         let client = self.once();
         let mut backoff = client.backoff(MAX_DELAY);
         loop {
-            let error = match client.get_at_least::<ServerObject>(&self.resource, namespace, name, version).await {
+            let error = match client.get::<ServerObject>(&self.resource, namespace, name).at_least(version).await {
                 Ok(found) => return Ok(found),
                 Err(error) => error,
             };

@@ -38,6 +38,12 @@ pub(super) struct ListPlan {
 }
 
 impl ListPlan {
+    /// Returns the namespace for an error, if there are several.
+    pub(super) fn one_of_several(&self, namespace: usize) -> Option<String> {
+        let several = (self.namespaces.len() > 1).then_some(&self.namespaces);
+        several.and_then(|all| all.get(namespace)).cloned().flatten()
+    }
+
     pub(super) fn report(&mut self, error: &DecodeError) {
         if let Some(on_skip) = &mut self.on_skip {
             on_skip(error);
@@ -47,6 +53,8 @@ impl ListPlan {
     pub(super) fn new(client: Client, resource: Resource, params: ListParams) -> Self {
         Self {
             counters: Arc::new(Counters::new(&client.totals)),
+            limits: client.limits,
+            deadline: client.deadline,
             client,
             resource,
             params,
@@ -56,10 +64,8 @@ impl ListPlan {
             namespaces: vec![None],
             allows_inconsistent: false,
             accepts_versions: false,
-            limits: Limits::default(),
             skips_item_errors: false,
             on_skip: None,
-            deadline: None,
         }
     }
 }

@@ -46,6 +46,7 @@ use crate::client::progress::Progress;
 use crate::client::retry::Tries;
 use crate::client::runtime::on_own_runtime;
 use crate::client::send::{Answer, accept_header, within};
+use crate::client::span::{record_end, record_namespaces};
 use crate::client::transport::chain;
 use crate::decode::{ListDecoder, ListEnd};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError};
@@ -198,9 +199,14 @@ impl ListRun {
             resource = %plan.resource,
             resource_version = ?plan.params.resource_version,
             page_size = plan.params.page_size,
+            namespace = field::Empty,
+            label_selector = plan.params.selection.label_text(),
+            field_selector = plan.params.selection.field_text(),
             items = field::Empty,
             bytes = field::Empty,
             first_item_ms = field::Empty,
+            attempts = field::Empty,
+            status = field::Empty,
         );
         Self {
             namespace: 0,
@@ -233,6 +239,7 @@ impl ListRun {
         for namespace in namespaces {
             resource.list_path(namespace.as_deref())?;
         }
+        record_namespaces(&self.span, namespaces.iter().flatten());
         if let Some(page_size) = params.page_size
             && params.resource_version.is_any()
         {
@@ -366,6 +373,7 @@ impl ListRun {
         if self.listing.plan.follows_pages && !token.is_empty() {
             if self.token.as_ref() == Some(token) || self.cycle.contains(token) {
                 let error = Error::new(ErrorKind::RepeatedToken).with_items(summary.items);
+                let error = error.with_namespace(self.listing.plan.one_of_several(self.namespace));
                 return Err(error.with_audit_id(summary.audit_id.clone()));
             }
             self.token = Some(token.clone());
@@ -385,6 +393,7 @@ impl ListRun {
         summary.attempts = self.listing.plan.counters.requests();
         summary.elapsed = self.listing.started.elapsed();
         let _entered = self.span.enter();
+        record_end(&self.span, self.listing.plan.counters.requests(), None);
         self.span.record("items", summary.items);
         self.span.record("bytes", summary.bytes);
         if let Some(time) = summary.time_to_first_item {
@@ -408,6 +417,7 @@ impl ListRun {
         let delivered = self.listing.summary.items + self.seen.items;
         let mut error = error.redacted(&*self.listing.plan.client.transport).with_items(delivered);
         error = error.of_later_page(self.token.is_some());
+        error = error.with_namespace(self.listing.plan.one_of_several(self.namespace));
         if let Some(id) = page.and(self.listing.summary.audit_id.clone()) {
             error = error.with_audit_id(Some(id));
         }
@@ -430,6 +440,7 @@ impl ListRun {
                 return self.open(wait);
             }
         }
+        record_end(&self.span, self.listing.plan.counters.requests(), Some(&error));
         self.span.in_scope(|| tracing::debug!(error = %chain(&error), "failed"));
         Err(error)
     }

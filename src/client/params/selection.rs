@@ -77,6 +77,11 @@ impl Selection {
         self
     }
 
+    /// Returns true if it selects all objects.
+    pub(in crate::client) fn is_all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty() && self.shard.is_none()
+    }
+
     pub(in crate::client) fn shard_of(&self) -> Option<Shard> {
         self.shard
     }
@@ -124,16 +129,26 @@ impl Selection {
     /// The selectors as a query string, without `?`.
     pub(super) fn query(&self) -> Query {
         let mut query = Query::default();
-        if !self.labels.is_empty() {
-            query.add("labelSelector", &self.labels.to_string());
+        if let Some(labels) = self.label_text() {
+            query.add("labelSelector", &labels);
         }
-        if !self.fields.is_empty() {
-            query.add("fieldSelector", &self.fields.to_string());
+        if let Some(fields) = self.field_text() {
+            query.add("fieldSelector", &fields);
         }
         if let Some(shard) = self.shard {
             query.add("shardSelector", &shard.selector());
         }
         query
+    }
+
+    /// The label selector of a span; `None` selects all labels.
+    pub(in crate::client) fn label_text(&self) -> Option<String> {
+        (!self.labels.is_empty()).then(|| self.labels.to_string())
+    }
+
+    /// The field selector of a span; `None` selects all fields.
+    pub(in crate::client) fn field_text(&self) -> Option<String> {
+        (!self.fields.is_empty()).then(|| self.fields.to_string())
     }
 
     /// Identifies the selection in a file: a cache that was saved with another selection is not loaded.

@@ -54,7 +54,7 @@ impl ResourceVersion {
 }
 
 /// Versions are opaque (KEP-5504): a server may send any text.
-pub(super) fn check_version(version: &str) -> Result<(), InvalidInput> {
+pub(in crate::client) fn check_version(version: &str) -> Result<(), InvalidInput> {
     if version.is_empty() {
         return Err(InvalidInput::of("resource version", version, "it must not be empty"));
     }

@@ -14,6 +14,7 @@ use super::resume::{ConnectionState, WatchRun};
 use crate::client::error::Error;
 use crate::client::outage::Outage;
 use crate::client::runtime::on_own_runtime;
+use crate::client::span::record_end;
 use crate::error::ItemError;
 use crate::meta::EventType;
 use crate::object::ItemRef;
@@ -27,6 +28,22 @@ pub struct Connections {
 impl Connections {
     pub(super) fn new(plan: WatchPlan) -> Self {
         Self { run: WatchRun::new(plan), state: ConnectionState::Start }
+    }
+
+    /// Creates connections to a namespace with the same settings.
+    pub(super) fn of_namespace(&self, namespace: &str) -> Self {
+        Self { run: self.run.of_namespace(namespace), state: ConnectionState::Start }
+    }
+
+    /// Starts over with the collection: the caller discards what was delivered.
+    pub(super) fn restart(&mut self) {
+        self.run.restart();
+        self.state = ConnectionState::Start;
+    }
+
+    /// Closes the connection. No event follows.
+    pub(super) fn close(&mut self) {
+        self.state = ConnectionState::Ended;
     }
 
     /// Starts after a version that a server sent, in any form.
@@ -76,7 +93,8 @@ impl Connections {
         decode: &mut impl FnMut(EventType, ItemRef<'_>) -> Result<O, E>,
     ) -> Poll<Result<Option<WatchEvent<O>>, Error>> {
         let next = ready!(self.try_advance(cx, decode));
-        if next.is_err() {
+        if let Err(error) = &next {
+            record_end(&self.run.plan.span, self.run.requests, Some(error));
             self.state = ConnectionState::Ended;
         }
         Poll::Ready(next)

@@ -82,6 +82,14 @@ impl WatchPhase {
         }
     }
 
+    /// Starts over with the collection, whose objects the caller has already discarded.
+    pub(super) fn restart(&mut self) {
+        match self {
+            Self::InitialEvents { is_partial, .. } | Self::InitialList { is_partial, .. } => *is_partial = false,
+            Self::Changes { .. } => *self = Self::of_initial_state(),
+        }
+    }
+
     /// Starts over with the collection: all delivered objects are discarded.
     pub(super) fn start_over(&mut self) {
         *self = Self::InitialEvents { is_partial: true, interruptions: 0 };

@@ -4,12 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use tracing::{Instrument, Span};
+use tracing::{Instrument, Span, field};
 
 use crate::client::error::Error;
 use crate::client::handle::Client;
 use crate::client::params::WatchParams;
 use crate::client::resource::Resource;
+use crate::client::span::record_namespaces;
 use crate::error::InvalidInput;
 use crate::limits::Limits;
 
@@ -32,11 +33,27 @@ pub(super) type Locating = Pin<Box<dyn Future<Output = Result<String, Error>> + 
 
 impl WatchPlan {
     pub(super) fn new(client: &Client, resource: &Resource, params: WatchParams) -> Self {
-        let (client, resource) = (client.clone(), resource.clone());
-        let span = tracing::info_span!("listwatch.watch", %resource);
-        let limits = Limits::default();
+        let (client, resource) = (client.without_deadline(), resource.clone());
+        let span = tracing::info_span!(
+            "listwatch.watch",
+            %resource,
+            namespace = field::Empty,
+            label_selector = params.selection.label_text(),
+            field_selector = params.selection.field_text(),
+            attempts = field::Empty,
+            status = field::Empty,
+        );
+        let limits = client.limits;
         let (wrong_kind, namespace, idle_timeout) = (None, None, None);
         Self { client, resource, params, wrong_kind, namespace, limits, idle_timeout, bookmarks: true, span }
+    }
+
+    /// Creates a plan for a namespace with the same settings.
+    pub(super) fn of_namespace(&self, namespace: &str) -> Self {
+        let (namespace, bookmarks) = (Some(namespace.to_owned()), self.bookmarks);
+        let (limits, idle_timeout, wrong_kind) = (self.limits, self.idle_timeout, self.wrong_kind.clone());
+        let plan = Self::new(&self.client, &self.resource, self.params.clone());
+        Self { wrong_kind, namespace, limits, idle_timeout, bookmarks, ..plan }
     }
 
     /// Requests the version of the collection.
@@ -47,6 +64,7 @@ impl WatchPlan {
     }
 
     pub(super) fn validate(&self) -> Result<(), InvalidInput> {
+        record_namespaces(&self.span, self.namespace.iter());
         if let Some(error) = &self.wrong_kind {
             return Err(error.clone());
         }

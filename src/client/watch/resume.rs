@@ -53,6 +53,7 @@ use crate::error::ItemError;
 use crate::meta::EventType;
 use crate::object::ItemRef;
 use crate::object::version::is_older;
+use crate::sync::{Mutex, lock};
 
 /// The longest wait before a connection, except for a server's `Retry-After`.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -86,6 +87,8 @@ const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Disconnect {
+    /// The namespace, if the watch is of one or of several.
+    pub namespace: Option<String>,
     /// The error; `None` if the server ended the watch without an error.
     pub error: Option<Error>,
     /// The version from which the watch resumes; `None` when it starts over with the collection, or has no version yet.
@@ -122,7 +125,8 @@ enum NextRequest {
 /// The wait before a request.
 type Waiting = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-type OnDisconnect = Box<dyn FnMut(&Disconnect) + Send>;
+/// The watches of several namespaces share it, and one task polls them.
+pub(super) type OnDisconnect = Arc<Mutex<dyn FnMut(&Disconnect) + Send>>;
 
 /// The progress of a watch, and the choice of its next request.
 pub(super) struct WatchRun {
@@ -147,6 +151,8 @@ pub(super) struct WatchRun {
     /// The numbers of received and of delivered events when the connection began.
     before: (u64, u64),
     pub(super) outage: Arc<Outage>,
+    /// The number of requests, without retries of a list's pages.
+    pub(super) requests: u64,
 }
 
 /// The number of events of any kind, except bookmarks without a version and of older versions.
@@ -185,7 +191,19 @@ impl WatchRun {
             brief: exponential(AFTER_BRIEF, MAX_DELAY),
             before: (0, 0),
             outage: plan.client.outage(&plan.resource),
+            requests: 0,
             plan,
+        }
+    }
+
+    /// Creates a watch of a namespace with the same settings.
+    pub(super) fn of_namespace(&self, namespace: &str) -> Self {
+        Self {
+            initial_events_timeout: self.initial_events_timeout,
+            on_disconnect: self.on_disconnect.clone(),
+            fails_fast: self.fails_fast,
+            starts_over: self.starts_over,
+            ..Self::new(self.plan.of_namespace(namespace))
         }
     }
 
@@ -201,6 +219,7 @@ impl WatchRun {
     }
 
     pub(super) fn request(&mut self) -> Result<ConnectionState, Error> {
+        self.requests += 1;
         let WatchPlan { client, resource, params, .. } = &self.plan;
         if self.phase.is_initial_events() && !client.has_initial_events(resource)? {
             self.phase.list_instead(false);
@@ -417,7 +436,8 @@ impl WatchRun {
             self.delivered.forget_versions();
         }
         let resource_version = self.version().map(str::to_owned);
-        let disconnect = Disconnect { resource_version, lists: self.phase.is_list(), wait, error };
+        let namespace = self.plan.namespace.clone();
+        let disconnect = Disconnect { namespace, resource_version, lists: self.phase.is_list(), wait, error };
         let Disconnect { error, resource_version, .. } = &disconnect;
         if error.is_some() {
             self.plan.client.totals.retry();
@@ -435,8 +455,8 @@ impl WatchRun {
                 tracing::debug!(name: "listwatch.resume", error, resource_version, "resuming in {wait:.1} s");
             }
         });
-        if let Some(on_disconnect) = &mut self.on_disconnect {
-            on_disconnect(&disconnect);
+        if let Some(on_disconnect) = &self.on_disconnect {
+            lock(on_disconnect)(&disconnect);
         }
         wait
     }
@@ -486,10 +506,21 @@ impl WatchRun {
     /// Starts over with the collection.
     fn start_over(&mut self) {
         self.phase.start_over();
+        self.start_with_state();
+        self.plan.client.totals.restart();
+    }
+
+    /// Starts over with the collection, whose objects the caller has already discarded.
+    pub(super) fn restart(&mut self) {
+        self.phase.restart();
+        self.start_with_state();
+        self.delivered.forget_versions();
+    }
+
+    fn start_with_state(&mut self) {
         if !matches!(self.plan.params.start, WatchStart::State(_)) {
             self.plan.params.start = WatchStart::State(ResourceVersion::MostRecent);
         }
-        self.plan.client.totals.restart();
     }
 }
 

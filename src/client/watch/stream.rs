@@ -1,8 +1,10 @@
 //! [`Watch`]: its settings, and the stream over its connections.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use futures_core::Stream;
 use super::connections::Connections;
 use super::event::WatchEvent;
 use super::events::WatchEvents;
+use super::merge::Merged;
 use super::plan::WatchPlan;
 use super::resume::{Disconnect, WatchRun};
 use crate::adapt::FromRef;
@@ -19,9 +22,11 @@ use crate::client::handle::Client;
 use crate::client::params::{WatchParams, WatchStart};
 use crate::client::resource::{Kind, Resource};
 use crate::client::time::LONGEST;
-use crate::error::ItemError;
+use crate::error::{InvalidInput, ItemError};
 use crate::limits::Limits;
+use crate::meta::EventType;
 use crate::object::{Item, ItemRef};
+use crate::sync::Mutex;
 use crate::wire::Encoding;
 
 /// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
@@ -92,7 +97,12 @@ use crate::wire::Encoding;
 /// ```
 #[must_use = "nothing is sent until it is polled"]
 pub struct Watch<F> {
+    /// The connections, or the settings of those of each namespace.
     connections: Connections,
+    /// The namespaces, unless it watches one of them or all.
+    namespaces: Option<Vec<String>>,
+    /// The watches of the namespaces, once it is polled.
+    merged: Option<Merged>,
     decode: F,
 }
 
@@ -100,7 +110,7 @@ pub struct Watch<F> {
 impl<F> Unpin for Watch<F> {}
 
 impl Client {
-    /// Returns a watch of this resource, in all namespaces unless the [`Watch`] sets one. Nothing is sent yet.
+    /// Returns a watch of this resource, in all namespaces unless the [`Watch`] sets some. Nothing is sent yet.
     ///
     /// Objects are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the watch ends in
     /// an error before any request.
@@ -131,7 +141,8 @@ impl Client {
 
 impl<F> Watch<F> {
     fn new(client: &Client, resource: &Resource, params: WatchParams, decode: F) -> Self {
-        Self { connections: Connections::new(WatchPlan::new(client, resource, params)), decode }
+        let connections = Connections::new(WatchPlan::new(client, resource, params));
+        Self { connections, namespaces: None, merged: None, decode }
     }
 
     fn plan(&mut self) -> &mut WatchPlan {
@@ -139,12 +150,35 @@ impl<F> Watch<F> {
     }
 
     /// Watches only this namespace.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.plan().namespace = Some(namespace.into());
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        self.namespaces([namespace])
+    }
+
+    /// Watches these namespaces, each once, as one stream: for roles that allow some namespaces, and not all. Without a
+    /// namespace it ends in an error.
+    ///
+    /// Each namespace has its own connection, which retries and resumes on its own. Events of one object are in order;
+    /// events of several namespaces may not be.
+    ///
+    /// - [`WatchEvent::Synced`] follows the initial state of the last namespace. Changes of the other namespaces may
+    ///   precede it.
+    /// - Its version, and [`resource_version`](Self::resource_version), is the oldest version of the namespaces. A watch
+    ///   that resumes from it repeats changes of the others, and loses none.
+    /// - [`WatchEvent::Reset`] concerns all namespaces: if one starts over, the collections of all are delivered again.
+    /// - An error that ends one namespace ends the stream, and [names it](Error::namespace).
+    ///
+    /// Each event costs a poll of the connections of all namespaces. Beyond some dozens, watch all namespaces.
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let mut seen = BTreeSet::new();
+        let mut all: Vec<String> = namespaces.into_iter().map(Into::into).collect();
+        all.retain(|name| seen.insert(name.clone()));
+        self.plan().namespace = all.pop_if(|_| seen.len() == 1);
+        self.namespaces = (seen.len() != 1).then_some(all);
         self
     }
 
-    /// Sets the limits on the body: [`Limits::item_size`] limits a frame.
+    /// Sets the limits on the body: those of the [`Client`](crate::client::Client::limits) unless set.
+    /// [`Limits::item_size`] limits a frame.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.plan().limits = limits;
         self
@@ -177,9 +211,14 @@ impl<F> Watch<F> {
     ///
     /// # Errors
     ///
-    /// [`Error`] when the parameters cannot be sent, the server cannot be reached, or it refuses the watch.
+    /// [`Error`] when the parameters cannot be sent, the server cannot be reached, or it refuses the watch. One
+    /// connection cannot watch [several namespaces](Self::namespaces).
     pub async fn open(self) -> Result<WatchEvents<F>, Error> {
-        let Self { connections: Connections { run: WatchRun { plan, .. }, .. }, decode } = self;
+        let Self { connections: Connections { run: WatchRun { plan, .. }, .. }, namespaces, decode, .. } = self;
+        if let Some(namespaces) = namespaces {
+            let reason = format!("{} namespaces: one connection watches one namespace, or all", namespaces.len());
+            return Err(InvalidInput::new(reason, "").into());
+        }
         plan.validate()?;
         let located;
         let start = match &plan.params.start {
@@ -225,7 +264,7 @@ impl<F> Watch<F> {
 
     /// Sets a function that is called after a connection ended or failed, before the wait for the next connection.
     pub fn on_disconnect(mut self, on_disconnect: impl FnMut(&Disconnect) + Send + 'static) -> Self {
-        self.connections.run.on_disconnect = Some(Box::new(on_disconnect));
+        self.connections.run.on_disconnect = Some(Arc::new(Mutex::new(on_disconnect)));
         self
     }
 
@@ -233,10 +272,13 @@ impl<F> Watch<F> {
     /// the first [`WatchEvent::Synced`].
     ///
     /// Several events may have the same version. Until an event of a newer version or a bookmark arrives, it is the
-    /// version before the last event.
+    /// version before the last event. With [several namespaces](Self::namespaces) it is the oldest of their versions.
     #[must_use]
     pub fn resource_version(&self) -> Option<&str> {
-        self.connections.resource_version()
+        match &self.merged {
+            Some(merged) => merged.resource_version(),
+            None => self.connections.resource_version(),
+        }
     }
 
     /// Returns the connections without a decoder.
@@ -259,8 +301,14 @@ where
     ///
     /// [`Error`] when the watch cannot resume.
     pub async fn next(&mut self) -> Option<Result<WatchEvent<O>, Error>> {
-        let Self { connections, decode } = self;
-        poll_fn(|cx| connections.advance(cx, &mut |_, item| decode(item))).await.transpose()
+        poll_fn(|cx| self.advance(cx)).await.transpose()
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<WatchEvent<O>>, Error>> {
+        let Self { connections, namespaces, merged, decode } = self;
+        let mut decode = |_: EventType, item: ItemRef<'_>| decode(item);
+        let Some(namespaces) = namespaces else { return connections.advance(cx, &mut decode) };
+        merged.get_or_insert_with(|| Merged::new(connections, namespaces)).advance(cx, &mut decode)
     }
 }
 
@@ -272,17 +320,17 @@ where
     type Item = Result<WatchEvent<O>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Self { connections, decode } = &mut *self;
-        connections.advance(cx, &mut |_, item| decode(item)).map(Result::transpose)
+        self.advance(cx).map(Result::transpose)
     }
 }
 
 impl<F> fmt::Debug for Watch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let run = &self.connections.run;
         f.debug_struct("Watch")
-            .field("resource", &self.connections.run.plan.resource)
+            .field("resource", &run.plan.resource)
             .field("resource_version", &self.resource_version())
-            .field("delivered", &self.connections.run.delivered.events)
+            .field("delivered", &self.merged.as_ref().map_or(run.delivered.events, Merged::delivered))
             .finish_non_exhaustive()
     }
 }
