@@ -2,4 +2,5 @@
 
 pub(crate) mod format;
 pub(crate) mod load;
+mod replace;
 pub(crate) mod save;

@@ -1,15 +1,13 @@
 //! Saves a store to a file.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use listwatch::internal::is_older;
 
 use crate::StoreType;
 use crate::compress::{ElidedObject, Encoder, FEW_SAMPLES, SampleChoice};
-use crate::file::format::{BUFFER, FileError, FileOutput};
+use crate::file::format::{FileError, FileOutput};
+use crate::file::replace::replace;
 use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
 use crate::state::storage_format::StorageFormat;
@@ -55,36 +53,6 @@ pub(crate) fn save<T: StoreType + ?Sized>(
         Ok(output.finish()?)
     })
 }
-
-/// Atomically replaces the file at this path with the file that `write` writes.
-fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), FileError>) -> Result<(), FileError> {
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut prefix = OsString::from(".");
-    prefix.push(name);
-    prefix.push(".");
-    for left in fs::read_dir(folder)? {
-        let left = left?;
-        let name = left.file_name();
-        let name = name.as_encoded_bytes();
-        if name.starts_with(prefix.as_encoded_bytes()) && name.ends_with(UNFINISHED.as_bytes()) {
-            _ = fs::remove_file(left.path());
-        }
-    }
-    let file = tempfile::Builder::new().prefix(&prefix).suffix(UNFINISHED).tempfile_in(folder)?;
-    let mut buffered = BufWriter::with_capacity(BUFFER, file.as_file());
-    write(&mut buffered)?;
-    buffered.flush()?;
-    drop(buffered);
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    // Flushes the file's name. Other systems cannot open folders.
-    #[cfg(unix)]
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(FileError::Unflushed)?;
-    Ok(())
-}
-
-const UNFINISHED: &str = ".unfinished";
 
 /// Trains an encoder with samples from the whole collection; `None` if it has too few objects.
 fn trained<T: StoreType + ?Sized>(snapshot: &Snapshot<T>) -> Option<Encoder> {

@@ -321,15 +321,90 @@ fn saving_and_loading_take_little_additional_memory() {
 #[test]
 fn removes_the_unfinished_file_of_a_killed_save() {
     let (folder, path) = path();
-    for name in [".things.abc123.unfinished", ".things-2.abc123.unfinished", "things.unfinished", ".things.bak"] {
+    let live = ".things.live00.unfinished";
+    for name in [
+        ".things.abc123.unfinished",
+        ".things-2.abc123.unfinished",
+        // Of a save of `things.example.com` and of `things.web`.
+        ".things.example.com.abc123.unfinished",
+        ".things.web.abc123.unfinished",
+        ".things.bak",
+        "things.unfinished",
+        live,
+    ] {
         fs::write(folder.path().join(name), "half").unwrap();
     }
+    let saving = fs::File::open(folder.path().join(live)).unwrap();
+    saving.lock().unwrap();
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 1, "7");
+    let files = || {
+        let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        left
+    };
+    let others = [
+        ".things-2.abc123.unfinished",
+        ".things.bak",
+        ".things.example.com.abc123.unfinished",
+        live,
+        ".things.web.abc123.unfinished",
+        "things",
+        "things.unfinished",
+    ];
     store.save(&path, COLLECTION).unwrap();
-    let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, [".things-2.abc123.unfinished", ".things.bak", "things", "things.unfinished"]);
+    assert_eq!(files(), others);
+    drop(saving);
+    store.save(&path, COLLECTION).unwrap();
+    assert_eq!(files(), others.into_iter().filter(|name| *name != live).collect::<Vec<_>>());
+}
+
+#[test]
+fn saves_at_the_same_time_leave_each_other_alone() {
+    let folder = folder();
+    std::thread::scope(|scope| {
+        for name in ["ingresses", "ingresses.networking.k8s.io", "ingresses", "ingresses.networking"] {
+            let path = folder.path().join(name);
+            scope.spawn(move || {
+                let store = Store::<[u8]>::new(StorageFormat::Encoded);
+                fill(&store, 20, "70");
+                for _ in 0..30 {
+                    store.save(&path, COLLECTION).unwrap();
+                }
+                assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().len(), 20);
+            });
+        }
+    });
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_save_keeps_the_link_and_the_permissions_of_the_file() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    let (folder, path) = path();
+    let at = |name: &str| folder.path().join(name);
+    let store = Store::<[u8]>::new(StorageFormat::Encoded);
+    fill(&store, 3, "7");
+    fs::create_dir(at("volume")).unwrap();
+    // The link leads to a file that does not exist yet, by another link.
+    symlink("volume/things", at("link")).unwrap();
+    symlink(at("link"), &path).unwrap();
+    for (mode, expected) in [(None, 0o600), (Some(0o640), 0o640)] {
+        if let Some(mode) = mode {
+            fs::set_permissions(at("volume/things"), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        store.save(&path, COLLECTION).unwrap();
+        assert!(path.is_symlink() && at("link").is_symlink());
+        assert_eq!(fs::metadata(at("volume/things")).unwrap().permissions().mode() & 0o777, expected);
+        assert_eq!(loaded(&path, StorageFormat::Encoded).unwrap().len(), 3);
+    }
+    symlink("loop", at("loop")).unwrap();
+    for name in ["loop", "volume"] {
+        let error = store.save(at(name), COLLECTION).unwrap_err();
+        assert!(matches!(error, FileError::Io(_)), "{name}: {error:?}");
+    }
 }
 
 /// How many objects the child saves when it is killed. Each is longer than the buffer of the file.

@@ -19,13 +19,14 @@ use crate::cluster::query::QueryArgs;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Output, Row, print_rows};
-use crate::partial_file::create_beside;
+use crate::partial_file::{create_beside, replace};
 
 /// Save the body of a list, byte for byte.
 ///
 /// FILE has the bytes that the server sent, uncompressed: Kubernetes protobuf, or JSON for custom resources. The body
 /// is written to a temporary file next to FILE, which only its owner can read. The temporary file replaces FILE once
-/// the list is complete.
+/// the list is complete. If FILE exists, its permissions stay; if it is a symbolic link, the file it leads to is
+/// replaced.
 ///
 /// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be
 /// recorded whole. Record each namespace with -n into a file of its own, or use `stats --chunk-size`. `decode` and
@@ -87,7 +88,7 @@ pub async fn run(args: RecordArgs) -> Result<(), Failure> {
         return Err(Failure::Error(format!("{reason}; use `stats --chunk-size`")));
     }
     temporary.as_file().sync_all().map_err(cannot_write)?;
-    temporary.persist(&file).map_err(|error| cannot_write(error.error))?;
+    replace(&file, temporary).map_err(cannot_write)?;
     print_warnings(summary);
     let (items, bytes) = (HumanCount(summary.items), HumanCount(summary.bytes));
     let version = &summary.list_meta.resource_version;

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::filter::ItemFilter;
 use crate::number::number_in;
 use crate::output::{Output, Row, print_rows};
-use crate::partial_file::create_beside;
+use crate::partial_file::{create_beside, replace};
 use crate::saved_body::{CHUNK, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
 
 /// Show where the bytes of a collection are: per field, per namespace, per object.
@@ -134,7 +134,7 @@ impl HtmlFile {
     fn write(self, report: &StatsReport) -> Result<(), Failure> {
         let Self { mut temporary, path } = self;
         let written = temporary.write_all(html::render_page(report).as_bytes());
-        written.and_then(|()| Ok(temporary.persist(&path)?)).map_err(|error| cannot_write(&path, &error))?;
+        written.and_then(|()| replace(&path, temporary)).map_err(|error| cannot_write(&path, &error))?;
         Ok(())
     }
 }

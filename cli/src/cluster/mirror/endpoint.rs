@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::to_yaml;
-use crate::partial_file::create_beside;
+use crate::partial_file::{create_beside, replace};
 
 /// Where readers find the mirror.
 pub struct MirrorEndpoint {
@@ -44,7 +44,7 @@ impl MirrorEndpoint {
         format!("{scheme}://{address}")
     }
 
-    /// Writes a kubeconfig without credentials, which only its owner can read.
+    /// Writes a kubeconfig without credentials. Only its owner can read a new file.
     pub fn write_kubeconfig(&self, file: &Path) -> Result<(), Failure> {
         let cannot_write =
             |error: io::Error| Failure::Error(format!("cannot write {}: {error}", file.to_string_lossy()));
@@ -52,8 +52,7 @@ impl MirrorEndpoint {
             self.kubeconfig().and_then(|json| to_yaml(json.to_string().as_bytes()).map_err(io::Error::other));
         let mut temporary = create_beside(file).map_err(cannot_write)?;
         temporary.write_all(&document.map_err(cannot_write)?).map_err(cannot_write)?;
-        temporary.persist(file).map_err(|error| cannot_write(error.error))?;
-        Ok(())
+        replace(file, temporary).map_err(cannot_write)
     }
 
     fn kubeconfig(&self) -> io::Result<serde_json::Value> {

@@ -1,0 +1,106 @@
+//! Replaces a file atomically.
+//!
+//! The new file is written beside the old one, and renamed once it is complete. Its name is that of the old file, six
+//! random letters and digits, and an ending. A process that is killed leaves it behind, and the next save of the same
+//! file removes it.
+//!
+//! Other saves may be in progress in the same folder, of this process or of another. So each save locks its unfinished
+//! file, and a save removes only files that are not locked. Where files cannot be locked, unfinished files stay.
+
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::file::format::{BUFFER, FileError};
+
+const UNFINISHED: &str = ".unfinished";
+/// The number of random letters and digits.
+const RANDOM: usize = 6;
+/// The most symbolic links that lead to a file, as on Linux.
+const MOST_LINKS: usize = 40;
+
+/// Atomically replaces the file at this path with the file that `write` writes. A symbolic link stays, and the file that
+/// it leads to is replaced. The file keeps its permissions; only its owner can read a new one.
+pub(super) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), FileError>,
+) -> Result<(), FileError> {
+    let path = &follow_links(path)?;
+    let name = path.file_name().ok_or_else(|| invalid("the path names no file"))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let known = match fs::metadata(path) {
+        Ok(known) if !known.is_file() => return Err(invalid("the path is not of a regular file").into()),
+        known => known.ok(),
+    };
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    remove_unfinished(folder, &prefix)?;
+    let file = create_locked(folder, &prefix)?;
+    let mut buffered = BufWriter::with_capacity(BUFFER, file.as_file());
+    write(&mut buffered)?;
+    buffered.flush()?;
+    drop(buffered);
+    if let Some(known) = known {
+        file.as_file().set_permissions(known.permissions())?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    // Flushes the file's name. Other systems cannot open folders.
+    #[cfg(unix)]
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(FileError::Unflushed)?;
+    Ok(())
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// Returns the file to which symbolic links lead, which may not exist yet.
+fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
+        // An absolute target replaces the folder.
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(invalid("too many symbolic links"))
+}
+
+/// Removes the unfinished files of killed processes that were to replace the same file.
+fn remove_unfinished(folder: &Path, prefix: &OsString) -> io::Result<()> {
+    for left in fs::read_dir(folder)? {
+        let left = left?;
+        let name = left.file_name();
+        let random = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
+        let random = random.and_then(|rest| rest.strip_suffix(UNFINISHED.as_bytes()));
+        // The name of another saved file may begin with the name of this one and a dot.
+        let is_of_file =
+            random.is_some_and(|random| random.len() == RANDOM && random.iter().all(u8::is_ascii_alphanumeric));
+        if is_of_file
+            // Some network file systems lock only files that are open for writing.
+            && let Ok(file) = File::options().write(true).open(left.path())
+            && file.try_lock().is_ok()
+        {
+            _ = fs::remove_file(left.path());
+        }
+    }
+    Ok(())
+}
+
+/// Creates an unfinished file, and locks it until it is closed.
+fn create_locked(folder: &Path, prefix: &OsString) -> io::Result<NamedTempFile> {
+    loop {
+        let file = tempfile::Builder::new().prefix(prefix).suffix(UNFINISHED).rand_bytes(RANDOM).tempfile_in(folder)?;
+        match file.as_file().try_lock() {
+            // Another save may have removed it before it was locked, or is about to.
+            Ok(()) if !fs::exists(file.path())? => {}
+            Err(TryLockError::WouldBlock) => {}
+            // Where files cannot be locked, no other save removes it.
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(file),
+        }
+    }
+}
