@@ -44,8 +44,8 @@ impl CompressedForm<'_> {
     }
 }
 
-/// Decompresses for any number of threads: each borrows a context, or creates one if all are in use. Clones share the
-/// contexts.
+/// Decompresses for any number of threads: each borrows a context, or creates one if all are in use. As many contexts are kept
+/// as the machine has cores. Clones share the contexts.
 #[derive(Clone, Default)]
 pub(crate) struct Decoder(Arc<SharedPool>);
 
@@ -119,13 +119,14 @@ impl Decoder {
     }
 
     fn with_context<R>(&self, run: impl FnOnce(&mut DecoderContext) -> Option<R>) -> Option<R> {
-        let free = lock(&self.0.pool).contexts.pop();
+        let free = lock(&self.0.pool).take_context();
         let mut context = free.unwrap_or_default();
         let result = run(&mut context);
         for buffer in [&mut context.frame, &mut context.packed.bytes, &mut context.elided] {
             buffer.shrink_to(KEPT_LEN);
         }
-        lock(&self.0.pool).contexts.push(context);
+        // A context that is not kept is dropped without the lock.
+        let _surplus = lock(&self.0.pool).put_context(context);
         result
     }
 

@@ -2,8 +2,10 @@
 //!
 //! The two are one file because a reference leaves the pool when it is dropped.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::available_parallelism;
 
 use zstd_safe::DCtx;
 
@@ -61,9 +63,11 @@ pub(super) struct SharedPool {
     pub(super) reference_bytes: AtomicUsize,
 }
 
-#[derive(Default)]
 pub(super) struct DecoderPool {
-    pub(super) contexts: Vec<DecoderContext>,
+    /// The contexts that no thread uses.
+    contexts: Vec<DecoderContext>,
+    /// The most contexts that are kept: a context is only used while a thread computes.
+    most_contexts: usize,
     /// The references that were used last, by the algorithm CLOCK: a search marks a reference as used. The hand goes
     /// around, clears marks, and removes references without one.
     kept: Vec<KeptReference>,
@@ -92,7 +96,28 @@ pub(super) struct DecoderContext {
     pub(super) elided: Vec<u8>,
 }
 
+impl Default for DecoderPool {
+    fn default() -> Self {
+        let most_contexts = available_parallelism().map_or(1, NonZero::get);
+        Self { contexts: Vec::new(), most_contexts, kept: Vec::new(), hand: 0, kept_bytes: 0 }
+    }
+}
+
 impl DecoderPool {
+    /// Takes a context, if one is free.
+    pub(super) fn take_context(&mut self) -> Option<DecoderContext> {
+        self.contexts.pop()
+    }
+
+    /// Keeps a context, or returns it if there are enough.
+    pub(super) fn put_context(&mut self, context: DecoderContext) -> Option<DecoderContext> {
+        if self.contexts.len() >= self.most_contexts {
+            return Some(context);
+        }
+        self.contexts.push(context);
+        None
+    }
+
     fn place(&self, reference: *const Reference) -> Option<usize> {
         self.kept.iter().position(|kept| kept.reference.as_ptr() == reference)
     }
@@ -230,6 +255,15 @@ mod tests {
         assert!(more.iter().any(|reference| has(&shared, reference)));
         assert_eq!(left(&shared).iter().filter(|is_left| **is_left).count(), 0);
         assert_eq!(lock(&shared.pool).kept.len(), MOST_KEPT);
+    }
+
+    #[test]
+    fn keeps_as_many_contexts_as_threads_can_use_at_once() {
+        let mut pool = DecoderPool::default();
+        let taken: Vec<_> = (0..1000).map(|_| pool.take_context().unwrap_or_default()).collect();
+        let dropped = taken.into_iter().filter_map(|context| pool.put_context(context)).count();
+        assert_eq!(1000 - dropped, available_parallelism().map_or(1, NonZero::get));
+        assert!(pool.take_context().is_some());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::StoreType;
 use crate::contain::{contain, drop_contained};
 use crate::error::ObjectError;
-use crate::index::groups::{Group, Groups, NODE, ValueGroups, ValueMap, Values};
+use crate::index::groups::{Group, Groups, NODE, ValueGroups, ValueMap, Values, sort_once};
 use crate::index::registry::MaintainedIndex;
 use crate::index::routes::ValueRoutes;
 use crate::state::object::Object;
@@ -140,11 +140,10 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync> MaintainedIndex<T> for
                     values.insert_mut(value, group);
                     group
                 });
-                if !groups.contains(&group.at) {
-                    groups.push(group.at);
-                }
+                groups.push(group.at);
             }
-            data.set(slot, &groups);
+            sort_once(&mut groups);
+            data.set(slot, groups);
         }
         *write(&self.groups) = data;
         *write(&self.values) = values;
@@ -172,7 +171,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync> MaintainedIndex<T> for
         for (group, value) in &staged.created {
             data.create(*group, value);
         }
-        data.set(slot, &staged.groups);
+        data.set(slot, mem::take(&mut staged.groups));
         for (at, _) in &staged.emptied {
             data.release(*at);
         }
@@ -205,9 +204,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
         let (known, had) = (self.values(), self.groups_of(slot));
         let routes = self.routes.places();
         let route = |staged: &mut StagedWrite<V>, value: &V| {
-            if let Some(route) = routes.as_ref().and_then(|routes| routes.get(value))
-                && !staged.routes.contains(&route.at)
-            {
+            if let Some(route) = routes.as_ref().and_then(|routes| routes.get(value)) {
                 staged.routes.push(route.at);
             }
         };
@@ -220,17 +217,17 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
                 staged.values.get_or_insert_with(|| known.clone()).insert_mut(value, group);
                 group
             });
-            if !staged.groups.contains(&group.at) {
-                staged.groups.push(group.at);
-            }
+            staged.groups.push(group.at);
         }
+        sort_once(&mut staged.groups);
         for (at, value) in had {
             route(&mut staged, &value);
-            if !staged.groups.contains(&at) && read(&self.groups).is_single(at) {
+            if staged.groups.binary_search(&at).is_err() && read(&self.groups).is_single(at) {
                 staged.values.get_or_insert_with(|| known.clone()).remove_mut(&value);
                 staged.emptied.push((at, value));
             }
         }
+        sort_once(&mut staged.routes);
         staged
     }
 

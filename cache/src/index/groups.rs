@@ -35,8 +35,23 @@ pub(super) type ValueMap<V> = RedBlackTreeMapSync<V, Group>;
 /// The overhead of a value in its map, in bytes.
 pub(super) const NODE: usize = 48;
 
-/// The groups of an object.
+/// The groups of an object, ascending and each once.
 pub(super) type Groups = SmallVec<[u32; 2]>;
+
+/// Sorts numbers, and keeps each once. An object may have thousands of values, so none is searched for in a list.
+pub(super) fn sort_once<A: smallvec::Array<Item = u32>>(numbers: &mut SmallVec<A>) {
+    numbers.sort_unstable();
+    numbers.dedup();
+}
+
+/// Returns the groups that are not among the others.
+fn difference<'g>(groups: &'g Groups, others: &'g Groups) -> impl Iterator<Item = u32> + use<'g> {
+    let mut others = others.iter().copied().peekable();
+    groups.iter().copied().filter(move |at| {
+        while others.next_if(|other| other < at).is_some() {}
+        others.peek() != Some(at)
+    })
+}
 
 /// The values of an object.
 pub(super) type Values<V> = SmallVec<[V; 1]>;
@@ -103,7 +118,7 @@ impl<V> ValueGroups<V> {
     }
 
     /// Replaces the groups of the object of a slot.
-    pub(super) fn set(&mut self, slot: u32, groups: &Groups) {
+    pub(super) fn set(&mut self, slot: u32, groups: Groups) {
         let place = slot as usize;
         if place >= self.by_slot.len() {
             if groups.is_empty() {
@@ -111,14 +126,16 @@ impl<V> ValueGroups<V> {
             }
             self.by_slot.resize_with(place + 1, Groups::new);
         }
-        let Some(had) = self.by_slot.get_mut(place).map(|had| mem::replace(had, groups.clone())) else { return };
-        for at in had.iter().filter(|at| !groups.contains(at)) {
-            if let Some(members) = self.groups.get_mut(*at as usize) {
+        let Self { groups: members, by_slot, .. } = self;
+        let Some(held) = by_slot.get_mut(place) else { return };
+        let had = mem::replace(held, groups);
+        for at in difference(&had, held) {
+            if let Some(members) = members.get_mut(at as usize) {
                 members.slots.remove(slot);
             }
         }
-        for at in groups.iter().filter(|at| !had.contains(at)) {
-            if let Some(members) = self.groups.get_mut(*at as usize) {
+        for at in difference(held, &had) {
+            if let Some(members) = members.get_mut(at as usize) {
                 members.slots.insert(slot);
             }
         }

@@ -379,6 +379,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         let Some(limits) = self.limits else { return };
         // Frames have a limit of their own. Only changes that must be kept exceed the limit of the log.
         let of_changes = limits.bytes - Frames::share(limits.bytes);
+        let mut last = None;
         while let Some(oldest) = self.kept.front()
             && !oldest.is_unsettled_at(&self.version)
             && (oldest.at.elapsed() > limits.age || self.kept_bytes > of_changes && self.kept.len() > 1)
@@ -386,18 +387,19 @@ impl<T: StoreType + ?Sized> LogContents<T> {
             let Some(oldest) = self.kept.pop_front() else { return };
             self.kept_bytes -= oldest.bytes();
             self.dropped += 1;
-            let version = &oldest.change.resource_version;
-            let start = match oldest.place {
+            last = Some((oldest.place, oldest.change.resource_version.clone()));
+            self.garbage.push(oldest);
+        }
+        if let Some((place, version)) = last {
+            self.start = match place {
                 Place::First | Place::Further => version,
                 // It happened before the next version.
                 Place::Unversioned => {
                     let next = self.kept.iter().find(|kept| kept.place == Place::First);
-                    next.map_or(&self.version, |next| &next.change.resource_version)
+                    next.map_or(&self.version, |next| &next.change.resource_version).clone()
                 }
             };
-            self.start.clone_from(start);
-            self.start_is_partial = oldest.place == Place::Further;
-            self.garbage.push(oldest);
+            self.start_is_partial = place == Place::Further;
         }
         if self.kept.capacity() > 4 * self.kept.len() + 64 {
             self.kept.shrink_to(2 * self.kept.len());

@@ -245,7 +245,7 @@ impl<T: StoreType + ?Sized> Store<T> {
         let identity = Identity::of(object).ok();
         let mut writer = self.core.writer();
         self.core.log.close();
-        self.core.add_skipped(&mut writer, identity.as_ref(), object.bytes(), false);
+        self.core.add_skipped(&mut writer, object, identity.as_ref(), false);
     }
 
     /// Returns the number of failures of index functions since the last call, and the last error.
@@ -338,7 +338,7 @@ impl<T: StoreType + ?Sized> Relist<T> {
     pub(crate) fn skip_unwritten(&mut self, object: ItemRef<'_>) {
         let mut writer = self.core.writer();
         let listed = writer.relists.open_mut(self.id).is_some();
-        self.core.add_skipped(&mut writer, Identity::of(object).ok().as_ref(), object.bytes(), listed);
+        self.core.add_skipped(&mut writer, object, Identity::of(object).ok().as_ref(), listed);
     }
 
     /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older

@@ -211,6 +211,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// Returns the number of objects that the store does not have in their latest state, because it could not hold
     /// them: a write of each returned a [`StoreError`]. The store is incomplete unless this is 0.
     ///
+    /// Objects whose name cannot be read count as one until the next list.
+    ///
     /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
     /// [`Relist`](crate::Relist) that began afterwards is committed.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Whether the store can hold an object: the budget, and the objects that were skipped.
 
-use listwatch::Encoding;
 use listwatch::internal::is_older;
+use listwatch::{Encoding, ItemRef};
 
 use crate::StoreType;
 use crate::error::StoreError;
@@ -20,14 +20,17 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     pub(crate) fn add_skipped(
         &self,
         writer: &mut Writer<T>,
+        object: ItemRef<'_>,
         identity: Option<&Identity<'_>>,
-        bytes: &[u8],
         listed: bool,
     ) {
-        let hash = match identity {
-            Some(Identity { namespace, name, .. }) => self.whole_hash((&**namespace, &**name)),
-            // The same bytes are the same object.
-            None => self.whole_hash(bytes),
+        let key = object.meta().ok().filter(|meta| !meta.name().is_empty());
+        let hash = match key {
+            Some(meta) => self.whole_hash((&*meta.namespace(), &*meta.name())),
+            // A list has each object once, and the same bytes are the same object.
+            None if listed => self.whole_hash(object.bytes()),
+            // Whether two states are of the same object is unknown, so all count as one until the next list.
+            None => self.whole_hash("an unreadable object"),
         };
         writer.skipped.add(hash, writer.relists.begun());
         if let Some(identity) = identity.filter(|_| listed)

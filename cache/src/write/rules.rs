@@ -56,7 +56,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         origin: Origin,
     ) -> Result<ApplyOutcome<T>, StoreError> {
         let (listed, encoding, bytes) = (origin == Origin::List, object.encoding(), object.bytes());
-        let identity = Identity::of(object).inspect_err(|_| self.add_skipped(writer, None, bytes, listed))?;
+        let identity = Identity::of(object).inspect_err(|_| self.add_skipped(writer, object, None, listed))?;
         let written = self.write(writer, encoding, bytes, &identity, origin);
         match &written {
             Ok(ApplyOutcome::Added(_) | ApplyOutcome::Modified { .. }) => {
@@ -64,7 +64,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 writer.relists.is_mixed |= listed;
             }
             Ok(ApplyOutcome::Unchanged | ApplyOutcome::Stale) => {}
-            Err(_) => self.add_skipped(writer, Some(&identity), bytes, listed),
+            Err(_) => self.add_skipped(writer, object, Some(&identity), listed),
         }
         written
     }
@@ -182,7 +182,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         origin: Origin,
     ) -> Result<Option<DeletedStates<T::Decoded>>, StoreError> {
         let (encoding, bytes) = (object.encoding(), object.bytes());
-        let identity = Identity::of(object).inspect_err(|_| self.add_skipped(writer, None, bytes, false))?;
+        let identity = Identity::of(object).inspect_err(|_| self.add_skipped(writer, object, None, false))?;
         let hash = self.hash(&identity.namespace, &identity.name);
         let found = self.find(hash, &identity);
         if writer.relists.open.is_some() || is_older(&self.state().version, &identity.resource_version) {

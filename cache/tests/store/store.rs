@@ -269,7 +269,19 @@ fn counts_a_skipped_object_until_it_is_written_deleted_or_listed() {
     skips(1);
     assert!(!delete(&store, &object("", "b", "6")));
     skips(0);
-    assert!(store.apply(Encoding::Protobuf, b"\xff").is_err());
+    // Whose states these are is unknown.
+    for bytes in [&b"\xff"[..], b"\xfe", b"\xff\xff"] {
+        assert!(store.apply(Encoding::Protobuf, bytes).is_err());
+        assert!(store.delete(Encoding::Protobuf, bytes).is_err());
+        skips(1);
+    }
+    // The key of an object is known, also if its uid is too long.
+    for version in ["6", "7"] {
+        let long = object("", "long", version).uid(&"u".repeat(70_000)).to_bytes(Encoding::Protobuf);
+        assert!(store.apply(Encoding::Protobuf, &long).is_err());
+        skips(2);
+    }
+    assert_eq!(apply(&store, &object("", "long", "8")), "added");
     skips(1);
 
     let mut relist = store.begin_relist();
@@ -280,9 +292,14 @@ fn counts_a_skipped_object_until_it_is_written_deleted_or_listed() {
     // Another writer skips a newer state than the list has.
     fails("d", "9");
     relist.apply(Encoding::Protobuf, &whole("d", "6")).map(drop).unwrap();
-    skips(4);
-    assert!(relist.commit("8").unwrap().is_empty(), "a is in the list");
-    skips(3);
+    // A list has each object once, so these are two.
+    for bytes in [b"\xff", b"\xfe", b"\xff"] {
+        assert!(relist.apply(Encoding::Protobuf, bytes).is_err());
+    }
+    skips(6);
+    let deleted = relist.commit("8").unwrap();
+    assert!(matches!(&*deleted, [Change::Deleted { last, .. }] if last.name() == "long"), "a is in the list");
+    skips(5);
     store.begin_relist().commit("10").map(drop).unwrap();
     skips(0);
 }
@@ -530,6 +547,31 @@ fn json_objects_are_decoded_with_serde() {
     assert_eq!(**object.encoded().unwrap(), text[..]);
     assert_eq!(object.decode().unwrap()["spec"]["size"], 3);
     assert_eq!(object.name(), "a");
+}
+
+/// Quadratic steps would take minutes here, and block readers meanwhile.
+#[test]
+fn an_object_may_have_many_values() {
+    let store = Store::<Object>::new(StorageFormat::Encoded);
+    let values = |object: &listwatch_cache::Object<Object>| {
+        let first: u32 = object.resource_version().parse().unwrap();
+        // Each twice.
+        Ok::<_, ItemError>((first..first + 100_000).chain(first..first + 100_000).collect::<Vec<_>>())
+    };
+    let index = store.index("many", values);
+    for version in ["1", "2", "50001"] {
+        apply(&store, &object("", "a", version));
+        let first: u32 = version.parse().unwrap();
+        assert_eq!(index.values().len(), 100_000, "{version}");
+        for value in [first, first + 1, first + 99_999] {
+            assert_eq!((index.get(&value).len(), index.count(&value)), (1, 1), "{version}: {value}");
+        }
+        assert!(index.get(&(first - 1)).is_empty() && index.get(&(first + 100_000)).is_empty(), "{version}");
+    }
+    let later = store.index("later", values);
+    assert_eq!(later.values(), index.values());
+    assert!(delete(&store, &object("", "a", "50002")));
+    assert!(index.values().is_empty() && later.values().is_empty());
 }
 
 #[test]
