@@ -72,7 +72,6 @@ pub mod internal {
     pub use crate::client::{
         Connections, MAX_RETRY_AFTER, Outage, PAGE, Pages, RetryAdvice, WarningLimit, chain, on_own_runtime,
     };
-    pub use crate::object::store_type::StoreType;
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};
 }
@@ -91,7 +90,7 @@ pub use limits::Limits;
 pub use meta::{EventType, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
 pub use object::{
     FieldPath, FieldSelector, Item, ItemRef, Json, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference,
-    Projection, Shard, Time, Tolerant, UndecodableObject, compare_resource_versions,
+    Projection, Shard, StoreType, Time, Tolerant, UndecodableObject, compare_resource_versions,
 };
 #[doc(hidden)]
 pub use wire::scan::Ends;

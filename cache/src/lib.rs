@@ -82,7 +82,7 @@ mod sync;
 mod write;
 
 #[doc(inline)]
-pub use listwatch::internal::StoreType;
+pub use listwatch::StoreType;
 
 pub use self::error::{EndReason, ObjectError, StoreError};
 pub use self::file::format::FileError;

@@ -46,6 +46,7 @@ const MIN_DELAY: Duration = Duration::from_millis(10);
 /// | `Relist` | ends | ends | relists, unless it fails fast |
 /// | `GiveUp` | ends | ends | ends before the first sync |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RetryAdvice {
     /// The same request may succeed soon.
     Retry,

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         drop(store.apply(Encoding::Protobuf, &pod.encode_to_vec())?);
         while let Some(change) = changes.try_next() {
-            if let Change::Applied { old, new } = change {
+            if let Change::Applied { old, new, .. } = change {
                 let is_wanted = has_other_images(old.as_ref(), &new)?;
                 println!(
                     "{} at {}: {}",

@@ -225,7 +225,10 @@ impl<T: StoreType + ?Sized> Cache<T> {
     }
 }
 
-/// Reads the store. Only the reflector, or in tests its [`CacheWriter`](crate::CacheWriter), and [`Cache::apply`] write
+/// Reads the store, as a `Vec` reads as a slice: a cache is a reader that also knows its reflector. No method of the cache
+/// has the name of a method of the reader, so neither can hide the other.
+///
+/// Only the reflector, or in tests its [`CacheWriter`](crate::CacheWriter), and [`Cache::apply`] write
 /// to it.
 impl<T: StoreType + ?Sized> Deref for Cache<T> {
     type Target = StoreReader<T>;
@@ -253,5 +256,30 @@ impl<T: StoreType + ?Sized> fmt::Debug for Cache<T> {
             .field("store", &self.store)
             .field("status", &*self.status.borrow())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Returns the names of the methods in a file.
+    fn methods(source: &str) -> BTreeSet<&str> {
+        let signatures = source.lines().filter_map(|line| line.trim_start().strip_prefix("pub"));
+        let names = signatures.filter_map(|signature| signature.split_once("fn ")?.1.split(['(', '<']).next());
+        names.collect()
+    }
+
+    /// A method of a handle would hide the method of its reader: a new one would change what existing calls do.
+    #[test]
+    fn handles_and_their_reader_have_no_method_of_the_same_name() {
+        let reader = methods(include_str!("../store/reader.rs"));
+        assert!(reader.contains("get") && reader.contains("subscribe"));
+        let handles = [include_str!("cache.rs"), include_str!("../store/handle.rs"), include_str!("../store/files.rs")]
+            .map(methods);
+        assert!(handles[0].contains("synced") && handles[1].contains("advance") && handles[2].contains("save"));
+        for handle in handles {
+            assert_eq!(handle.intersection(&reader).collect::<Vec<_>>(), [""; 0].iter().collect::<Vec<_>>());
+        }
     }
 }

@@ -249,9 +249,9 @@ impl SyncState {
     /// Returns the reaction to an error with this advice. A cache that was complete is never given up.
     fn react_to(&mut self, advice: RetryAdvice) -> NextStep {
         let gives_up = match advice {
-            RetryAdvice::Retry | RetryAdvice::StartOver => false,
             RetryAdvice::RetryAfterRepair | RetryAdvice::Relist => self.fails_fast,
             RetryAdvice::GiveUp => true,
+            _ => false,
         };
         if gives_up && self.version.is_empty() { NextStep::GiveUp } else { NextStep::RetryLater }
     }

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, Weak};
 
-use listwatch::internal::{self as view, Checked, StoreType};
+use listwatch::internal::{self as view, Checked};
 use listwatch::view::View;
-use listwatch::{Encoding, Ends, ItemError, ItemRef, LabelSelector, Limits, MetaView, TypeMeta};
+use listwatch::{Encoding, Ends, ItemError, ItemRef, LabelSelector, Limits, MetaView, StoreType, TypeMeta};
 
 use crate::compress::Decoder;
 use crate::contain::{Contained, contain};

@@ -9,6 +9,7 @@ use crate::state::object::Object;
 #[non_exhaustive]
 pub enum Change<T: StoreType + ?Sized> {
     /// The object was added or modified.
+    #[non_exhaustive]
     Applied {
         /// The state that the subscriber received before, or that the store had when the subscriber was registered.
         /// `None` for an object that is new to the subscriber.
@@ -17,6 +18,7 @@ pub enum Change<T: StoreType + ?Sized> {
         new: Object<T>,
     },
     /// The object was deleted, or does not pass the filters of the subscriber any more.
+    #[non_exhaustive]
     Deleted {
         /// The state that the subscriber received before, or that the store had when the subscriber was registered. It
         /// differs from `last` if a change was coalesced with the deletion.

@@ -6,10 +6,12 @@ use crate::state::object::Object;
 /// The result of writing an object.
 #[derive(Debug)]
 #[must_use]
+#[non_exhaustive]
 pub enum ApplyOutcome<T: StoreType + ?Sized> {
     /// The store did not have the object.
     Added(Object<T>),
     /// The object replaced another state.
+    #[non_exhaustive]
     Modified {
         /// The previous state.
         old: Object<T>,

@@ -89,8 +89,8 @@ fn readers_indexes_and_subscribers_get_the_writes() {
         let stored: Vec<_> = cache.snapshot().iter().map(|object| shown(&object)).collect();
         assert_eq!((stored.join(" "), by_key.values().join(" ")), (objects.to_owned(), values.to_owned()), "{step}");
         let change = changes.try_next().map(|change| match change {
-            Change::Applied { old: None, new } => format!("+{}", shown(&new)),
-            Change::Applied { old: Some(old), new } => format!("{}>{}", shown(&old), shown(&new)),
+            Change::Applied { old: None, new, .. } => format!("+{}", shown(&new)),
+            Change::Applied { old: Some(old), new, .. } => format!("{}>{}", shown(&old), shown(&new)),
             Change::Deleted { last, .. } => format!("-{}", shown(&last)),
             change => panic!("{change:?}"),
         });

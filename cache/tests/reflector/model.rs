@@ -257,7 +257,7 @@ async fn consume(
         {
             let (mut view, mut met) = (view.lock().unwrap(), met.lock().unwrap());
             match change {
-                Change::Applied { old: known, new } => {
+                Change::Applied { old: known, new, .. } => {
                     let (name, new) = see(&new);
                     let old = view.insert(name.clone(), new.clone());
                     assert_eq!(known.map(|known| see(&known).1), old, "{name}");
@@ -267,7 +267,7 @@ async fn consume(
                     }
                     met.changes += 1;
                 }
-                Change::Deleted { old, last, final_state_unknown } => {
+                Change::Deleted { old, last, final_state_unknown, .. } => {
                     let (name, (uid, _)) = see(&last);
                     let exists = world.objects_at(&world.version()).get(&name).is_some_and(|now| now.0 == uid);
                     assert!(!exists || !final_state_unknown || world.restored() > 0, "{name} still exists");

@@ -25,6 +25,7 @@ fn apply(cache: &Cache<[u8]>, name: &str, version: u32) -> Option<&'static str> 
         ApplyOutcome::Modified { .. } => "modified",
         ApplyOutcome::Unchanged => "unchanged",
         ApplyOutcome::Stale => "stale",
+        _ => "unknown",
     })
 }
 
@@ -58,8 +59,8 @@ async fn the_response_to_a_write_does_not_restore_a_deleted_object() {
 fn shown(change: &Change<[u8]>) -> String {
     let shown = |object: &listwatch_cache::Object<[u8]>| format!("{}@{}", object.name(), object.resource_version());
     match change {
-        Change::Applied { old: None, new } => format!("+{}", shown(new)),
-        Change::Applied { old: Some(old), new } => format!("{}>{}", shown(old), shown(new)),
+        Change::Applied { old: None, new, .. } => format!("+{}", shown(new)),
+        Change::Applied { old: Some(old), new, .. } => format!("{}>{}", shown(old), shown(new)),
         Change::Deleted { last, .. } => format!("-{}", shown(last)),
         change => panic!("{change:?}"),
     }

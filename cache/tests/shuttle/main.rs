@@ -260,7 +260,7 @@ fn a_subscriber_without_initial_state_gets_deletions_and_earlier_states() {
         let mut received = Vec::new();
         while let Some(change) = subscriber.try_next() {
             received.push(match change {
-                Change::Applied { old, new } => format!("{}@{:?}", new.name(), old.as_ref().map(version)),
+                Change::Applied { old, new, .. } => format!("{}@{:?}", new.name(), old.as_ref().map(version)),
                 Change::Deleted { last, .. } => format!("-{}", last.name()),
                 _ => continue,
             });

@@ -47,8 +47,8 @@ async fn deletions_are_delivered_later() {
         let consumer = tokio::spawn(async move {
             while let Some(change) = subscriber.next().await {
                 add(match &change {
-                    Change::Applied { old: None, new } => format!("+{}", shown(new)),
-                    Change::Applied { old: Some(old), new } => format!("{}>{}", shown(old), shown(new)),
+                    Change::Applied { old: None, new, .. } => format!("+{}", shown(new)),
+                    Change::Applied { old: Some(old), new, .. } => format!("{}>{}", shown(old), shown(new)),
                     Change::Deleted { old, last, .. } => format!("-{}>{}", shown(old), shown(last)),
                     change => panic!("{change:?}"),
                 });

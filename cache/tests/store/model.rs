@@ -334,7 +334,7 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                             assert_eq!(**last.encoded().unwrap(), *before[&key_of(last)].bytes());
                             are_deleted.insert(key_of(last));
                         }
-                        Change::Applied { old, new } => {
+                        Change::Applied { old, new, .. } => {
                             let old = old.as_ref().map(|old| old.encoded().unwrap().to_vec());
                             assert_eq!(old, before.get(&key_of(new)).map(Written::bytes));
                             are_restored.insert(key_of(new));
@@ -381,12 +381,13 @@ fn check(written: &listwatch_cache::ApplyOutcome<[u8]>, expected: &Expected, new
             assert_eq!(bytes(object), new.bytes());
             (Expected::Added, "added")
         }
-        Modified { old, new: object } => {
+        Modified { old, new: object, .. } => {
             assert_eq!(bytes(object), new.bytes());
             (Expected::Modified(bytes(old)), "modified")
         }
         Unchanged => (Expected::Unchanged, "unchanged"),
         Stale => (Expected::Stale, "stale"),
+        other => panic!("{other:?}"),
     };
     assert_eq!(effect, *expected);
     name

@@ -173,8 +173,8 @@ fn version(object: &Object<[u8]>) -> &str {
 fn take(subscriber: &mut Subscriber<[u8]>, received: &mut String) -> bool {
     let Some(change) = subscriber.try_next() else { return false };
     _ = match &change {
-        Change::Applied { old: None, new } => write!(received, "+{} ", version(new)),
-        Change::Applied { old: Some(old), new } => write!(received, "{}>{} ", version(old), version(new)),
+        Change::Applied { old: None, new, .. } => write!(received, "+{} ", version(new)),
+        Change::Applied { old: Some(old), new, .. } => write!(received, "{}>{} ", version(old), version(new)),
         Change::Deleted { old, last, .. } => write!(received, "-{}>{} ", version(old), version(last)),
         Change::Synced => write!(received, "= "),
         change => panic!("{change:?}"),
@@ -261,7 +261,7 @@ fn consumers_converge_on_the_selected_property() {
         let generation = |object: &Object<[u8]>| object.meta().unwrap().generation();
         let mut take = |subscriber: &mut Subscriber<[u8]>| {
             match subscriber.try_next() {
-                Some(Change::Applied { old, new }) => {
+                Some(Change::Applied { old, new, .. }) => {
                     let before = view.insert(new.name().to_owned(), generation(&new));
                     // `old` may be newer than what was received, but has the same property.
                     assert_eq!(before, old.as_ref().map(generation));

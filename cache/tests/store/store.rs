@@ -23,6 +23,7 @@ fn name<T: listwatch_cache::StoreType + ?Sized>(written: &ApplyOutcome<T>) -> &'
         ApplyOutcome::Modified { .. } => "modified",
         ApplyOutcome::Unchanged => "unchanged",
         ApplyOutcome::Stale => "stale",
+        _ => "unknown",
     }
 }
 

@@ -38,14 +38,14 @@ impl Consumer {
     /// Consumes a change, and returns true if there was one.
     fn take(&mut self, deleted_unseen: &mut u32) -> bool {
         match self.subscriber.try_next() {
-            Some(Change::Applied { old, new }) => {
+            Some(Change::Applied { old, new, .. }) => {
                 let (name, version) = name_and_version(&new);
                 assert!((self.wants)(version), "{name} at {version} passed the filter");
                 let before = self.view.insert(name.clone(), version);
                 assert_eq!(old.map(|old| name_and_version(&old)), before.map(|before| (name.clone(), before)));
                 assert!(before.is_none_or(|before| before < version), "{name} at {version} after {before:?}");
             }
-            Some(Change::Deleted { old, last, final_state_unknown }) => {
+            Some(Change::Deleted { old, last, final_state_unknown, .. }) => {
                 let (name, _) = name_and_version(&last);
                 assert_eq!(self.view.remove(&name), Some(name_and_version(&old).1), "{name} was in the view");
                 *deleted_unseen += u32::from(final_state_unknown);
@@ -155,8 +155,8 @@ fn coalesces_changes_of_one_object() {
         let mut take = |subscriber: &mut Subscriber<[u8]>| {
             let change = subscriber.try_next();
             let text = match &change {
-                Some(Change::Applied { old: None, new }) => format!("+{}", name_and_version(new).1),
-                Some(Change::Applied { old: Some(old), new }) => {
+                Some(Change::Applied { old: None, new, .. }) => format!("+{}", name_and_version(new).1),
+                Some(Change::Applied { old: Some(old), new, .. }) => {
                     format!("{}>{}", name_and_version(old).1, name_and_version(new).1)
                 }
                 Some(Change::Deleted { last, .. }) => format!("-{}", name_and_version(last).1),
@@ -279,10 +279,10 @@ fn a_subscriber_that_starts_during_writes_knows_the_objects_before_them() {
             while let Some(change) = subscriber.try_next() {
                 let version = |object| name_and_version(object).1;
                 received.push(match &change {
-                    Change::Applied { old: Some(old), new } => {
+                    Change::Applied { old: Some(old), new, .. } => {
                         format!("{}@{}>{}", new.name(), version(old), version(new))
                     }
-                    Change::Applied { old: None, new } => format!("{}@{}", new.name(), version(new)),
+                    Change::Applied { old: None, new, .. } => format!("{}@{}", new.name(), version(new)),
                     Change::Deleted { old, last, .. } => format!("-{}@{}>{}", last.name(), version(old), version(last)),
                     change => panic!("{change:?}"),
                 });

@@ -71,3 +71,32 @@ impl<E: StdError> StdError for Error<E> {
         }
     }
 }
+
+/// An error of a reconciler, whose causes the controller logs: any [`std::error::Error`], and a box of one such as
+/// `Box<dyn Error + Send + Sync>` or `anyhow::Error`.
+///
+/// The compiler infers `Form`, which tells the two apart.
+pub trait ReconcileError<Form>: Send + 'static {
+    /// Returns the error with its causes.
+    fn as_error(&self) -> &(dyn StdError + 'static);
+}
+
+/// The form of an error that is a [`std::error::Error`].
+#[derive(Debug)]
+pub enum TypedError {}
+
+/// The form of an error that contains a [`std::error::Error`].
+#[derive(Debug)]
+pub enum BoxedError {}
+
+impl<E: StdError + Send + 'static> ReconcileError<TypedError> for E {
+    fn as_error(&self) -> &(dyn StdError + 'static) {
+        self
+    }
+}
+
+impl<E: AsRef<dyn StdError + Send + Sync> + Send + 'static> ReconcileError<BoxedError> for E {
+    fn as_error(&self) -> &(dyn StdError + 'static) {
+        self.as_ref()
+    }
+}

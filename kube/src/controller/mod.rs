@@ -13,7 +13,7 @@
 //! use k8s_pb::api::core::v1::{ConfigMap, Pod};
 //! use kube::api::{Api, Patch, PatchParams};
 //! use listwatch_cache::{Cache, Object, Reflector};
-//! use listwatch_kube::controller::{Action, Controller};
+//! use listwatch_kube::controller::{Action, Controller, Error};
 //! use serde_json::json;
 //!
 //! struct Context {
@@ -21,10 +21,10 @@
 //!     config_maps: Cache<ConfigMap>,
 //! }
 //!
-//! type Error = Box<dyn std::error::Error + Send + Sync>;
+//! type BoxError = Box<dyn std::error::Error + Send + Sync>;
 //!
 //! /// Keeps a ConfigMap for each Pod.
-//! async fn reconcile(pod: Object<Pod>, context: Arc<Context>) -> Result<Action, Error> {
+//! async fn reconcile(pod: Object<Pod>, context: Arc<Context>) -> Result<Action, BoxError> {
 //!     if context.config_maps.get((pod.namespace(), pod.name())).is_some() {
 //!         return Ok(Action::await_change());
 //!     }
@@ -40,7 +40,7 @@
 //!     Ok(Action::await_change())
 //! }
 //!
-//! # async fn run() -> Result<(), Error> {
+//! # async fn run() -> Result<(), BoxError> {
 //! let config = kube::Config::infer().await?;
 //! let (reads, client) = listwatch_kube::clients(config)?;
 //! let config_maps = Reflector::<ConfigMap>::of(&reads).spawn();
@@ -49,8 +49,9 @@
 //!     .shutdown_on_signal()
 //!     .run(reconcile, |_, _, _| Action::backoff(), Arc::new(Context { client, config_maps }))
 //!     .for_each(async |done| {
-//!         if let Err(error) = done {
-//!             eprintln!("error: {error:?}");
+//!         // Failed reconciles are logged. Any other error ends the controller.
+//!         if let Err(Error::Cache(error)) = done {
+//!             eprintln!("error: {error}");
 //!         }
 //!     })
 //!     .await;
@@ -86,6 +87,7 @@ mod queue;
 mod related;
 mod run;
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,11 +96,11 @@ use futures::future::{BoxFuture, select, try_join_all};
 use futures::stream::{BoxStream, SelectAll, poll_fn};
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use listwatch::client::{Kind, Resource};
-use listwatch::internal::WarningLimit;
+use listwatch::internal::{WarningLimit, chain};
 use listwatch_cache::{Cache, Object, ObjectKey, Predicate, StoreType, SyncError};
 use tokio::task::JoinSet;
 
-pub use self::action::{Action, Error};
+pub use self::action::{Action, BoxedError, Error, ReconcileError, TypedError};
 use self::queue::RequestQueue;
 use self::related::{StartSubscription, all_keys, owner_keys, subscribe_keys, wait_synced};
 use self::run::{ControllerRun, RunPhase};
@@ -123,7 +125,9 @@ const MAX_TRIGGERS: usize = 1024;
 /// references or a [finalizer] to clean up. A relist requests reconciles only of objects that have changed; kube's
 /// controller then reconciles all.
 ///
-/// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`.
+/// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`. A reconcile that fails is
+/// logged as a warning, `listwatch.reconcile_failed`, with the fields `resource`, `object` and `error`, which has the
+/// causes, too. The same error of the same object is logged once a minute; `left_out` is the number of those between.
 ///
 /// # Several controllers
 ///
@@ -352,7 +356,7 @@ impl<T: StoreType + ?Sized> Controller<T> {
     ///
     /// # Errors
     ///
-    /// - [`Error::ReconcilerFailed`] for each reconcile that failed; the controller continues.
+    /// - [`Error::ReconcilerFailed`] for each reconcile that failed; the controller has logged it, and continues.
     /// - [`Error::Cache`] when a cache lacks objects that it could not hold at the start, or its reflector has ended.
     ///   The stream ends after the reconciles that run.
     ///
@@ -360,7 +364,7 @@ impl<T: StoreType + ?Sized> Controller<T> {
     ///
     /// The stream panics when the reconciler, the error policy or a mapper panics, and outside of a tokio runtime with
     /// time enabled.
-    pub fn run<Reconcile, E, Ctx>(
+    pub fn run<Reconcile, E, Ctx, Form>(
         self,
         mut reconciler: impl FnMut(Object<T>, Arc<Ctx>) -> Reconcile,
         mut error_policy: impl FnMut(Object<T>, &E, Arc<Ctx>) -> Action,
@@ -368,8 +372,9 @@ impl<T: StoreType + ?Sized> Controller<T> {
     ) -> impl Stream<Item = Result<(ObjectKey, Action), Error<E>>>
     where
         Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Send + 'static,
+        E: ReconcileError<Form>,
     {
+        let (resource, warnings) = (self.resource.clone(), WarningLimit::default());
         let Self { cache, predicate, synced, related, requested, graceful, forceful, debounce, concurrency, .. } = self;
         let synced = try_join_all(synced).map(|synced| synced.map(drop)).boxed();
         let mut running = ControllerRun {
@@ -390,8 +395,26 @@ impl<T: StoreType + ?Sized> Controller<T> {
         };
         poll_fn(move |cx| {
             let reconcile = |object| reconciler(object, Arc::clone(&context));
-            running.poll(cx, reconcile, |object, error| error_policy(object, error, Arc::clone(&context)))
+            running.poll(cx, reconcile, |object, error| {
+                log_failure(&resource, &object.key(), error.as_error(), &warnings);
+                error_policy(object, error, Arc::clone(&context))
+            })
         })
+    }
+}
+
+/// Logs the error of a reconcile with its causes, an identical one at most once a minute.
+fn log_failure(resource: &Resource, object: &ObjectKey, error: &(dyn StdError + 'static), warnings: &WarningLimit) {
+    let error = chain(error);
+    if let Some(left_out) = warnings.admit((object, &error)) {
+        tracing::warn!(
+            name: "listwatch.reconcile_failed",
+            %resource,
+            %object,
+            error,
+            left_out,
+            "a reconcile failed"
+        );
     }
 }
 

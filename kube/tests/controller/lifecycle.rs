@@ -1,5 +1,6 @@
 //! Concurrency, and the ends of a controller.
 
+use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -13,6 +14,7 @@ use listwatch_kube::controller::{Action, Controller, Error};
 use tokio::time::sleep;
 
 use crate::support::*;
+use crate::trace;
 
 #[tokio::test(start_paused = true)]
 async fn runs_as_many_reconciles_at_once_as_allowed() {
@@ -150,4 +152,28 @@ async fn a_panic_of_the_reconciler_ends_the_stream_with_it() {
     let items = Controller::new(main.cache.clone()).run(reconcile, |_, _, _| Action::backoff(), Arc::new(()));
     let panic = tokio::spawn(items.for_each(async |_| {})).await.unwrap_err().into_panic();
     assert_eq!(panic.downcast_ref::<String>().unwrap(), "no a");
+}
+
+/// The stream of the controller is read by code that ignores its items.
+#[tokio::test(start_paused = true)]
+async fn a_failed_reconcile_is_logged_with_its_object_and_causes_once_a_minute() {
+    let (logged, _guard) = trace::subscribe();
+    let main = Collection::<Main>::of(["a"]);
+    let boxed =
+        async |_: Object<Main>, _| Err(Box::<dyn StdError + Send + Sync>::from(SyncError::Ended(EndReason::Stopped)));
+    let typed = async |_: Object<Main>, _| Err(SyncError::Ended(EndReason::Stopped));
+    let requeue = Action::requeue(seconds(1.0));
+    for is_boxed in [false, true] {
+        let controller = Controller::new(main.cache.clone()).graceful_shutdown_on(sleep(seconds(50.0)));
+        if is_boxed {
+            controller.run(boxed, move |_, _, _| requeue, Arc::new(())).for_each(async |_| {}).await;
+        } else {
+            controller.run(typed, move |_, _, _| requeue, Arc::new(())).for_each(async |_| {}).await;
+        }
+        let logged = logged.take();
+        let lines: Vec<_> = logged.lines().filter(|line| line.contains("a reconcile failed")).collect();
+        let [line] = &lines[..] else { panic!("{logged}") };
+        assert!(line.contains("WARN") && line.contains("resource=configmaps object=ns/a "), "{line}");
+        assert!(line.contains("the reflector was stopped"), "{line}");
+    }
 }
