@@ -18,7 +18,7 @@ use super::progress::Counters;
 use super::redact::redact;
 use super::transport::{Chunks, Request, TransportError, TransportErrorKind, chain};
 use super::waiting::warn_while_waiting;
-use super::warning::warning_text;
+use super::warning::warning_texts;
 use crate::wire::{Beginning, BodyFormat};
 
 /// A 2xx response.
@@ -117,8 +117,8 @@ impl Client {
             return Err(Error::new(error).with_audit_id(audit_id));
         }
         let chunks = body::body(response.body, &headers, body_idle, deadline, counters)?;
-        let warnings = headers.get_all(WARNING).iter().filter_map(|text| text.to_str().ok());
-        let warnings = warnings.map(|header| redact(&*self.transport, warning_text(header))).collect();
+        let warnings = headers.get_all(WARNING).iter().flat_map(|header| warning_texts(header.as_bytes()));
+        let warnings = warnings.map(|text| redact(&*self.transport, text)).collect();
         Ok(Answer { headers, first: Bytes::new(), chunks, audit_id, warnings, started })
     }
 
