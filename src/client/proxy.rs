@@ -13,11 +13,12 @@ use super::transport::is_loopback;
 /// [`Transport`](super::Transport). The URL may contain a password.
 ///
 /// The rules are those of Go (`golang.org/x/net/http/httpproxy`), so of kubectl. `HTTPS_PROXY` is for `https` servers,
-/// `HTTP_PROXY` for `http` servers. A proxy without a scheme is `http`. `NO_PROXY` excludes servers: names with their
-/// subdomains, `.suffixes`, addresses, CIDR ranges, each optionally with a port, and `*` for all. A server on loopback
-/// has no proxy. Each variable may be in lower case; an empty one is unset.
+/// `HTTP_PROXY` for `http` servers, and `ALL_PROXY` is not used. A proxy without a scheme is `http`. `NO_PROXY` excludes
+/// servers: names with their subdomains, `.suffixes`, addresses, CIDR ranges, each optionally with a port, and `*` for
+/// all. A server on loopback has no proxy. Each variable may be in lower case; an empty one is unset.
 ///
-/// Unlike in Go, `ALL_PROXY` is used if the variable of the scheme is unset, as in curl.
+/// In a CGI program, where `REQUEST_METHOD` is set, `HTTP_PROXY` is ignored, because it may be a header of the caller. Go
+/// refuses the request.
 #[must_use]
 pub fn environment_proxy(server: &Uri) -> Option<SecretString> {
     choose(server, |name| env::var(name).ok()).map(Into::into)
@@ -26,13 +27,11 @@ pub fn environment_proxy(server: &Uri) -> Option<SecretString> {
 fn choose(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
     let get = |name: &str| set(name).or_else(|| set(&name.to_ascii_lowercase()));
-    let (of_scheme, default_port) = match server.scheme_str() {
-        // A CGI program gets the client's `Proxy` header in this variable.
-        Some("http") if variable("REQUEST_METHOD").is_some() => (None, 80),
-        Some("http") => (get("HTTP_PROXY"), 80),
-        _ => (get("HTTPS_PROXY"), 443),
+    let (proxy, default_port) = match server.scheme_str() {
+        Some("http") if set("REQUEST_METHOD").is_some() => return None,
+        Some("http") => (get("HTTP_PROXY")?, 80),
+        _ => (get("HTTPS_PROXY")?, 443),
     };
-    let proxy = of_scheme.or_else(|| get("ALL_PROXY"))?;
     let host = server.host()?.trim_matches(['[', ']']).to_ascii_lowercase();
     let port = server.port_u16().unwrap_or(default_port);
     if is_loopback(&host) || get("NO_PROXY").is_some_and(|list| excludes(&list, &host, port)) {
@@ -63,7 +62,9 @@ fn excludes(list: &str, host: &str, port: u16) -> bool {
         match (name.trim_matches(['[', ']']).parse::<IpAddr>(), address) {
             (Ok(excluded), _) => address == Some(excluded),
             (Err(_), Some(_)) => false,
-            (Err(_), None) => matches_domain(name.strip_prefix('*').unwrap_or(name), host),
+            (Err(_), None) => {
+                matches_domain(if name.starts_with("*.") { name.get(1..).unwrap_or_default() } else { name }, host)
+            }
         }
     })
 }
@@ -95,8 +96,14 @@ mod tests {
             ("http://api.example.com", "HTTP_PROXY=http://proxy", Some("http://proxy")),
             ("http://api.example.com", "HTTP_PROXY=http://proxy REQUEST_METHOD=GET", None),
             ("http://api.example.com", proxy, None),
-            ("https://api.example.com", "ALL_PROXY=socks5://all HTTP_PROXY=other", Some("socks5://all")),
+            ("http://api.example.com", "HTTP_PROXY=http://proxy REQUEST_METHOD=", Some("http://proxy")),
+            ("https://api.example.com", "HTTPS_PROXY=http://proxy REQUEST_METHOD=GET", Some("http://proxy")),
+            ("https://api.example.com", "HTTPS_PROXY=one https_proxy=other", Some("http://one")),
+            ("https://api.example.com", "ALL_PROXY=socks5://all all_proxy=socks5://all", None),
             ("https://api.example.com", "ALL_PROXY=socks5://all HTTPS_PROXY=one", Some("http://one")),
+            ("https://api.example.com", "HTTPS_PROXY=one no_proxy=example.com", None),
+            ("https://api.example.com", "HTTPS_PROXY=one NO_PROXY= no_proxy=example.com", None),
+            ("https://api.example.com", "HTTPS_PROXY=one NO_PROXY=other no_proxy=example.com", Some("http://one")),
             ("https://localhost:6443", proxy, None),
             ("https://127.0.0.1:6443", proxy, None),
             ("https://127.9.9.9:6443", proxy, None),
@@ -128,6 +135,9 @@ mod tests {
             (".example.com", "https://api.example.com", true),
             ("*.example.com", "https://api.example.com", true),
             ("*.example.com", "https://example.com", false),
+            ("*example.com", "https://example.com", false),
+            ("*", "https://a.b", true),
+            ("other, *", "https://a.b", true),
             ("example.com:6443", "https://api.example.com:6443", true),
             ("example.com:443", "https://api.example.com", true),
             ("example.com:443", "https://api.example.com:6443", false),
