@@ -2,14 +2,21 @@
 
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::transport::{TransportError, TransportErrorKind, redact_secret};
 use crate::sync::{Mutex, lock};
+
+/// How long a token may be sent by requests that do not wait for a read of its file by another request.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// The credentials that a transport sends in the `Authorization` header, for implementations of
 /// [`Transport`](super::Transport).
@@ -18,8 +25,15 @@ use crate::sync::{Mutex, lock};
 #[derive(Default)]
 pub struct Credentials {
     source: Source,
-    /// The secret of the last header, which is redacted.
-    last: Mutex<Option<SecretString>>,
+    last: Arc<Mutex<LastSecret>>,
+}
+
+/// The secret of the last header, which is redacted.
+#[derive(Default)]
+struct LastSecret {
+    secret: Option<SecretString>,
+    /// When it was read from a file; `None` since the server has refused it.
+    read: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -29,7 +43,11 @@ enum Source {
     Bearer(SecretString),
     /// The base64 form of the user's name and password.
     Basic(SecretString),
-    TokenFile(PathBuf),
+    TokenFile {
+        path: Arc<Path>,
+        /// Held while the file is read.
+        reading: Arc<tokio::sync::Mutex<()>>,
+    },
 }
 
 impl Credentials {
@@ -39,23 +57,26 @@ impl Credentials {
         let token = SecretString::from(token.expose_secret().trim());
         let is_empty = token.expose_secret().is_empty();
         let source = if is_empty { Source::None } else { Source::Bearer(token.clone()) };
-        Self { source, last: Mutex::new(Some(token)) }
+        Self { source, last: last_secret(Some(token)) }
     }
 
     /// Creates credentials of a user's name and password.
     #[must_use]
     pub fn basic(user: &str, password: &SecretString) -> Self {
         let encoded = BASE64_STANDARD.encode(format!("{user}:{}", password.expose_secret()));
-        Self { source: Source::Basic(encoded.into()), last: Mutex::new(Some(password.clone())) }
+        Self { source: Source::Basic(encoded.into()), last: last_secret(Some(password.clone())) }
     }
 
-    /// Creates credentials of the bearer token in this file, which is read for each request.
+    /// Creates credentials of the bearer token in this file, which is read for each request, by one request at a time
+    /// and on a thread for blocking tasks. Others send the token of the last 10 s meanwhile, unless the server has
+    /// [refused](Self::refuse) it; without one they wait.
     ///
     /// If the file cannot be read or is empty, the previous token is used, as in client-go
     /// (`transport/token_source.go`). Before the first token, it is `initial`.
     #[must_use]
     pub fn token_file(path: impl Into<PathBuf>, initial: Option<SecretString>) -> Self {
-        Self { source: Source::TokenFile(path.into()), last: Mutex::new(initial) }
+        let (path, reading) = (path.into().into(), Arc::default());
+        Self { source: Source::TokenFile { path, reading }, last: last_secret(initial) }
     }
 
     /// Returns true unless there are no credentials.
@@ -67,40 +88,62 @@ impl Credentials {
     /// Returns true if a later header may differ, because a file is read.
     #[must_use]
     pub fn can_change(&self) -> bool {
-        matches!(self.source, Source::TokenFile(_))
+        matches!(self.source, Source::TokenFile { .. })
     }
 
-    /// Returns the value of the `Authorization` header; `None` without credentials.
+    /// Notes that the server has refused the last credentials: each request then waits until a file is read.
+    pub fn refuse(&self) {
+        lock(&self.last).read = None;
+    }
+
+    /// Checks credentials that are not in a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`header`](Self::header).
+    pub fn check(&self) -> Result<(), TransportError> {
+        self.known_header().map(drop)
+    }
+
+    /// Returns the value of the `Authorization` header; `None` without credentials. A token file is read on the current
+    /// tokio runtime.
     ///
     /// # Errors
     ///
     /// [`TransportErrorKind::Credentials`] if the file has no token and there is no previous one, or if the token
     /// contains a character that no header can carry. The error names the source, and does not show the token.
-    pub fn header(&self) -> Result<Option<HeaderValue>, TransportError> {
+    pub async fn header(&self) -> Result<Option<HeaderValue>, TransportError> {
+        let Source::TokenFile { path, reading } = &self.source else { return self.known_header() };
+        let reader = match Arc::clone(reading).try_lock_owned() {
+            Ok(reader) => reader,
+            Err(_) => match self.fresh_token() {
+                Some(token) => return bearer_of_file(&token, path).map(Some),
+                None => Arc::clone(reading).lock_owned().await,
+            },
+        };
+        let (file, last) = (Arc::clone(path), Arc::clone(&self.last));
+        // It ends also if the request is dropped, so that a file system that hangs has one reader.
+        let read = spawn_blocking(move || {
+            let _reader = reader;
+            read_token(&file, &last)
+        });
+        let failed = |error: &dyn fmt::Display| TransportError::new(TransportErrorKind::Credentials, error.to_string());
+        read.await.map_err(|error| failed(&error))?.map(Some)
+    }
+
+    /// Returns the header of credentials that are not in a file.
+    fn known_header(&self) -> Result<Option<HeaderValue>, TransportError> {
         match &self.source {
-            Source::None => Ok(None),
             Source::Bearer(token) => header("Bearer", token, "the token").map(Some),
             Source::Basic(encoded) => header("Basic", encoded, "the password").map(Some),
-            Source::TokenFile(path) => {
-                let mut last = lock(&self.last);
-                let token = match fs::read_to_string(path) {
-                    Ok(text) if text.trim().is_empty() => Err(format!("{}: the file is empty", path.display())),
-                    Ok(text) => Ok(SecretString::from(text.trim())),
-                    Err(error) => Err(format!("{}: {error}", path.display())),
-                };
-                let token = match (token, &*last) {
-                    (Ok(token), _) => token,
-                    (Err(error), Some(previous)) => {
-                        tracing::warn!(name: "listwatch.credentials", %error, "cannot read the token: sending the previous one");
-                        previous.clone()
-                    }
-                    (Err(error), None) => return Err(TransportError::new(TransportErrorKind::Credentials, error)),
-                };
-                let value = header("Bearer", &token, &format!("{}: the token", path.display()))?;
-                *last = Some(token);
-                Ok(Some(value))
-            }
+            Source::None | Source::TokenFile { .. } => Ok(None),
         }
+    }
+
+    /// Returns the token that was read last, unless it is old or refused.
+    fn fresh_token(&self) -> Option<SecretString> {
+        let last = lock(&self.last);
+        last.secret.clone().filter(|_| last.read.is_some_and(|read| read.elapsed() < FRESH))
     }
 
     /// Removes the secrets of the last header from a text: see [`redact_secret`].
@@ -109,7 +152,7 @@ impl Credentials {
         if let Source::Basic(encoded) = &self.source {
             text = redact_secret(text, encoded.expose_secret());
         }
-        match &*lock(&self.last) {
+        match &lock(&self.last).secret {
             Some(last) => redact_secret(text, last.expose_secret()),
             None => text,
         }
@@ -120,6 +163,34 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("can_change", &self.can_change()).finish_non_exhaustive()
     }
+}
+
+fn last_secret(secret: Option<SecretString>) -> Arc<Mutex<LastSecret>> {
+    Arc::new(Mutex::new(LastSecret { secret, read: None }))
+}
+
+/// Reads the token, or returns the last one. The lock is not held meanwhile.
+fn read_token(path: &Path, last: &Mutex<LastSecret>) -> Result<HeaderValue, TransportError> {
+    let token = match fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => Err(format!("{}: the file is empty", path.display())),
+        Ok(text) => Ok(SecretString::from(text.trim())),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    };
+    let token = match (token, lock(last).secret.clone()) {
+        (Ok(token), _) => token,
+        (Err(error), Some(previous)) => {
+            tracing::warn!(name: "listwatch.credentials", %error, "cannot read the token: sending the previous one");
+            return bearer_of_file(&previous, path);
+        }
+        (Err(error), None) => return Err(TransportError::new(TransportErrorKind::Credentials, error)),
+    };
+    let value = bearer_of_file(&token, path)?;
+    *lock(last) = LastSecret { secret: Some(token), read: Some(Instant::now()) };
+    Ok(value)
+}
+
+fn bearer_of_file(token: &SecretString, path: &Path) -> Result<HeaderValue, TransportError> {
+    header("Bearer", token, &format!("{}: the token", path.display()))
 }
 
 fn header(scheme: &str, credentials: &SecretString, what: &str) -> Result<HeaderValue, TransportError> {
@@ -133,16 +204,18 @@ fn header(scheme: &str, credentials: &SecretString, what: &str) -> Result<Header
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
-    fn sent(credentials: &Credentials) -> Result<Option<String>, String> {
-        let header = credentials.header().map_err(|error| error.to_string())?;
+    async fn sent(credentials: &Credentials) -> Result<Option<String>, String> {
+        let header = credentials.header().await.map_err(|error| error.to_string())?;
         assert!(header.iter().all(HeaderValue::is_sensitive));
         Ok(header.map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()))
     }
 
-    #[test]
-    fn trims_tokens_and_names_the_source_of_an_invalid_token() {
+    #[tokio::test]
+    async fn trims_tokens_and_names_the_source_of_an_invalid_token() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let at = path.display().to_string();
@@ -158,7 +231,7 @@ mod tests {
             ("s3c\0ret", Err(invalid)),
         ] {
             fs::write(&path, text).unwrap();
-            let of_file = sent(&Credentials::token_file(&path, None));
+            let of_file = sent(&Credentials::token_file(&path, None)).await;
             let what = if expected == Err(invalid) { "the token " } else { "" };
             let expected_of_file = expected.map(|header| Some(header.to_owned()));
             assert_eq!(
@@ -170,32 +243,56 @@ mod tests {
                 Err(error) if error == invalid => Err(format!("credentials: the token {invalid}")),
                 expected => Ok(expected.ok().map(str::to_owned)),
             };
-            assert_eq!(sent(&Credentials::bearer(&text.into())), of_token, "{text:?}");
+            assert_eq!(sent(&Credentials::bearer(&text.into())).await, of_token, "{text:?}");
         }
     }
 
-    #[test]
-    fn keeps_the_last_token_of_a_file_that_becomes_unreadable() {
+    #[tokio::test]
+    async fn keeps_the_last_token_of_a_file_that_becomes_unreadable() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let credentials = Credentials::token_file(&path, None);
-        let missing = sent(&credentials).unwrap_err();
+        let missing = sent(&credentials).await.unwrap_err();
         assert!(missing.starts_with(&format!("credentials: {}: ", path.display())), "{missing}");
         for (text, expected) in [("one", "Bearer one"), ("two\n", "Bearer two"), ("", "Bearer two")] {
             fs::write(&path, text).unwrap();
-            assert_eq!(sent(&credentials).unwrap().as_deref(), Some(expected));
+            assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some(expected));
         }
         fs::remove_file(&path).unwrap();
-        assert_eq!(sent(&credentials).unwrap().as_deref(), Some("Bearer two"));
+        assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Bearer two"));
         assert_eq!(credentials.redact("not two".to_owned()), "not [redacted]");
         let credentials = Credentials::token_file(&path, Some("initial".into()));
-        assert_eq!(sent(&credentials).unwrap().as_deref(), Some("Bearer initial"));
+        assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Bearer initial"));
     }
 
-    #[test]
-    fn encodes_and_redacts_a_password() {
+    #[tokio::test]
+    async fn one_request_reads_the_file_and_others_send_a_fresh_token_meanwhile() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "one").unwrap();
+        let credentials = Credentials::token_file(file.path(), None);
+        let Source::TokenFile { reading, .. } = &credentials.source else { panic!() };
+        let is_pending = || sent(&credentials).now_or_never().is_none();
+        let reader = reading.lock().await;
+        assert!(is_pending(), "no token was read yet");
+        drop(reader);
+        assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Bearer one"));
+        fs::write(file.path(), "two").unwrap();
+        let reader = reading.lock().await;
+        assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Bearer one"));
+        credentials.refuse();
+        assert!(is_pending(), "the token was refused");
+        drop(reader);
+        assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Bearer two"));
+        tokio::time::pause();
+        tokio::time::advance(FRESH).await;
+        let _reader = reading.lock().await;
+        assert!(is_pending(), "the token is old");
+    }
+
+    #[tokio::test]
+    async fn encodes_and_redacts_a_password() {
         let credentials = Credentials::basic("me", &"s3cret-pässword".into());
-        assert_eq!(sent(&credentials).unwrap().as_deref(), Some("Basic bWU6czNjcmV0LXDDpHNzd29yZA=="));
+        assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Basic bWU6czNjcmV0LXDDpHNzd29yZA=="));
         let text = "s3cret-pässword, bWU6czNjcmV0LXDDpHNzd29yZA==".to_owned();
         assert_eq!(credentials.redact(text), "[redacted], [redacted]");
         assert!(!format!("{credentials:?}").contains("s3cret"));

@@ -51,9 +51,7 @@ pub(super) fn take_credentials(
         (None, None, Some(token)) => Credentials::bearer(&token),
         (None, None, None) => Credentials::default(),
     };
-    if !credentials.can_change() {
-        credentials.header()?;
-    }
+    credentials.check()?;
     let needs_plugin = user.auth_provider.is_none() && !credentials.is_some() && !has_certificate;
     let plugin = exec.filter(|_| needs_plugin).map(ExecPlugin::new).transpose()?;
     Ok((credentials, plugin.map(Arc::new)))

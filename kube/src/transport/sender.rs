@@ -127,7 +127,7 @@ impl Sender {
             None => None,
         };
         let credentials = issued.as_ref().map_or(&*self.credentials, |issued| &issued.credentials);
-        if let Some(value) = credentials.header()? {
+        if let Some(value) = credentials.header().await? {
             request.headers_mut().insert(AUTHORIZATION, value);
         }
         let client = self.current_client(issued.as_ref()).await?;
@@ -141,6 +141,7 @@ impl Sender {
         };
         if is_refused {
             self.is_refused.store(true, Ordering::Relaxed);
+            credentials.refuse();
             if let (Some(plugin), Some(issued)) = (&self.plugin, &issued)
                 && (!is_tls_error || issued.identity.is_some())
             {

@@ -407,11 +407,11 @@ mod tests {
         fs::remove_dir_all(&account).unwrap();
     }
 
-    #[test]
-    fn redacts_the_token() {
+    #[tokio::test]
+    async fn redacts_the_token() {
         let transport = HttpTransport::builder("https://host").bearer_token("s3cret").build().unwrap();
         assert!(!format!("{transport:?}").contains("s3cret"));
-        assert!(!format!("{:?}", transport.credentials.header()).contains("s3cret"));
+        assert!(!format!("{:?}", transport.credentials.header().await).contains("s3cret"));
         assert_eq!(transport.redact("a s3cret b".to_owned()), "a [redacted] b");
     }
 }

@@ -105,7 +105,7 @@ impl HttpTransport {
             .map_err(|error| setup(format!("the request's path: {error}")))?;
         let mut headers = self.headers.clone();
         headers.extend(request.headers);
-        if let Some(value) = self.credentials.header()? {
+        if let Some(value) = self.credentials.header().await? {
             headers.insert(AUTHORIZATION, value);
         }
         let sending = match body {
@@ -126,8 +126,12 @@ impl HttpTransport {
             Some(thread) => thread.get(send).await,
             None => send.await,
         };
+        let is_refused = response.as_ref().is_ok_and(|response| response.status == StatusCode::UNAUTHORIZED);
+        if is_refused {
+            self.credentials.refuse();
+        }
         if let Some(files) = &self.files
-            && response.as_ref().map_or(true, |response| response.status == StatusCode::UNAUTHORIZED)
+            && (is_refused || response.is_err())
         {
             files.is_stale.store(true, Ordering::Relaxed);
         }
