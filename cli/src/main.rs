@@ -100,7 +100,11 @@ enum Command {
 fn main() {
     let cli = parse_arguments();
     #[cfg(feature = "cluster")]
-    cluster::logs::install_logs(cli.verbose);
+    {
+        cluster::logs::install_logs(cli.verbose);
+        // All TLS of the process uses it, also that of kube and, in a build of the whole workspace, of `demo`.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let handled = cli.command.exit_code_of_signals().map_or(Ok(()), signals::start_handling);
     let done = match (&runtime, &handled) {

@@ -190,7 +190,6 @@ async fn a_plugin_that_hangs_ends_with_its_request() {
 
 #[tokio::test]
 async fn sends_a_certificate_of_the_plugin() {
-    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let server = Server::start_mtls(|_: &RecordedRequest, _| Answer::ok(Body::replay("no")).status(400)).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = server.client_identity().unwrap();

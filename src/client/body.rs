@@ -146,7 +146,7 @@ impl Stream for Guarded {
             if let Some(Ok(chunk)) = &next {
                 this.counters.wire(chunk.len());
             }
-            return Poll::Ready(next);
+            return Poll::Ready(next.map(|next| next.map_err(TransportError::in_body)));
         }
         let Some(idle) = this.idle else { return Poll::Pending };
         if !this.waiting {

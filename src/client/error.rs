@@ -361,7 +361,7 @@ pub enum ErrorKind {
     #[error("the server sent the same continue token again: its pages do not end")]
     RepeatedToken,
 
-    /// A redirect. The client does not follow it, because that could send the credentials to another server.
+    /// A redirect that the transport did not follow, because that could send the credentials to another server.
     #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative location"))]
     Redirect {
         /// The status.

@@ -68,6 +68,7 @@
 mod authorities;
 mod body;
 mod builtin;
+mod certificate;
 mod count;
 mod credentials;
 mod discovery;
@@ -84,6 +85,7 @@ mod params;
 mod progress;
 mod proxy;
 mod redact;
+mod redirect;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod resolve;
@@ -94,6 +96,7 @@ mod send;
 mod service;
 mod span;
 mod time;
+mod tls;
 mod transport;
 mod waiting;
 mod warning;
@@ -115,6 +118,7 @@ pub use self::outage::Outage;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
 pub use self::progress::Progress;
 pub use self::proxy::environment_proxy;
+pub use self::redirect::Redirects;
 #[cfg(feature = "reqwest")]
 pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::{Kind, Resource};
@@ -122,8 +126,10 @@ pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
 #[doc(hidden)]
 pub use self::runtime::on_own_runtime;
 pub use self::service::ServiceTransport;
+pub use self::tls::{crypto_provider, tls_config};
 pub use self::transport::{
-    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback, redact_secret,
+    MAX_HEADERS, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback,
+    redact_secret,
 };
 #[doc(hidden)]
 pub use self::warning_limit::WarningLimit;

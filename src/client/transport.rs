@@ -16,7 +16,7 @@ use http::{HeaderMap, StatusCode};
 /// Sends requests to one API server.
 ///
 /// It manages connections, TLS and credentials. It must not follow a redirect to another origin, because that would
-/// send the credentials there. It neither requests compression nor decompresses, and it does not retry a request that
+/// send the credentials there: see [`Redirects`](super::Redirects). It neither requests compression nor decompresses, and it does not retry a request that
 /// got a response.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a GET and waits for the head of the response.
@@ -78,6 +78,12 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
         (**self).server()
     }
 }
+
+/// The most headers of a response that a transport accepts, of 400 kB in total: gateways add hundreds of cookies. Go
+/// limits only the bytes.
+///
+/// hyper's own limit is 100. It allocates 64 bytes for each header that is allowed, while it parses.
+pub const MAX_HEADERS: usize = 2_048;
 
 /// The future that [`Transport::get`] and [`Transport::post`] return.
 pub type ResponseFuture<'a> = BoxFuture<'a, Result<Response, TransportError>>;
@@ -164,6 +170,17 @@ impl TransportError {
         Self { io, ..Self::new(kind_of(error, otherwise), joined(informative)) }
     }
 
+    /// Returns the error of a body: after the head of the response, a failure of TLS or of the connection interrupts it.
+    ///
+    /// A server that fails sends a fatal alert, and a box between may damage a record. Neither says anything about the
+    /// certificates, which were accepted before.
+    pub(super) fn in_body(self) -> Self {
+        match self.kind {
+            TransportErrorKind::Tls | TransportErrorKind::Connect => Self { kind: TransportErrorKind::Broken, ..self },
+            _ => self,
+        }
+    }
+
     /// Puts the URL of the server, if it is known, before the message.
     #[must_use]
     pub fn at(self, server: Option<&str>) -> Self {
@@ -232,7 +249,7 @@ pub enum TransportErrorKind {
     /// The deadline of the whole call has passed.
     #[error("deadline")]
     Deadline,
-    /// A client that the caller built followed a redirect to another origin.
+    /// The server redirects in a loop, or a client that the caller built followed a redirect to another origin.
     #[error("redirect")]
     Redirect,
     /// The compressed body is malformed, or uses a method that was not requested.
@@ -375,10 +392,13 @@ fn joined<'a>(causes: impl Iterator<Item = &'a (dyn StdError + 'static)>) -> Str
 }
 
 /// Returns the error and its sources. The source of an `io::Error` is the source of the error that it holds, so this
-/// returns the held error first.
+/// returns the held error first. rustls has no sources, but may hold an error of a verifier.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     let source = |error: &&'a (dyn StdError + 'static)| {
         let error = *error;
+        if let Some(rustls::Error::Other(rustls::OtherError(held))) = error.downcast_ref() {
+            return Some(&**held as &'a (dyn StdError + 'static));
+        }
         match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(inner) => Some(inner as &'a (dyn StdError + 'static)),
             None => error.source(),

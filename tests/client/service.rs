@@ -135,13 +135,27 @@ async fn reads_data_and_ignores_trailers_and_empty_frames() {
 #[tokio::test]
 async fn a_body_that_breaks_is_incomplete() {
     let first = Bytes::from(recorded_pods()).split_to(100_000);
-    let frames = move || vec![Ok(Frame::data(first.clone())), Err(io::ErrorKind::UnexpectedEof.into())];
-    for client in both(|| over_frames(frames.clone(), false)) {
-        let error = pods(&client).into_vec().await.unwrap_err();
-        let ErrorKind::Incomplete { cause: Some(cause), .. } = error.kind() else { panic!("{error}") };
-        assert_eq!(cause.kind(), TransportErrorKind::Broken);
-        assert_eq!(cause.io_error_kind(), Some(io::ErrorKind::UnexpectedEof));
-        assert!(error.items() > 0);
+    // A record that was damaged on the way, and an alert of a server that fails.
+    let alert = || {
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
+        io::Error::new(io::ErrorKind::InvalidData, alert)
+    };
+    let breaks: [(fn() -> io::Error, _); 4] = [
+        (|| io::ErrorKind::UnexpectedEof.into(), io::ErrorKind::UnexpectedEof),
+        (|| io::ErrorKind::ConnectionRefused.into(), io::ErrorKind::ConnectionRefused),
+        (|| io::Error::new(io::ErrorKind::InvalidData, rustls::Error::DecryptError), io::ErrorKind::InvalidData),
+        (alert, io::ErrorKind::InvalidData),
+    ];
+    for (error, io_error) in breaks {
+        let first = first.clone();
+        let frames = move || vec![Ok(Frame::data(first.clone())), Err(error())];
+        for client in both(|| over_frames(frames.clone(), false)) {
+            let error = pods(&client).into_vec().await.unwrap_err();
+            let ErrorKind::Incomplete { cause: Some(cause), .. } = error.kind() else { panic!("{error}") };
+            assert_eq!(cause.kind(), TransportErrorKind::Broken);
+            assert_eq!(cause.io_error_kind(), Some(io_error));
+            assert!(error.items() > 0 && error.is_retryable() && error.is_incomplete());
+        }
     }
 }
 

@@ -4,11 +4,12 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use futures::StreamExt;
-use listwatch::client::{Client, Error, ErrorKind, HttpTransport, Retry, TransportErrorKind};
+use listwatch::client::{Client, Error, ErrorKind, HttpTransport, Resource, Retry, TransportErrorKind, WatchParams};
 use listwatch_testserver::{
-    Answer, Body, RawAnswer, RawEnd, RawServer, Server, Synthesizer, TOKEN, leak, recorded_pods,
+    Answer, Body, RawAnswer, RawEnd, RawServer, RecordedRequest, Server, Synthesizer, TOKEN, leak, recorded_pods,
 };
 
+use crate::support::process::test_name;
 use crate::support::server::{anonymous, builder, client, client_of, pods, quick, recorded, serve, serve_by};
 
 fn list() -> Answer {
@@ -49,6 +50,85 @@ async fn retries_connections_that_break_before_the_head() {
             assert_eq!((items.len(), summary.attempts), (120, 3), "{name}");
         }
     }
+}
+
+#[tokio::test]
+async fn follows_redirects_within_the_origin_with_the_credentials() {
+    for code in [301, 302, 303, 307, 308] {
+        let server = serve_by(move |request: &RecordedRequest, _| {
+            if !request.path.starts_with("/moved/") {
+                let answer = Answer::ok(Body::replay("")).status(code);
+                return answer.header("location", &format!("/moved{}", request.path));
+            }
+            if request.path.contains("watch=") {
+                return Answer::ok(Body::replay("")).status(410);
+            }
+            list()
+        })
+        .await;
+        let client = client(&server, false).retry(Retry::never());
+        assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
+        client.get::<[u8]>(&Resource::PODS, Some("web"), "a").await.unwrap_err();
+        client.resolve("widgets").await.unwrap_err();
+        let watch = client.watch::<[u8]>(&Resource::PODS, &WatchParams::from_version("1"));
+        assert_eq!(watch.open().await.map(drop).unwrap_err().code(), Some(410));
+        let requests = server.requests();
+        let moved: Vec<_> = requests.iter().filter(|request| request.path.starts_with("/moved/")).collect();
+        assert_eq!(2 * moved.len(), requests.len());
+        assert!(moved.iter().any(|request| request.path.starts_with("/moved/api/v1/pods?")));
+        assert!(moved.iter().any(|request| request.path.starts_with("/moved/api/v1/namespaces/web/pods/a")));
+        assert!(moved.iter().any(|request| request.path.contains("watch=")));
+        assert!(moved.iter().any(|request| request.path.starts_with("/moved/apis")));
+        assert!(requests.iter().all(|request| request.headers["authorization"] == format!("Bearer {TOKEN}")));
+    }
+}
+
+#[tokio::test]
+async fn a_loop_of_redirects_is_an_error() {
+    let server = serve(Answer::ok(Body::replay("")).status(307).header("location", "/loop")).await;
+    let error = pods(&client(&server, false)).into_vec().await.unwrap_err();
+    assert_eq!(error.to_string(), "transport: redirect: stopped after 10 redirects");
+    assert_eq!(server.requests().len(), 10);
+}
+
+/// As many as gateways send: Go limits only the bytes.
+#[tokio::test]
+async fn accepts_many_and_large_headers() {
+    let body = recorded_pods();
+    for (count, size) in [(1_000, 20), (100, 3_000), (1, 60_000)] {
+        let cookie = format!("set-cookie: {}\r\n", "x".repeat(size));
+        let head = format!("HTTP/1.1 200 OK\r\n{}content-length: {}\r\n\r\n", cookie.repeat(count), body.len());
+        let server =
+            RawServer::start([RawAnswer::new([head.as_bytes(), &body].concat(), RawEnd::Close)]).await.unwrap();
+        let client = client_of(builder(&server.url(), false)).retry(Retry::never());
+        assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120, "{count} of {size}");
+    }
+}
+
+/// An image without certificates needs none for `http`, nor with the authority of a cluster. Runs itself again, because
+/// the paths of the platform's certificates come from the environment.
+#[tokio::test]
+async fn loads_the_authorities_of_the_platform_for_a_handshake_only() {
+    const NOWHERE: &str = "/nowhere/certificates";
+    if std::env::var("SSL_CERT_FILE").is_ok_and(|file| file == NOWHERE) {
+        let server = serve(list()).await;
+        assert_eq!(pods(&client(&server, false)).into_vec().await.unwrap().0.len(), 120);
+        let server = Server::start_tls(list().always()).await.unwrap();
+        let ca = server.ca_pem().unwrap().to_owned();
+        let with_authority = client_of(anonymous(&server.url(), false).ca_pem(ca));
+        assert_eq!(pods(&with_authority).into_vec().await.unwrap().0.len(), 120);
+        let error = pods(&client_of(HttpTransport::builder(server.url()))).into_vec().await.unwrap_err();
+        assert_eq!(transport_kind(&error), TransportErrorKind::Tls);
+        let expected = "the platform has no certificate authorities, and none was configured for the server";
+        assert!(error.to_string().contains(expected), "{error}");
+        return;
+    }
+    let this_test = test_name(module_path!(), "loads_the_authorities_of_the_platform_for_a_handshake_only");
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", &this_test]).env("SSL_CERT_FILE", NOWHERE).env_remove("SSL_CERT_DIR");
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
 }
 
 #[tokio::test]

@@ -413,12 +413,12 @@ mod tests {
     async fn tls_pipe() -> Pipe {
         use tokio_rustls::TlsConnector;
         use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
-        use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+        use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
         let tls = Tls::new(&[]).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(tls.ca_pem.as_bytes()).unwrap()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots)

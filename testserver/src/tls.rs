@@ -9,7 +9,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, version::TLS13};
@@ -35,7 +35,7 @@ impl Tls {
     }
 
     fn prepare(alpn: &[&[u8]], mutual: bool) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(ring::default_provider());
         let authority = authority()?;
         let (verifier, client_identity) = if mutual {
             let mut roots = RootCertStore::empty();

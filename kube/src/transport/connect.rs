@@ -4,25 +4,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
+use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::legacy::connect::{Connect, Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioExecutor;
 use kube::Config;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
-use listwatch::client::{Authorities, TransportError, TransportErrorKind};
+use listwatch::client::{
+    Authorities, MAX_HEADERS, Redirects, TransportError, TransportErrorKind, crypto_provider, tls_config,
+};
 use rustls::ClientConfig;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName};
 use secrecy::SecretString;
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder, service_fn};
 
 use super::credentials::SentCredentials;
-use super::error::{setup_error, transport_error};
+use super::error::setup_error;
+use super::identity::identity_pem;
+use super::unverified::Unverified;
 
 /// The idle time before the first keepalive probe, and between probes. The kernel closes a connection once probes or
 /// sent bytes are not acknowledged for `USER_TIMEOUT`. This takes 45 s at most, as in reqwest.
@@ -33,7 +39,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Builds a client as kube's `ClientBuilder` does. It adds keepalive and [`Authorities`], which kube does not support.
 pub(super) fn build_client(config: &Config, sent: &Arc<SentCredentials>) -> Result<kube::Client, TransportError> {
-    let tls = tls_config(config)?;
+    let tls = build_tls_config(config)?;
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_keepalive(Some(KEEPALIVE));
@@ -88,7 +94,10 @@ where
     let mut connector = TimeoutConnector::new(HttpsConnector::new(connector, tls, false, names));
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_write_timeout(config.write_timeout);
-    let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let client: legacy::Client<_, Body> =
+        legacy::Client::builder(TokioExecutor::new()).http1_max_headers(MAX_HEADERS).build(connector);
+    // Under kube's layers, which add the base URL and the credentials.
+    let client = service_fn(move |request| send_within_origin(client.clone(), request));
     let sent = Arc::clone(sent);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -102,40 +111,45 @@ where
             sent.remember(request.headers());
             request
         })
-        .map_err(BoxError::from)
         .service(client);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
-/// Returns the TLS settings: kube's, with the verification of [`Authorities`] if the configuration has certificates.
-fn tls_config(config: &Config) -> Result<Arc<ClientConfig>, TransportError> {
-    if CryptoProvider::get_default().is_none() {
-        // Fails if another thread was faster.
-        drop(aws_lc_rs::default_provider().install_default());
+/// Sends a request, and follows redirects within its origin.
+async fn send_within_origin<C>(
+    client: legacy::Client<C, Body>,
+    request: http::Request<Body>,
+) -> Result<http::Response<Incoming>, BoxError>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
+    let mut redirects = Redirects::new(request.method(), request.uri().clone());
+    let (mut head, mut body) = request.into_parts();
+    loop {
+        let response = client.request(http::Request::from_parts(head.clone(), body)).await?;
+        let Some(next) = redirects.next_url(response.status(), response.headers())? else { return Ok(response) };
+        // Only a GET is redirected.
+        (head.uri, body) = (next, Body::empty());
     }
-    let provider = || CryptoProvider::get_default().map_or_else(|| aws_lc_rs::default_provider().into(), Arc::clone);
-    let authorities = match (&config.root_cert_file, &config.root_cert) {
-        _ if config.accept_invalid_certs => None,
-        (Some(file), _) => Some(Authorities::from_file(file, provider())?),
+}
+
+/// Returns the TLS settings of a configuration of kube, with [`Authorities`], which kube does not support.
+fn build_tls_config(config: &Config) -> Result<Arc<ClientConfig>, TransportError> {
+    let provider = crypto_provider()?;
+    // Other clients of kube in this process ask rustls for the default, which panics if it has two providers and none is
+    // installed. The call fails if there is one.
+    drop(CryptoProvider::clone(&provider).install_default());
+    let verifier: Arc<dyn ServerCertVerifier> = match (&config.root_cert_file, &config.root_cert) {
+        _ if config.accept_invalid_certs => Arc::new(Unverified(Arc::clone(&provider))),
+        (Some(file), _) => Arc::new(Authorities::from_file(file, Arc::clone(&provider))?),
         (None, Some(certificates)) => {
             let certificates = certificates.iter().map(|der| CertificateDer::from(der.clone())).collect();
-            Some(Authorities::from_der(certificates, provider())?)
+            Arc::new(Authorities::from_der(certificates, Arc::clone(&provider))?)
         }
-        (None, None) => None,
+        (None, None) => Arc::new(Authorities::of_platform(Arc::clone(&provider))),
     };
-    let mut kube_config = config.clone();
-    if authorities.is_some() || config.accept_invalid_certs {
-        // With a list, even an empty one, kube does not load the certificates of the platform.
-        (kube_config.root_cert, kube_config.root_cert_file) = (Some(Vec::new()), None);
-    }
-    let mut tls = kube_config.rustls_client_config().map_err(|error| match transport_error(&error) {
-        error if error.kind() == TransportErrorKind::Credentials => error,
-        _ => TransportError::from_error(TransportErrorKind::Setup, &error),
-    })?;
-    if let Some(authorities) = authorities {
-        tls.dangerous().set_certificate_verifier(Arc::new(authorities));
-    }
-    Ok(Arc::new(tls))
+    let identity = identity_pem(&config.auth_info)?;
+    tls_config(&provider, verifier, identity.as_ref()).map(Arc::new)
 }
 
 /// Returns the error of an auth provider, with what replaces the providers that Kubernetes has removed.

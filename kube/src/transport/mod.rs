@@ -1,15 +1,17 @@
 //! The transport over `kube::Client`.
 //!
-//! The order of the files, lowest first: `error`, `exec` (credential plugins), `credentials`, `connect` (TCP, proxies,
-//! TLS), `sender` (a request with its credentials), this file.
+//! The order of the files, lowest first: `error`, `exec` (credential plugins), `credentials`, `identity` (client
+//! certificates), `unverified`, `connect` (TCP, proxies, TLS), `sender` (a request with its credentials), this file.
 
 mod connect;
 mod credentials;
 mod error;
 mod exec;
+mod identity;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod unverified;
 
 use std::env;
 use std::fmt;
@@ -29,9 +31,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A [`Transport`] over a `kube::Client`, with kubeconfig, exec plugins and impersonation.
 ///
-/// [`from_config`](Self::from_config) builds the client as lists need it. The client speaks HTTP/1.1, and follows no
-/// redirects. The transport reads the client's connections on a thread that it shares with other transports, as
-/// listwatch's `HttpTransport` does. It closes them when it is dropped. TCP keepalive detects a dead connection within 45 s.
+/// [`from_config`](Self::from_config) builds the client as lists need it. The client speaks HTTP/1.1, and follows
+/// redirects of a GET within the origin, ten at most. The transport reads the client's connections on a thread that it
+/// shares with other transports, as listwatch's `HttpTransport` does. It closes them when it is dropped. TCP keepalive
+/// detects a dead connection within 45 s.
 ///
 /// # Credentials
 ///

@@ -4,7 +4,7 @@ use std::fs;
 
 use http::{HeaderMap, StatusCode};
 use listwatch::client::{Client, ListParams, Resource, Retry, Selection, WatchParams};
-use listwatch_testserver::{Answer, Body, RecordedRequest, Server, recorded_pods};
+use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, RecordedRequest, Server, recorded_pods};
 
 use super::*;
 
@@ -65,9 +65,73 @@ async fn redirects_carry_no_impersonation_and_no_token() {
 }
 
 #[tokio::test]
+async fn follows_redirects_within_the_origin_with_the_credentials() {
+    let server = Server::start(|request: &RecordedRequest, _| {
+        if request.path.starts_with("/moved") {
+            return Answer::ok(Body::replay(recorded_pods()));
+        }
+        Answer::ok(Body::replay("")).status(307).header("location", "/moved?limit=500")
+    });
+    let server = server.await.unwrap();
+    let mut config = kube::Config::new(format!("{}/base", server.url()).parse().unwrap());
+    config.auth_info.token = Some("s3cret".into());
+    let client = Client::new(KubeTransport::from_config(config).unwrap());
+    let (pods, _) = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap();
+    assert_eq!(pods.len(), 120);
+    let requests = server.requests();
+    let paths: Vec<_> = requests.iter().map(|request| request.path.split('?').next().unwrap()).collect();
+    assert_eq!(paths, ["/base/api/v1/pods", "/moved"]);
+    assert!(requests.iter().all(|request| request.headers["authorization"] == "Bearer s3cret"));
+
+    let server =
+        Server::start(|_: &RecordedRequest, _| Answer::ok(Body::replay("")).status(302).header("location", "/loop"));
+    let server = server.await.unwrap();
+    let config = kube::Config::new(server.url().parse().unwrap());
+    let client = Client::new(KubeTransport::from_config(config).unwrap());
+    let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
+    let error = list.into_vec().await.unwrap_err();
+    assert_eq!(error.to_string(), "transport: redirect: stopped after 10 redirects");
+    assert_eq!(server.requests().len(), 10);
+}
+
+/// As many as gateways send: Go limits only the bytes.
+#[tokio::test]
+async fn accepts_many_and_large_headers() {
+    let body = recorded_pods();
+    for (count, size) in [(1_000, 20), (100, 3_000)] {
+        let cookie = format!("set-cookie: {}\r\n", "x".repeat(size));
+        let head = format!("HTTP/1.1 200 OK\r\n{}content-length: {}\r\n\r\n", cookie.repeat(count), body.len());
+        let answer = RawAnswer::new([head.as_bytes(), &body].concat(), RawEnd::Close);
+        let server = RawServer::start([answer]).await.unwrap();
+        let config = kube::Config::new(server.url().parse().unwrap());
+        let client = Client::new(KubeTransport::from_config(config).unwrap()).retry(Retry::never());
+        let list = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
+        assert_eq!(list.into_vec().await.unwrap().0.len(), 120, "{count} of {size}");
+    }
+}
+
+/// `MicroK8s` issues certificates of X.509 version 1.
+#[tokio::test]
+async fn accepts_the_client_certificates_that_go_sends() {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+
+    let pem = include_str!("../../../tests/support/certificates/version-1.pem");
+    let with = |certificate: &str, key: &str| {
+        let mut config = kube::Config::new(Uri::from_static("https://127.0.0.1:1"));
+        config.auth_info.client_certificate_data = Some(BASE64_STANDARD.encode(certificate));
+        config.auth_info.client_key_data = Some(BASE64_STANDARD.encode(key).into());
+        KubeTransport::from_config(config).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(pem, pem), Ok(()));
+    let missing = "setup: the client certificate and key: not one of each as PEM";
+    assert_eq!(with("no PEM", "s3cret"), Err(missing.to_owned()));
+    let rsa = include_str!("../../../tests/support/certificates/rsa-1024.pem");
+    let too_small = "setup: the client certificate has an RSA key of 1024 bits, and at least 2048 are required";
+    assert_eq!(with(rsa, rsa), Err(too_small.to_owned()));
+}
+
+#[tokio::test]
 async fn reads_rotated_client_certificates_again() {
-    // The test server uses another crypto provider, so rustls needs a default.
-    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let start = || Server::start_mtls(|_: &RecordedRequest, _| Answer::ok(Body::replay(recorded_pods())));
     let (server, other) = (start().await.unwrap(), start().await.unwrap());
     let folder = tempfile::tempdir().unwrap();

@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use listwatch::client::crypto_provider;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 use crate::settings::invalid_input;
 
@@ -74,7 +74,7 @@ fn create_acceptor([certificates, key]: &[Vec<u8>; 2]) -> io::Result<TlsAcceptor
         .map_err(|error| invalid_input(format!("the certificate: {error}")))?;
     // The parser's error is not quoted: it might contain a part of the key.
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| invalid_input("the key: no private key in the PEM"))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(crypto_provider().map_err(io::Error::other)?)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_no_client_auth()

@@ -102,7 +102,8 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Authenticates with this certificate (PEM, followed by its intermediates) and its key (PEM).
+    /// Authenticates with this certificate (PEM, followed by its intermediates) and its key (PEM). The certificate may be
+    /// of X.509 version 1, as those of `MicroK8s`.
     pub fn client_certificate(mut self, certificate_pem: &str, key_pem: &SecretString) -> Self {
         self.settings.identity = Some(ClientIdentity::Pem(identity(certificate_pem, key_pem)));
         self

@@ -5,17 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Proxy;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Identity, Proxy};
 use rustls::ClientConfig;
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::errors::{setup, tls_setup};
 use crate::client::authorities::Authorities;
-use crate::client::transport::TransportError;
+use crate::client::tls::{crypto_provider, tls_config};
+use crate::client::transport::{MAX_HEADERS, TransportError};
 
 pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -42,9 +40,6 @@ pub(super) enum ClientIdentity {
         key: PathBuf,
     },
 }
-
-/// The parser's error is not quoted: it might contain a part of the key.
-const NO_IDENTITY: &str = "the client certificate and key: not one of each as PEM";
 
 pub(super) fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretString {
     format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
@@ -79,34 +74,17 @@ impl ClientSettings {
         }
     }
 
-    /// Returns the TLS settings with the authorities of the caller; `None` for those of the platform.
-    fn tls(&self, identity: Option<&SecretString>) -> Result<Option<ClientConfig>, TransportError> {
-        let default = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let provider = CryptoProvider::get_default().map_or_else(default, Arc::clone);
+    /// Returns the TLS settings.
+    fn tls(&self, identity: Option<&SecretString>) -> Result<ClientConfig, TransportError> {
+        let provider = crypto_provider()?;
         let authorities = match &self.authority {
-            None => return Ok(None),
+            None => Authorities::of_platform(Arc::clone(&provider)),
             Some(Authority::Pem(pem)) => Authorities::from_pem(pem, Arc::clone(&provider))?,
             Some(Authority::File(path)) => Authorities::from_file(path, Arc::clone(&provider))?,
         };
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| setup(format!("TLS: {error}")))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(authorities));
-        let mut config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(pem) => {
-                let pem = pem.expose_secret().as_bytes();
-                let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
-                let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| setup(NO_IDENTITY))?;
-                if chain.is_empty() {
-                    return Err(setup(NO_IDENTITY));
-                }
-                builder.with_client_auth_cert(chain, key).map_err(|error| setup(format!("{NO_IDENTITY}: {error}")))?
-            }
-        };
+        let mut config = tls_config(&provider, Arc::new(authorities), identity)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Some(config))
+        Ok(config)
     }
 
     pub(super) fn client(&self, identity: Option<&SecretString>) -> Result<reqwest::Client, TransportError> {
@@ -123,12 +101,7 @@ impl ClientSettings {
         if let Some(resolver) = &self.resolver {
             builder = builder.dns_resolver(Arc::clone(resolver));
         }
-        if let Some(tls) = self.tls(identity)? {
-            builder = builder.tls_backend_preconfigured(tls);
-        } else if let Some(pem) = identity {
-            let identity = Identity::from_pem(pem.expose_secret().as_bytes()).map_err(|_| setup(NO_IDENTITY))?;
-            builder = builder.identity(identity);
-        }
+        builder = builder.tls_backend_preconfigured(self.tls(identity)?).http1_max_headers(MAX_HEADERS);
         builder.build().map_err(|error| tls_setup("the HTTP client", error))
     }
 }

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HeaderMap};
-use reqwest::Url;
+use reqwest::{RequestBuilder, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::errors::{setup, transport_error};
 use super::settings::ClientSettings;
 use crate::client::credentials::Credentials;
 use crate::client::io_thread::IoThread;
+use crate::client::redirect::Redirects;
 use crate::client::transport::{
     Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, redact_secret,
 };
@@ -29,7 +30,7 @@ use crate::sync::{Mutex, lock};
 /// a client of HTTP/2 opens one connection, on which all requests wait that exceed the streams which the server allows.
 ///
 /// Without a certificate authority it trusts the platform's roots, through the platform's verifier, like other programs
-/// on the host. With a certificate authority, as clusters have, it trusts only that authority.
+/// on the host; the first TLS handshake loads them. With a certificate authority, as clusters have, it trusts only that authority.
 ///
 /// It reads connections on a thread that it shares with other transports of the process, at most one thread for each
 /// core: see [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's
@@ -37,7 +38,7 @@ use crate::sync::{Mutex, lock};
 /// on one core. A process that reads many bodies at once over one transport, or has a current-thread runtime, is faster
 /// [without the thread](super::HttpTransportBuilder::on_caller_runtime).
 ///
-/// It follows no redirects. It sends a token with every request, in a header that is marked sensitive; no error, log or
+/// It follows redirects of a GET within the origin of its URL, ten at most, and no others. It sends a token with every request, in a header that is marked sensitive; no error, log or
 /// `Debug` output shows the token. A token for an `http` URL is sent in clear text, with a warning unless the server is
 /// on loopback. It uses the [proxy of the environment](crate::client::environment_proxy) unless set.
 ///
@@ -112,16 +113,7 @@ impl HttpTransport {
             None => self.client().get(url),
             Some(body) => self.client().post(url).body(body),
         };
-        let (sending, origin) = (sending.headers(headers), self.base.origin());
-        let send = async move {
-            let response = sending.send().await.map_err(transport_error)?;
-            if response.url().origin() != origin {
-                let to = response.url().origin().ascii_serialization();
-                return Err(TransportError::new(TransportErrorKind::Redirect, format!("to another origin, {to}")));
-            }
-            let (status, headers) = (response.status(), response.headers().clone());
-            Ok(Response { status, headers, body: Box::pin(ReqwestBody(Box::pin(response.bytes_stream()))) })
-        };
+        let send = send_within_origin(self.client(), sending.headers(headers));
         let response = match &self.io {
             Some(thread) => thread.get(send).await,
             None => send.await,
@@ -136,6 +128,33 @@ impl HttpTransport {
             files.is_stale.store(true, Ordering::Relaxed);
         }
         response
+    }
+}
+
+/// Sends a request, and follows redirects within its origin.
+async fn send_within_origin(client: reqwest::Client, request: RequestBuilder) -> Result<Response, TransportError> {
+    let mut request = request.build().map_err(transport_error)?;
+    let origin = request.url().origin();
+    let url = request.url().as_str().parse().map_err(|error| setup(format!("the request's path: {error}")))?;
+    let mut redirects = Redirects::new(request.method(), url);
+    loop {
+        // The body is of a POST, which is not redirected.
+        let mut again = reqwest::Request::new(request.method().clone(), request.url().clone());
+        again.headers_mut().clone_from(request.headers());
+        let response = client.execute(request).await.map_err(transport_error)?;
+        if response.url().origin() != origin {
+            let to = response.url().origin().ascii_serialization();
+            return Err(TransportError::new(TransportErrorKind::Redirect, format!("to another origin, {to}")));
+        }
+        let (status, headers) = (response.status(), response.headers().clone());
+        let Some(next) = redirects.next_url(status, &headers)? else {
+            return Ok(Response { status, headers, body: Box::pin(ReqwestBody(Box::pin(response.bytes_stream()))) });
+        };
+        // Two parsers must agree about the origin before the credentials are sent.
+        let next = Url::parse(&next.to_string()).ok().filter(|next| next.origin() == origin);
+        *again.url_mut() =
+            next.ok_or_else(|| TransportError::new(TransportErrorKind::Redirect, "to a malformed location"))?;
+        request = again;
     }
 }
 
