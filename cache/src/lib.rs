@@ -39,7 +39,7 @@
 // | room | files, lowest first | owns |
 // |---|---|---|
 // | - | sync, key, error, contain, handles | the count of handles |
-// | compress | frame, elide, dictionary, training, encoder, decide, pool, decoder, group, deferred, loaded, compression | dictionaries, references, delta groups, the pool of decoders |
+// | compress | frame, elide, dictionary, training, encoder, decide, pool, decoder, group, deferred, loaded, renewal, compression | dictionaries, references, delta groups, the pool of decoders |
 // | state | storage_format, slot_set, key_order, head, entry, memory, object, table, snapshot, objects | the lock of readers |
 // | subscribe | change, predicate, queue, subscription, registry, host, resync, walk, delay, subscriber, builder | the queues |
 // | index | groups, routes, registry, data, handle | the locks of an index |

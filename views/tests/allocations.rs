@@ -50,7 +50,7 @@ fn a_view_of_a_stored_object_allocates_nothing_unless_it_is_compressed() {
         for pod in &pods {
             drop(relist.apply(Encoding::Protobuf, pod).unwrap());
         }
-        drop(relist.commit("1").unwrap());
+        relist.commit("1").unwrap();
         let object = store.snapshot().iter().next().unwrap();
         let fresh = object.clone();
         assert!(six_reads(object.view().unwrap()) > 10);

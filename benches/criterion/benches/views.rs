@@ -101,7 +101,7 @@ fn indexes(name: &str, format: StorageFormat) {
         let mut relist = store.begin_relist();
         let body = Synthesizer::new(&recorded_pods(), STORED).expect("a list").to_vec();
         each_item(&body, |item| drop(relist.apply(item.encoding(), item.bytes()).expect("a Pod")));
-        drop(relist.commit("1").expect("no other replace"));
+        relist.commit("1").expect("no other replace");
         drop(body);
         let mut measure = |row: usize, build: &dyn Fn() -> usize| {
             let start = CpuTime.start();

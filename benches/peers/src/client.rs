@@ -210,7 +210,7 @@ async fn fill_store(
         Ok::<_, ItemError>(())
     });
     let (_, end) = pods.into_vec().await?;
-    drop(relist.commit(&end.list_meta.resource_version)?);
+    relist.commit(&end.list_meta.resource_version)?;
     Ok((format, store))
 }
 

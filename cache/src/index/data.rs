@@ -9,6 +9,8 @@
 //! | `commit` | yes | no | swaps the map, and moves the slot between groups |
 //! | `notify` | no | yes: drops the replaced values | nothing |
 //!
+//! - A new index is registered first, so that it has all further writes, and then gets the objects of the store (`add`).
+//!   Nobody reads it before that.
 //! - A panic in `stage` is an error of the object, as an error that the function returns. The object then has no value.
 //! - The maps are persistent, so the copy that `stage` changes shares its nodes with the map of the readers.
 //! - A value and its group live as long as an object has it. A group may be reused for another value. So a reader that
@@ -104,31 +106,24 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
         read(&self.values).clone()
     }
 
-    /// Returns the groups of a slot, with their values.
-    fn groups_of(&self, slot: Option<u32>) -> Vec<(u32, Arc<V>)> {
-        let data = read(&self.groups);
-        let groups = slot.and_then(|slot| data.by_slot.get(slot as usize)).into_iter().flatten();
-        groups.filter_map(|at| Some((*at, Arc::clone(data.groups.get(*at as usize)?.value.as_ref()?)))).collect()
-    }
-}
-
-impl<T: StoreType + ?Sized, V> IndexData<T, V> {
-    fn error(&self, object: &Object<T>, source: Arc<dyn Error + Send + Sync>) -> ObjectError {
-        ObjectError { key: Some(object.key()), index: Some(Arc::clone(&self.name)), source }
-    }
-}
-
-impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync> MaintainedIndex<T> for IndexData<T, V> {
-    // It skips what only a change of a shared map needs: the map of earlier values, routes, and locks for each object.
-    // An index of 50,000 stored Pods by node takes 76 ms of user time, by `stage` and `commit` 87 ms.
-    // tests/store/model.rs adds indexes at any time.
-    fn rebuild(&self, objects: &mut dyn Iterator<Item = (u32, Object<T>)>) {
-        let (mut values, mut data) = (ValueMap::new_sync(), ValueGroups::default());
-        for (slot, object) in objects {
-            let found = match (self.function)(&object) {
+    /// Adds objects of the store to an index that nobody reads yet. An object that was written since the index was
+    /// registered is in it already.
+    ///
+    /// It skips what only a change of a shared map needs: the map of earlier values, routes, and locks for each object.
+    /// An index of 500,000 objects by name takes half of the time of `stage` and `commit`. tests/store/model.rs adds
+    /// indexes at any time.
+    pub(super) fn add(&self, objects: Vec<(u32, Result<Values<V>, ObjectError>)>) {
+        // Without another reference, the map is changed in place.
+        let mut values = mem::replace(&mut *write(&self.values), ValueMap::new_sync());
+        let mut data = write(&self.groups);
+        for (slot, found) in objects {
+            if data.has(slot) {
+                continue;
+            }
+            let found = match found {
                 Ok(found) => found,
-                Err(source) => {
-                    data.failed.insert(slot, self.error(&object, source));
+                Err(error) => {
+                    data.failed.insert(slot, error);
                     continue;
                 }
             };
@@ -145,10 +140,30 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync> MaintainedIndex<T> for
             sort_once(&mut groups);
             data.set(slot, groups);
         }
-        *write(&self.groups) = data;
+        drop(data);
         *write(&self.values) = values;
     }
 
+    /// Returns the groups of a slot, with their values.
+    fn groups_of(&self, slot: Option<u32>) -> Vec<(u32, Arc<V>)> {
+        let data = read(&self.groups);
+        let groups = slot.and_then(|slot| data.by_slot.get(slot as usize)).into_iter().flatten();
+        groups.filter_map(|at| Some((*at, Arc::clone(data.groups.get(*at as usize)?.value.as_ref()?)))).collect()
+    }
+}
+
+impl<T: StoreType + ?Sized, V> IndexData<T, V> {
+    /// Computes the values of an object. It runs the caller's function.
+    pub(super) fn values_of(&self, object: &Object<T>) -> Result<Values<V>, ObjectError> {
+        (self.function)(object).map_err(|source| self.error(object, source))
+    }
+
+    fn error(&self, object: &Object<T>, source: Arc<dyn Error + Send + Sync>) -> ObjectError {
+        ObjectError { key: Some(object.key()), index: Some(Arc::clone(&self.name)), source }
+    }
+}
+
+impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync> MaintainedIndex<T> for IndexData<T, V> {
     fn stage(&self, slot: Option<u32>, object: Option<&Object<T>>) {
         let (values, error) = match object.map(|object| (object, (self.function)(object))) {
             None => (Values::new(), None),

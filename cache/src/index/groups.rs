@@ -112,6 +112,11 @@ impl<V> ValueGroups<V> {
         }
     }
 
+    /// Returns true if the object of a slot was added with a value, or with an error.
+    pub(super) fn has(&self, slot: u32) -> bool {
+        self.by_slot.get(slot as usize).is_some_and(|groups| !groups.is_empty()) || self.failed.contains_key(&slot)
+    }
+
     /// Returns true if the group has one object.
     pub(super) fn is_single(&self, at: u32) -> bool {
         self.groups.get(at as usize).is_some_and(|members| members.slots.len() == 1)

@@ -12,12 +12,16 @@ use crate::handles::CountedHandle;
 use crate::index::data::{IndexData, IndexFunction};
 use crate::index::groups::Group;
 use crate::index::registry::MaintainedIndex;
+use crate::state::entry::Entry;
 use crate::state::object::Object;
 use crate::state::slot_set::SlotSet;
 use crate::subscribe::builder::SubscriberBuilder;
 use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::subscription::{Route, Subscription};
 use crate::sync::read;
+
+/// The number of slots whose values are computed before they are added together.
+const BUILD_STEP: u32 = 64;
 
 /// Finds the objects of a store by values that a function computes from each: see
 /// [`StoreReader::index`](crate::StoreReader::index).
@@ -34,7 +38,7 @@ pub struct Index<T: StoreType + ?Sized, V> {
 }
 
 impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> {
-    /// Creates an empty index. The store must [register](Self::maintained) it.
+    /// Creates an empty index. The store must [register](Self::maintained) it, and then [build](Self::build) it.
     pub(crate) fn new(
         host: Arc<dyn SubscriberHost<T>>,
         handle: CountedHandle,
@@ -47,6 +51,35 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
     /// Returns the index as writers see it.
     pub(crate) fn maintained(&self) -> Arc<dyn MaintainedIndex<T>> {
         Arc::clone(&self.data) as _
+    }
+
+    /// Adds the objects that the store had when the index was registered, a few at a time. The caller's function runs
+    /// without any lock, unless an object is written meanwhile. Writers wait while the values of a few objects are added.
+    pub(crate) fn build(&self) {
+        let (objects, slots) = (self.host.objects(), self.host.objects().state().slots());
+        for start in (0..slots).step_by(BUILD_STEP as usize) {
+            let chunk = start..slots.min(start.saturating_add(BUILD_STEP));
+            let entries: Vec<_> = {
+                let state = objects.state();
+                chunk.filter_map(|slot| Some((slot, state.get(slot)?.clone()))).collect()
+            };
+            // The processor waits for all entries at once: an index of 50,000 encoded Pods by a view takes a fifth less
+            // time.
+            for (_, entry) in &entries {
+                entry.prefetch();
+            }
+            let values_of = |entry: &Entry<_>| self.data.values_of(&Object::for_functions(entry, &objects.codec));
+            let mut values: Vec<_> = entries.iter().map(|(_, entry)| Some(values_of(entry))).collect();
+            self.host.exclude_writers(&mut |_| {
+                let found = entries.iter().zip(&mut values).filter_map(|((slot, before), values)| {
+                    // A write, or a change of the form.
+                    let entry = objects.entry_at(*slot)?;
+                    Some((*slot, if entry.is_same(before) { values.take()? } else { values_of(&entry) }))
+                });
+                let found: Vec<_> = found.collect();
+                self.data.add(found);
+            });
+        }
     }
 
     /// Returns the objects that have this value.

@@ -11,8 +11,6 @@ use crate::subscribe::subscription::Subscription;
 
 /// The steps of a write for an index: see [`IndexData`](super::data::IndexData).
 pub(crate) trait MaintainedIndex<T: StoreType + ?Sized>: Send + Sync {
-    /// Adds the objects of these slots to an index that is empty and has no readers yet.
-    fn rebuild(&self, objects: &mut dyn Iterator<Item = (u32, Object<T>)>);
     /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is
     /// removed. Changes nothing that readers see.
     fn stage(&self, slot: Option<u32>, object: Option<&Object<T>>);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How much a change log keeps.
+/// How much a change log keeps. A relist that begins frees all of it at once, on the thread of the reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeLogLimits {

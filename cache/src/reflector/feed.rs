@@ -9,10 +9,11 @@ use listwatch::internal::{Connections, Pages, is_older};
 use listwatch::{EventType, ItemError, ItemRef, Projection};
 
 use crate::reflector::sync::Attempt;
+use crate::store::handle::RelistCommit;
 use crate::{ObjectError, ObjectKey, Relist, Store, StoreError, StoreType};
 
 /// The number of objects that are written before the task yields.
-const BATCH: u64 = 256;
+pub(super) const BATCH: u64 = 256;
 
 /// A list, a watch, or both, and the store that they are written into.
 pub(super) struct Feed<'r, T: StoreType + ?Sized> {
@@ -20,6 +21,8 @@ pub(super) struct Feed<'r, T: StoreType + ?Sized> {
     projection: Option<&'r Projection>,
     attempt: &'r Attempt,
     relist: Option<Relist<T>>,
+    /// The commit of a complete list, and its version. It takes one step for each poll.
+    commit: Option<(RelistCommit<T>, String)>,
     list: Option<Pages>,
     watch: Option<Connections>,
     /// The resource version from which a watch in parallel to the list began.
@@ -87,6 +90,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             projection,
             attempt,
             relist: None,
+            commit: None,
             list,
             watch,
             began,
@@ -136,9 +140,13 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FeedStep> {
-        let step = self.advance(cx);
+        let step = match self.commit.take() {
+            Some((commit, version)) => self.advance_commit(commit, version),
+            None => self.advance(cx),
+        };
         let version = self.watch.as_ref().and_then(Connections::newest_version);
-        if version != self.version.as_deref() {
+        // The store has the version of a watch once it has the objects of its list.
+        if self.commit.is_none() && version != self.version.as_deref() {
             self.version = version.map(str::to_owned);
         }
         let is_open = self.is_watching();
@@ -147,13 +155,18 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         match step.or_else(|| self.resumes.take_if(|_| is_open).map(FeedStep::Resumed)) {
             Some(step) => Poll::Ready(step),
             None if self.received.has_event || self.received.written > 0 => Poll::Ready(FeedStep::Written),
-            None => Poll::Pending,
+            None => {
+                if self.commit.is_some() {
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
         }
     }
 
     /// Writes the objects that have arrived, up to the next step other than [`Written`](FeedStep::Written).
     fn advance(&mut self, cx: &mut Context<'_>) -> Option<FeedStep> {
-        while self.received.written < BATCH {
+        while self.received.written < BATCH && self.commit.is_none() {
             let watch = self.poll_watch(cx);
             if let Poll::Ready(Some(step)) = watch {
                 return Some(step);
@@ -191,7 +204,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             Ok::<_, ItemError>(())
         });
         Poll::Ready(match ready!(event) {
-            Ok(Some(WatchEvent::Synced { resource_version })) => Some(self.commit(resource_version)),
+            Ok(Some(WatchEvent::Synced { resource_version })) => self.begin_commit(resource_version),
             Ok(Some(WatchEvent::Reset)) => {
                 self.begin_relist();
                 None
@@ -227,17 +240,36 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             }),
             (Err(error), _) => Err(error),
         };
-        Poll::Ready(Some(version.map_or_else(FeedStep::ListFailed, |version| self.commit(version))))
+        Poll::Ready(match version {
+            Ok(version) => self.begin_commit(version),
+            Err(error) => Some(FeedStep::ListFailed(error)),
+        })
     }
 
-    fn commit(&mut self, version: String) -> FeedStep {
+    /// Begins to commit the list. Returns a step if it is not committed.
+    fn begin_commit(&mut self, version: String) -> Option<FeedStep> {
         self.list = None;
         if is_older(&version, &self.attempt.known) && !self.attempt.went_back {
-            return FeedStep::WentBack;
+            return Some(FeedStep::WentBack);
         }
-        if let Some(Err(_)) = self.relist.take().map(|relist| relist.commit(&version)) {
-            return FeedStep::Superseded;
+        let Some(relist) = self.relist.take() else { return Some(self.finish_commit(version)) };
+        self.commit = Some((relist.begin_commit(&version), version));
+        None
+    }
+
+    /// Takes a step of the commit. Returns `None` unless it was the last one.
+    fn advance_commit(&mut self, mut commit: RelistCommit<T>, version: String) -> Option<FeedStep> {
+        match commit.advance() {
+            Ok(true) => Some(self.finish_commit(version)),
+            Ok(false) => {
+                self.commit = Some((commit, version));
+                None
+            }
+            Err(_) => Some(FeedStep::Superseded),
         }
+    }
+
+    fn finish_commit(&mut self, version: String) -> FeedStep {
         // A watch in parallel to the list has already delivered changes after its version.
         let watched = self.watch.as_ref().and_then(Connections::newest_version);
         self.store.open_log(watched.filter(|watched| is_older(&version, watched)).unwrap_or(&version));

@@ -18,7 +18,8 @@
 //! - A silent watch proves nothing: a restored server sends nothing to a watch from a newer version. So
 //!   [`SilenceCheck`] requests the version of the server. A newer version alone is no reason to relist, because a quiet
 //!   server may send no bookmarks.
-//! - The loop yields to other tasks after each batch: a long list must not block the runtime.
+//! - The loop yields to other tasks after each batch, and after each step of a commit: a long list must not block the
+//!   runtime.
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -31,13 +32,14 @@ use std::time::Duration;
 use listwatch::TypeMeta;
 use listwatch::client::{Error, ResourceVersion};
 use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, RetryAdvice, chain, is_comparable, on_own_runtime};
+use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
 use crate::contain::{Panicked, panic_message};
 use crate::reflector::attached::TARGET;
 use crate::reflector::cache::{Cache, Collection};
-use crate::reflector::feed::{Feed, FeedStep, Received};
+use crate::reflector::feed::{BATCH, Feed, FeedStep, Received};
 use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::silence::SilenceCheck;
 use crate::reflector::status::record_error;
@@ -300,6 +302,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             // In this order: a reader of the status that sees the version sees the skipped objects, too.
             let resumes_from = feed.resumes_from().map(str::to_owned);
             let (received, version) = feed.take_received();
+            let is_full_batch = received.written >= BATCH;
             let received = self.report_received(received);
             match &step {
                 FeedStep::Synced(version) => self.report_synced(version, 1),
@@ -334,7 +337,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 tracing::info!(name: "listwatch.relist", target: TARGET, "relisting: {because}");
                 return (None, NextStep::RetryLater);
             }
-            tokio::task::consume_budget().await;
+            if is_full_batch { yield_now().await } else { consume_budget().await }
         }
     }
 

@@ -252,6 +252,11 @@ impl<D> Entry<D> {
         self.head().version()
     }
 
+    /// Returns the number of the resource version, if it is a number.
+    pub(crate) fn version_number(&self) -> Option<u64> {
+        self.head().version_number()
+    }
+
     pub(crate) fn identity(&self) -> Identity<'_> {
         let ((namespace, name), head) = (self.key(), self.head());
         Identity { namespace: namespace.into(), name: name.into(), uid: head.uid(), resource_version: head.version() }

@@ -103,6 +103,14 @@ impl<'a> Head<'a> {
         }
     }
 
+    /// Returns the number of the version, if it has the same text.
+    pub(crate) fn version_number(&self) -> Option<u64> {
+        match self.version {
+            TextOr::Text(version) => parse_version(text(version)),
+            TextOr::Number(number) => Some(number),
+        }
+    }
+
     pub(crate) fn version(&self) -> Cow<'a, str> {
         match self.version {
             TextOr::Text(version) => text(version).into(),

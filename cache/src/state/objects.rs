@@ -87,13 +87,10 @@ impl<T: StoreType + ?Sized> Objects<T> {
         self.state_mut().keys = larger;
     }
 
-    /// Sets the version of the collection, and frees memory that a smaller collection does not need. Returns the number
-    /// of slots.
-    pub(crate) fn shrink(&self, version: &str) -> u32 {
-        self.codec.forget_dropped();
+    /// Frees memory of the table that a smaller collection does not need. Returns the number of slots.
+    pub(crate) fn shrink(&self) -> u32 {
         let smaller = self.state().smaller();
         let mut state = self.state_mut();
-        version.clone_into(&mut state.version);
         state.shrink(smaller);
         state.slots()
     }

@@ -9,7 +9,9 @@ pub enum StorageFormat {
     Encoded,
     /// Compressed by zstd, mostly as the delta to a similar object of the same owner. A reader decompresses the object.
     ///
-    /// The store trains its dictionary while it grows. An object that compression does not make shorter is kept
+    /// The store trains a dictionary while it grows, and another one when its objects have drifted from it. The write
+    /// that trains takes about 0.1 s, and other writes wait for it. The next writes each compress a few objects again
+    /// with the new dictionary, until none uses the old one. An object that compression does not make shorter is kept
     /// encoded, and so are the latest changes, which are compressed together. The chapter on caching has the sizes and
     /// costs.
     Compressed,

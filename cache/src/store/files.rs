@@ -50,7 +50,8 @@ impl<T: StoreType + ?Sized> Store<T> {
     }
 
     /// Loads a file that [`save`](Self::save) wrote for the same collection into an empty store. Indexes and
-    /// subscribers get the objects as if they were written.
+    /// subscribers get the objects as if they were written. It blocks its caller, and at the end, while the objects are
+    /// put into the store, other writers.
     ///
     /// The store keeps them in its own [format](crate::StorageFormat), except that a compressed store keeps objects
     /// encoded that the file has uncompressed. A file whose objects exceed the [budget](Store::set_budget) in that

@@ -157,8 +157,12 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// Registers the subscriber. It gets all changes from now on, including deletions of objects that the store already
     /// has.
     ///
-    /// Without [`with_initial_state`](Self::with_initial_state) this call runs the filters over all objects, 64 at a
-    /// time. Others may write meanwhile: such a write calls the filters with the state before it, too.
+    /// Without [`with_initial_state`](Self::with_initial_state) this call runs the filters over all objects before it
+    /// returns, 64 at a time. Others may write meanwhile: such a write calls the filters with the state before it, too.
+    /// A task that must not block starts the subscriber before the store has many objects, in
+    /// [`spawn_blocking`](tokio::task::spawn_blocking), or with the initial state. With a
+    /// [namespace](Self::namespace) it also looks up the objects of the namespace, about 0.1 µs each, while writers
+    /// wait.
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
         let Self { host, handle, with_initial_state, route, namespace, filters, predicate, inspect, .. } = self;

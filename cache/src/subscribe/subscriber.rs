@@ -89,7 +89,8 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         Self { subscription, host: Arc::downgrade(host), _handle: handle, codec, delivered: 0, resync, delayed }
     }
 
-    /// Waits for the next change, as `next` of `StreamExt` does; `None` after the end.
+    /// Waits for the next change, as `next` of `StreamExt` does; `None` after the end. It yields to other tasks after
+    /// each 64 objects of the initial state that its filters leave out.
     ///
     /// # Panics
     ///
@@ -98,7 +99,8 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         poll_fn(|cx| self.advance(Some(cx.waker()))).await
     }
 
-    /// Returns the next change, if there is one.
+    /// Returns the next change, if there is one. During the initial state, one call may run the filters over all
+    /// objects.
     ///
     /// # Panics
     ///
@@ -149,7 +151,15 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
     fn advance(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<T>>> {
         // Cloned without the lock of the queue.
         let mut own_waker = None;
+        // Objects that were filtered, or deletions that were held, without a change to deliver.
+        let mut work = 0;
         loop {
+            if work >= WALK_STEP
+                && let Some(waker) = waker
+            {
+                waker.wake_by_ref();
+                return Poll::Pending;
+            }
             self.requeue_if_due();
             if let Some(deletion) = self.delayed.as_mut().and_then(DelayedDeletions::pop_due) {
                 return Poll::Ready(Some(self.change(deletion)));
@@ -165,13 +175,15 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
             {
                 drop(queue);
                 self.delivered += 1;
-                match self.hold_deletion(delivery) {
-                    Some(delivery) => return Poll::Ready(Some(self.change(delivery))),
-                    None => continue,
+                if let Some(delivery) = self.hold_deletion(delivery) {
+                    return Poll::Ready(Some(self.change(delivery)));
                 }
+                work += 1;
+                continue;
             }
             if walks {
                 self.delivered = 0;
+                work += WALK_STEP;
                 match self.host.upgrade() {
                     Some(host) => {
                         drop(queue);

@@ -1,33 +1,97 @@
 //! The commit of a relist: see [`relist`](super::relist) for the rules.
+//!
+//! A list may lack a million objects of the store. So the commit takes steps, and others may write between two of them,
+//! as they do while the list arrives: the relist stays open until the last step. Until then the version of the
+//! collection does not advance, and the store is neither saved nor logged.
 
 use crate::StoreType;
 use crate::error::StoreError;
+use crate::key::ObjectKey;
 use crate::state::object::Object;
-use crate::subscribe::change::Change;
 use crate::write::core::StoreCore;
 use crate::write::relist::Fate;
 use crate::write::writer::Writer;
 
+/// The most objects that a step deletes or replaces, and the most slots that it visits.
+const MOST_CHANGES: usize = 256;
+const MOST_SLOTS: u32 = 16 << 10;
+
+/// The progress of a commit.
+pub(crate) struct Commit {
+    relist: u64,
+    version: String,
+    next: CommitStep,
+}
+
+#[derive(Clone, Copy)]
+enum CommitStep {
+    Begin,
+    /// Deletes and replaces objects of the slots below this one. In descending order, so that the lowest free slots are
+    /// reused first.
+    Sweep(u32),
+    /// Forgets delta groups, namespaces and decoded objects that are not used any more.
+    ForgetDropped,
+    /// Makes the table smaller.
+    Shrink,
+    Finish,
+}
+
+impl Commit {
+    /// Begins the commit of a list at its version.
+    pub(crate) fn new(relist: u64, version: &str) -> Self {
+        Self { relist, version: version.to_owned(), next: CommitStep::Begin }
+    }
+}
+
 impl<T: StoreType + ?Sized> StoreCore<T> {
-    /// Commits a list: deletes the objects that it does not have, and restores the older states that were set aside,
-    /// unless the store is ahead of the list.
-    pub(crate) fn commit(&self, relist: u64, version: &str) -> Result<Vec<Change<T>>, StoreError> {
+    /// Takes the next step of a commit. Returns true after the last one.
+    pub(crate) fn advance_commit(&self, commit: &mut Commit) -> Result<bool, StoreError> {
         let mut writer = self.writer();
         let writer = &mut *writer;
-        let (mut open, ahead) = writer.relists.begin_commit(relist).ok_or(StoreError::Superseded)?;
-        let list = open.version(version);
-        let mut changes = Vec::new();
-        // Until the end, because an index function may panic.
-        writer.relists.is_mixed = true;
-        // In descending order, so that the lowest free slots are reused first.
-        for slot in (0..writer.slots.count).rev() {
-            if open.keeps_state(slot) {
-                continue;
+        writer.relists.open_mut(commit.relist).ok_or(StoreError::Superseded)?;
+        commit.next = match commit.next {
+            CommitStep::Begin => {
+                writer.relists.begin_commit(&commit.version);
+                CommitStep::Sweep(writer.slots.count)
             }
+            CommitStep::Sweep(below) => match self.sweep(writer, commit, below) {
+                0 => CommitStep::ForgetDropped,
+                below => CommitStep::Sweep(below),
+            },
+            CommitStep::ForgetDropped => {
+                writer.compression.forget_dropped(|state| self.has_state(state));
+                writer.namespaces.forget_unused();
+                self.codec.forget_dropped();
+                CommitStep::Shrink
+            }
+            CommitStep::Shrink => {
+                writer.slots.shrink_to(self.objects.shrink());
+                CommitStep::Finish
+            }
+            CommitStep::Finish => {
+                self.finish_commit(writer, commit);
+                return Ok(true);
+            }
+        };
+        Ok(false)
+    }
+
+    /// Deletes the objects that the list does not have, and restores the older states that were set aside, unless the
+    /// store is ahead of the list. Returns the slot below which it has yet to look.
+    fn sweep(&self, writer: &mut Writer<T>, commit: &Commit, mut below: u32) -> u32 {
+        let lowest = below.saturating_sub(MOST_SLOTS);
+        let mut changes = 0;
+        while below > lowest && changes < MOST_CHANGES {
+            below -= 1;
+            let slot = below;
+            let Some(open) = writer.relists.open_mut(commit.relist).filter(|open| !open.keeps_state(slot)) else {
+                continue;
+            };
             let Some(known) = self.entry_at(slot) else { continue };
             let (namespace, name) = known.key();
             let hash = self.hash(namespace, name);
-            match open.decide(slot, &known.resource_version(), &list, &ahead) {
+            changes += 1;
+            match open.decide(slot, &known.resource_version(), &commit.version) {
                 Fate::Stays => {}
                 Fate::StaysUnconfirmed => {
                     let key_hash = self.whole_hash((namespace, name));
@@ -35,43 +99,135 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
                 }
                 Fate::Replaced(staged) => {
                     self.put_object(writer, hash, Some(slot), &Object::for_functions(&staged, &self.codec));
-                    changes.push(Change::Applied { old: Some(self.object(&known)), new: self.object(&staged) });
+                    // It was compressed when the list began.
+                    self.renew_slot(writer, slot);
                 }
-                Fate::Deleted => {
-                    self.remove_object(writer, hash, slot, &known, true);
-                    changes.push(Change::Deleted {
-                        old: self.object(&known),
-                        last: self.object(&known),
-                        final_state_unknown: true,
-                    });
-                }
+                Fate::Deleted => self.remove_object(writer, hash, slot, &known, true),
             }
         }
-        writer.relists.end_commit(&list, |key| self.whole_hash((&*key.namespace, &*key.name)));
-        for (key, staged) in open.take_staged_deleted() {
+        below
+    }
+
+    fn finish_commit(&self, writer: &mut Writer<T>, commit: &Commit) {
+        let hash = |key: &ObjectKey| self.whole_hash((&*key.namespace, &*key.name));
+        for (key, staged) in writer.relists.end_commit(&commit.version, hash) {
             let hash = self.hash(&key.namespace, &key.name);
             if !writer.relists.is_deleted(&key) && self.find(hash, &staged.identity()).is_none() {
-                self.put_object(writer, hash, None, &Object::for_functions(&staged, &self.codec));
-                changes.push(Change::Applied { old: None, new: self.object(&staged) });
+                let slot = self.put_object(writer, hash, None, &Object::for_functions(&staged, &self.codec));
+                self.renew_slot(writer, slot);
             }
         }
-        writer.relists.is_mixed = false;
-        writer.skipped.forget_before(relist);
-        self.shrink(writer, version);
+        writer.skipped.forget_before(commit.relist);
+        commit.version.clone_into(&mut self.state_mut().version);
         self.compress_deferred(writer);
         writer.compression.free_tables();
         self.measure_rest(writer);
         let used = writer.used();
         writer.budget.record_list(writer.skipped.len(), used);
         writer.subscribers.notify_synced();
-        Ok(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use listwatch::Encoding;
+
+    use super::*;
+    use crate::{ApplyOutcome, FileError, StorageFormat, Store};
+
+    const OBJECTS: usize = 1000;
+
+    fn write(store: &Store<[u8]>, i: usize, version: u32) -> ApplyOutcome<[u8]> {
+        store.apply(Encoding::Json, &json(i, version)).unwrap()
     }
 
-    /// Frees memory that a smaller collection does not need.
-    fn shrink(&self, writer: &mut Writer<T>, version: &str) {
-        writer.compression.forget_dropped(|state| self.has_state(state));
-        let slots = self.objects.shrink(version);
-        writer.slots.shrink_to(slots);
-        writer.namespaces.forget_unused();
+    fn json(i: usize, version: u32) -> Vec<u8> {
+        format!(r#"{{"metadata":{{"name":"{i}","uid":"{i}","resourceVersion":"{version}"}}}}"#).into_bytes()
+    }
+
+    fn filled() -> Store<[u8]> {
+        let store = Store::new(StorageFormat::Encoded);
+        (0..OBJECTS).for_each(|i| drop(write(&store, i, 1)));
+        store.advance("5");
+        store
+    }
+
+    #[test]
+    fn a_step_changes_a_few_objects_and_the_last_one_advances_the_version() {
+        let (store, folder) = (filled(), tempfile::tempdir().unwrap());
+        let mut relist = store.begin_relist();
+        assert!(relist.apply(Encoding::Json, &json(7, 1)).is_ok());
+        // Older than the store's state.
+        drop(write(&store, 8, 9));
+        let mut commit = relist.begin_commit("10");
+        let (mut steps, mut before) = (0, OBJECTS);
+        while !commit.advance().unwrap() {
+            assert_eq!(store.resource_version(), "5");
+            let saved = store.save(folder.path().join("saved"), "objects");
+            assert!(matches!(saved, Err(FileError::Incomplete)));
+            assert!(before - store.len() <= MOST_CHANGES, "{before} {}", store.len());
+            (steps, before) = (steps + 1, store.len());
+        }
+        assert!(steps > OBJECTS / MOST_CHANGES, "{steps}");
+        assert_eq!((store.len(), &*store.resource_version()), (1, "10"));
+        store.save(folder.path().join("saved"), "objects").unwrap();
+    }
+
+    #[test]
+    fn others_write_between_two_steps() {
+        let store = filled();
+        let mut commit = store.begin_relist().begin_commit("10");
+        // The last slots are visited first.
+        while store.len() == OBJECTS {
+            assert!(!commit.advance().unwrap());
+        }
+        let is_gone = |i: usize| store.get(("", &*i.to_string())).is_none();
+        assert!(is_gone(OBJECTS - 1) && !is_gone(0));
+        for (i, version, expected) in [
+            // Of objects that are deleted already: an object at a version that the list has is late.
+            (OBJECTS - 1, 9, None),
+            (OBJECTS - 2, 10, None),
+            (OBJECTS - 3, 11, Some("11")),
+            // Of objects that the commit has yet to visit.
+            (0, 9, None),
+            (1, 11, Some("11")),
+            // New objects.
+            (OBJECTS, 10, None),
+            (OBJECTS + 1, 11, Some("11")),
+        ] {
+            let outcome = write(&store, i, version);
+            let is_late = expected.is_none() && i > 0;
+            assert_eq!(matches!(outcome, ApplyOutcome::Stale), is_late, "{i} {outcome:?}");
+        }
+        while !commit.advance().unwrap() {}
+        let mut left: Vec<_> = store.snapshot().iter().map(|object| object.name().parse::<usize>().unwrap()).collect();
+        left.sort_unstable();
+        assert_eq!(left, [1, OBJECTS - 3, OBJECTS + 1]);
+    }
+
+    #[test]
+    fn a_relist_that_begins_during_a_commit_supersedes_it() {
+        let (store, folder) = (filled(), tempfile::tempdir().unwrap());
+        let mut commit = store.begin_relist().begin_commit("10");
+        while store.len() == OBJECTS {
+            assert!(!commit.advance().unwrap());
+        }
+        let mut relist = store.begin_relist();
+        assert!(matches!(commit.advance(), Err(StoreError::Superseded)));
+        drop(commit);
+        let left = store.len();
+        assert!((1..OBJECTS).contains(&left), "{left}");
+        assert!(matches!(store.save(folder.path().join("saved"), "objects"), Err(FileError::Incomplete)));
+        (0..OBJECTS).for_each(|i| assert!(relist.apply(Encoding::Json, &json(i, 1)).is_ok()));
+        relist.commit("11").unwrap();
+        assert_eq!((store.len(), &*store.resource_version()), (OBJECTS, "11"));
+        // So does one that is dropped.
+        let mut commit = store.begin_relist().begin_commit("12");
+        assert!(!commit.advance().unwrap() && !commit.advance().unwrap());
+        drop(commit);
+        assert_eq!(store.resource_version(), "11");
+        assert!(matches!(store.save(folder.path().join("saved"), "objects"), Err(FileError::Incomplete)));
+        store.begin_relist().commit("13").unwrap();
+        assert_eq!((store.len(), &*store.resource_version()), (0, "13"));
     }
 }

@@ -435,7 +435,7 @@ mod tests {
             others += 1;
         }
         assert!(store.memory().compressed > 0);
-        drop(store.begin_relist().commit("9").unwrap());
+        store.begin_relist().commit("9").unwrap();
         assert_eq!(store.memory().compressed, 0);
         store.set_budget(Some(store.memory().total() + 10_000));
         write(&json("", "new", 10, "text"));
@@ -468,7 +468,7 @@ mod tests {
                     assert!(store.memory().compressed > 0);
                 }
             }
-            drop(store.begin_relist().commit(&(version + 1).to_string()).unwrap());
+            store.begin_relist().commit(&(version + 1).to_string()).unwrap();
             let memory = store.memory();
             assert_eq!((memory.compressed, memory.encoded), (0, 0), "seed {seed}");
         }

@@ -31,10 +31,21 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let state = self.state();
         // A loaded store may have a part of the changes up to its version.
         let mut newest = state.version.clone();
-        for version in state.entries().map(Entry::resource_version) {
-            if is_older(&newest, &version) || newest.is_empty() {
-                newest = version.into_owned();
+        let mut keep_newer = |version: &str| {
+            if is_older(&newest, version) || !is_comparable(&newest) {
+                version.clone_into(&mut newest);
             }
+        };
+        let mut number = None;
+        for entry in state.entries() {
+            // A text for each of a million objects would take ten times as long.
+            match entry.version_number() {
+                Some(version) => number = number.max(Some(version)),
+                None => keep_newer(&entry.resource_version()),
+            }
+        }
+        if let Some(number) = number {
+            keep_newer(&number.to_string());
         }
         // At older versions the deleted objects exist.
         let newest = writer.relists.newest_deletion(&newest).unwrap_or(&newest);

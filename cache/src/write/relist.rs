@@ -28,6 +28,7 @@
 //! - Sets of slots decide: `ahead` outlasts a relist, and has the states that neither a committed list nor the watch
 //!   has. A relist has `listed`, `written` by others, and `watched` by a watch in parallel. A slot that is freed is
 //!   forgotten in all of them, because another object may get it.
+//! - The commit takes steps (`commit.rs`), and the relist stays open until the last one.
 //! - A store between the first change of a list and its commit mixes two states of the collection (`is_mixed`). It is
 //!   neither saved nor logged. A relist that fails leaves it so until the next commit.
 //! - A relist that begins supersedes an open one. There is no nesting: the older list has nothing to add.
@@ -77,7 +78,9 @@ impl<D> Relists<D> {
     /// committed is superseded.
     pub(crate) fn begin(&mut self, known: String) -> u64 {
         self.begun += 1;
-        self.open = Some(RelistState::new(self.begun, known));
+        if let Some(superseded) = self.open.replace(RelistState::new(self.begun, known)) {
+            self.ahead.union_with(&superseded.ahead);
+        }
         self.begun
     }
 
@@ -94,11 +97,12 @@ impl<D> Relists<D> {
         self.open.take_if(|open| open.id == id)
     }
 
-    /// Ends a relist without a commit, at this version of the collection.
-    pub(crate) fn abandon(&mut self, id: u64, version: &str) {
-        if self.take_open(id).is_some() {
-            self.forget_deletions(version);
-        }
+    /// Ends a relist without a commit, at this version of the collection. The caller frees what it has set aside.
+    pub(crate) fn abandon(&mut self, id: u64, version: &str) -> Option<RelistState<D>> {
+        let abandoned = self.take_open(id)?;
+        self.ahead.union_with(&abandoned.ahead);
+        self.forget_deletions(version);
+        Some(abandoned)
     }
 
     pub(crate) fn begun(&self) -> u64 {
@@ -144,11 +148,14 @@ impl<D> Relists<D> {
         }
     }
 
-    /// Begins the commit of a list. Returns the open relist, and the slots that were ahead of it.
-    pub(super) fn begin_commit(&mut self, id: u64) -> Option<(RelistState<D>, FixedBitSet)> {
-        let open = self.take_open(id)?;
+    /// Begins the commit of the open list at its version. From now on the store mixes two states of the collection.
+    pub(super) fn begin_commit(&mut self, list: &str) {
+        if let Some(open) = &mut self.open {
+            open.committed_at = Some(list.to_owned());
+            open.ahead = mem::take(&mut self.ahead);
+        }
         self.unconfirmed.clear();
-        Some((open, mem::take(&mut self.ahead)))
+        self.is_mixed = true;
     }
 
     pub(super) fn add_tombstone(&mut self, identity: &Identity<'_>, origin: Origin) {
@@ -174,16 +181,25 @@ impl<D> Relists<D> {
         self.tombstones.has(key)
     }
 
-    /// Ends the commit of a list. Keeps the deletions that are newer than its list, unless they are of the history before
-    /// the server went back. `hash` returns the hash of a key.
-    pub(super) fn end_commit(&mut self, relist: &ListVersion<'_>, hash: impl Fn(&ObjectKey) -> u64) {
-        self.forget_deletions(relist.version);
-        if relist.went_back {
+    /// Ends the commit of the open list. Keeps the deletions that are newer than the list, unless they are of the history
+    /// before the server went back. `hash` returns the hash of a key. Returns the states that are older than a deletion
+    /// before the relist.
+    pub(super) fn end_commit(
+        &mut self,
+        version: &str,
+        hash: impl Fn(&ObjectKey) -> u64,
+    ) -> HashMap<ObjectKey, Entry<D>> {
+        let Some(open) = self.open.take() else { return HashMap::new() };
+        let list = open.version(version);
+        self.forget_deletions(list.version);
+        if list.went_back {
             self.tombstones.remove_before(self.begun);
         }
         let Self { tombstones, unconfirmed, .. } = self;
         tombstones.each_unwatched(|key, version| unconfirmed.add(hash(key), version));
         unconfirmed.sort();
+        self.is_mixed = false;
+        open.staged_deleted
     }
 
     /// Returns the newest deletion, if it is newer than this version.
@@ -231,6 +247,10 @@ pub(crate) struct RelistState<D> {
     pub(super) id: u64,
     /// The version of the collection when the relist began.
     known: String,
+    /// The version of the list, once its commit has begun.
+    committed_at: Option<String>,
+    /// The states that were ahead of the list when its commit began.
+    ahead: FixedBitSet,
     /// True if the caller knows that the server went back. A listed object then also replaces a stored object of the
     /// same identity and resource version.
     pub(crate) replaces_equal_versions: bool,
@@ -251,6 +271,8 @@ impl<D> RelistState<D> {
         Self {
             id,
             known,
+            committed_at: None,
+            ahead: FixedBitSet::new(),
             replaces_equal_versions: false,
             listed: FixedBitSet::new(),
             written: FixedBitSet::new(),
@@ -262,6 +284,11 @@ impl<D> RelistState<D> {
 
     pub(super) fn version<'a>(&self, list: &'a str) -> ListVersion<'a> {
         ListVersion { version: list, went_back: self.replaces_equal_versions || is_older(list, &self.known) }
+    }
+
+    /// Returns true if the list is being committed, and has all changes up to this version.
+    pub(super) fn has_passed(&self, version: &str) -> bool {
+        self.committed_at.as_ref().is_some_and(|list| is_within(version, list))
     }
 
     pub(super) fn mark_slot(&mut self, slot: u32, origin: Origin) {
@@ -302,7 +329,7 @@ impl<D> RelistState<D> {
 
     /// Removes all records of the slot.
     pub(super) fn forget_slot(&mut self, slot: u32) {
-        for bits in [&mut self.listed, &mut self.written, &mut self.watched] {
+        for bits in [&mut self.listed, &mut self.written, &mut self.watched, &mut self.ahead] {
             remove(bits, slot);
         }
         self.staged.remove(&slot);
@@ -323,11 +350,6 @@ impl<D> RelistState<D> {
         }
     }
 
-    /// Takes the states that are older than a deletion before the relist.
-    pub(super) fn take_staged_deleted(&mut self) -> HashMap<ObjectKey, Entry<D>> {
-        mem::take(&mut self.staged_deleted)
-    }
-
     /// Returns true if the stored state of the object is of the list, so that the commit keeps it.
     pub(super) fn keeps_state(&self, slot: u32) -> bool {
         let at = slot as usize;
@@ -338,10 +360,11 @@ impl<D> RelistState<D> {
 
     /// Returns what the commit of the list does with an object whose stored state has this version. It takes the state
     /// that was set aside.
-    pub(super) fn decide(&mut self, slot: u32, version: &str, list: &ListVersion<'_>, ahead: &FixedBitSet) -> Fate<D> {
+    pub(super) fn decide(&mut self, slot: u32, version: &str, list: &str) -> Fate<D> {
+        let list = self.version(list);
         let at = slot as usize;
         let is_newer = is_older(list.version, version);
-        let is_ahead = is_newer && !list.went_back && ahead.contains(at);
+        let is_ahead = is_newer && !list.went_back && self.ahead.contains(at);
         match self.staged.remove(&slot) {
             Some(staged) if !is_ahead => return Fate::Replaced(staged),
             None if self.watched.contains(at) => return Fate::Stays,
@@ -358,7 +381,7 @@ impl<D> RelistState<D> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let bits = (self.listed.len() + self.written.len() + self.watched.len()) / 8;
+        let bits = (self.listed.len() + self.written.len() + self.watched.len() + self.ahead.len()) / 8;
         let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry<D>)>() + 1);
         let keys = self
             .staged_deleted

@@ -10,7 +10,7 @@
 //! | older than the store's | list | `Stale`: staged for the commit, unless others have written the object |
 //! | older than the store's | watch, caller | `Stale`; it replaces an older staged state |
 //! | newer, or without an order | any | `Modified` |
-//! | of an unknown object, at a version that the collection has passed | caller, without an open relist | `Stale` |
+//! | of an unknown object, at a version that the collection, or a list that is being committed, has passed | caller, unless a list arrives | `Stale` |
 //! | the same | watch | `Added`: a server may send an old object when the user gains access to it |
 //! | of an object with a [tombstone](super::tombstones) | any | `Stale`, by the rules of tombstones; staged, if the deletion precedes the relist |
 //!
@@ -97,10 +97,11 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         } else {
             // Its version is not newer than the collection's, and the store does not have it: it was deleted.
             let version = &*identity.resource_version;
-            let was_there = origin != Origin::Watch
-                && writer.relists.open.is_none()
-                && is_comparable(version)
-                && is_within(version, &self.state().version);
+            let is_passed = |writer: &Writer<T>| match &writer.relists.open {
+                None => is_within(version, &self.state().version),
+                Some(open) => open.has_passed(version),
+            };
+            let was_there = origin == Origin::Caller && is_comparable(version) && is_passed(writer);
             match writer.relists.deletion_after(identity, origin) {
                 Deletion::None if !was_there => {}
                 Deletion::BeforeList => {

@@ -94,7 +94,7 @@ mod tests {
         for (name, version) in objects.split_whitespace().filter_map(|object| object.split_once('@')) {
             relist.apply(Encoding::Json, &json(name, version)).map(drop).unwrap();
         }
-        drop(relist.commit(version).unwrap());
+        relist.commit(version).unwrap();
         store.open_log(version);
         store
     }
@@ -280,7 +280,7 @@ mod tests {
             let mut relist = store.begin_relist();
             observe(&store, event);
             relist.apply(Encoding::Json, &json("a", "1")).map(drop).unwrap();
-            drop(relist.commit("11").unwrap());
+            relist.commit("11").unwrap();
             assert_eq!(store.get(("ns", "a")).is_some(), expected, "{event}");
         }
     }
@@ -293,7 +293,7 @@ mod tests {
             let mut relist = store.begin_relist();
             observe(&store, events);
             relist.apply(Encoding::Json, &json("a", "9")).map(drop).unwrap();
-            drop(relist.commit("11").unwrap());
+            relist.commit("11").unwrap();
             assert_eq!(store.get(("ns", "p")).is_some(), expected, "{events}");
             assert!(store.get(("ns", "a")).is_some());
         }

@@ -17,7 +17,7 @@ const PODS: u32 = 2000;
 fn fill<T: StoreType + ?Sized>(store: &Store<T>, body: &[u8]) {
     let mut relist = store.begin_relist();
     each_item(body, |item| relist.apply(item.encoding(), item.bytes()).map(drop).unwrap());
-    assert!(relist.commit("1").unwrap().is_empty());
+    relist.commit("1").unwrap();
 }
 
 fn pods(items: u32) -> Vec<u8> {
@@ -134,8 +134,7 @@ fn a_held_object_keeps_no_other_object_alive() {
                     others.push(());
                 }
             });
-            let committed = relist.commit("2").unwrap();
-            assert_eq!(committed.len(), PODS as usize - 1);
+            relist.commit("2").unwrap();
             one = Some(store.snapshot().iter().next().unwrap());
         });
         assert_eq!(store.len(), full);

@@ -14,6 +14,7 @@ mod script;
 mod shards;
 mod spawn;
 mod status;
+mod steps;
 mod strategies;
 mod streams;
 #[path = "../../../tests/support/client.rs"]

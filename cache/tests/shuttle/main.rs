@@ -115,10 +115,8 @@ fn a_replace_keeps_concurrent_writes() {
         apply(&store, "newer", 11);
         assert!(delete(&store, "deleted", 12));
         apply(&store, "created", 13);
-        let changes = lister.join().unwrap();
+        lister.join().unwrap();
         assert_eq!(held(&store.snapshot()), owned(&[("newer", 11), ("known", 10), ("created", 13)]));
-        let [Change::Deleted { last, final_state_unknown: true, .. }] = &changes[..] else { panic!("{changes:?}") };
-        assert_eq!(last.name(), "missing");
     });
 }
 
@@ -290,7 +288,7 @@ fn deltas_are_read_while_their_group_changes() {
         let store = Store::new(StorageFormat::Compressed);
         let mut relist = store.begin_relist();
         (0..64).for_each(|name| drop(relist.apply(Encoding::Protobuf, &member(name, 1)).unwrap()));
-        drop(relist.commit("1").unwrap());
+        relist.commit("1").unwrap();
         assert!(store.memory().compressed < 64 * 220, "{:?}", store.memory());
         // Two deltas are left, and the reference.
         (3..64).for_each(|name| drop(store.delete(Encoding::Protobuf, &member(name, 1)).unwrap()));

@@ -7,6 +7,7 @@ mod dictionaries;
 mod model;
 mod predicates;
 mod save;
+mod steps;
 mod store;
 mod subscribe;
 #[path = "../../../tests/support/client.rs"]

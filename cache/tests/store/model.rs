@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
+use std::{iter, mem};
 
 use listwatch::{Encoding, compare_resource_versions};
 use listwatch_cache::{Change, Index, Relist, StorageFormat, Store};
@@ -322,7 +322,9 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
             Op::Commit(version) => {
                 let Some(relist) = relist.take() else { continue };
                 let before = model.held.clone();
-                let changes = relist.commit(version).unwrap();
+                let mut subscriber = store.subscribe().start();
+                relist.commit(version).unwrap();
+                let changes: Vec<_> = iter::from_fn(|| subscriber.try_next()).collect();
                 let (deleted, restored, kept) = model.commit(version);
                 count("kept", kept);
                 count("missing", deleted.len());
@@ -339,6 +341,7 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
                             assert_eq!(old, before.get(&key_of(new)).map(Written::bytes));
                             are_restored.insert(key_of(new));
                         }
+                        Change::Synced => {}
                         change => panic!("{change:?}"),
                     }
                 }
@@ -367,7 +370,7 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
         assert_eq!(objects.collect::<BTreeMap<_, _>>(), held);
     }
     drop((snapshots, relist));
-    drop(store.begin_relist().commit("100").unwrap());
+    store.begin_relist().commit("100").unwrap();
     let memory = store.memory();
     assert_eq!((store.len(), memory.encoded, memory.compressed, memory.decoded, memory.relist), (0, 0, 0, 0, 0));
 }

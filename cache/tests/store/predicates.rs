@@ -227,7 +227,7 @@ fn a_change_is_delivered_if_a_write_of_it_passes() {
                     if let Some(bytes) = listed {
                         drop(relist.apply(Encoding::Protobuf, &bytes).unwrap());
                     }
-                    drop(relist.commit("100").unwrap());
+                    relist.commit("100").unwrap();
                 }
                 step => panic!("{step:?}"),
             }

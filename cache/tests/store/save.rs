@@ -89,7 +89,8 @@ fn loads_a_saved_store() {
                 after.advance("1001");
                 let mut relist = after.begin_relist();
                 let _ = relist.apply(Encoding::Protobuf, &bytes("ns-0", "new", "1001")).unwrap();
-                assert_eq!(relist.commit("1002").unwrap().len(), objects);
+                relist.commit("1002").unwrap();
+                assert_eq!(after.len(), 1);
             }
         }
     }
@@ -591,7 +592,7 @@ fn refuses_to_load_more_than_the_budget() {
     for name in ["a", "b", "c"] {
         drop(relist.apply(Encoding::Protobuf, &object("ns", name, "1").to_bytes(Encoding::Protobuf)).unwrap());
     }
-    drop(relist.commit("7").unwrap());
+    relist.commit("7").unwrap();
     store.save(&path, "objects").unwrap();
     let small = Store::<[u8]>::new(StorageFormat::Encoded);
     small.set_budget(Some(150));

@@ -16,11 +16,12 @@ pub fn trained(samples: impl IntoIterator<Item = Object>) -> Store<[u8]> {
         "0".clone_into(&mut sample.meta().resource_version);
         drop(list.apply(Encoding::Protobuf, &sample.to_bytes(Encoding::Protobuf)).unwrap());
     }
-    drop(list.commit("0").unwrap());
+    list.commit("0").unwrap();
     encoded.save(&path, "samples").unwrap();
     let store = Store::new(StorageFormat::Compressed);
     store.load(&path, "samples").unwrap();
-    assert_eq!(store.begin_relist().commit("0").unwrap().len(), encoded.len());
+    assert_eq!(store.len(), encoded.len());
+    store.begin_relist().commit("0").unwrap();
     assert_eq!(store.memory().compressed, 0);
     store
 }

@@ -70,7 +70,7 @@ pub fn measure() -> Result<(), Box<dyn Error>> {
         drop(relist.apply(encoding, &bytes)?);
         write += CpuTime.end(start);
     }
-    drop(relist.commit("1900000000")?);
+    relist.commit("1900000000")?;
     let memory = store.memory();
     // Allocators may free memory later.
     thread::sleep(Duration::from_millis(100));
