@@ -173,9 +173,7 @@ fn uses_the_proxies_of_the_environment_by_the_rules_of_go() {
     config(&server.url(), "");
     let output = run(&[("HTTPS_PROXY", "http://127.0.0.1:1")]);
     assert_eq!(stdout(&output).lines().count(), 120, "{}", stderr(&output));
-    for (variable, no_proxy) in
-        [("HTTPS_PROXY", "127.0.0.1,"), ("https_proxy", "10.0.0.0/8, .local,"), ("ALL_PROXY", "")]
-    {
+    for (variable, no_proxy) in [("HTTPS_PROXY", "127.0.0.1,"), ("https_proxy", "10.0.0.0/8, .local,")] {
         let (address, seen) = proxy();
         config("https://api.invalid:6443", "");
         let output = run(&[(variable, &format!("me:s3cret@{address}")), ("NO_PROXY", no_proxy)]);
@@ -188,6 +186,11 @@ fn uses_the_proxies_of_the_environment_by_the_rules_of_go() {
             assert!(head.contains("proxy-authorization: basic bwu6cznjcmv0"), "{head}");
         }
     }
+    // kubectl does not obey it.
+    let (address, seen) = proxy();
+    config(&server.url().replace("127.0.0.1", "127.0.0.1.invalid"), "");
+    run(&[("ALL_PROXY", &*address), ("all_proxy", &address), ("HTTP_PROXY", &address)]);
+    assert!(seen.lock().unwrap().is_empty());
     // The cluster's own proxy comes first, and NO_PROXY is not about it.
     let (address, seen) = proxy();
     config("https://api.invalid:6443", &format!(", proxy-url: 'http://{address}'"));
