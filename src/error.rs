@@ -329,6 +329,9 @@ pub enum Limit {
 pub enum ItemError {
     /// prost refuses the item: nesting deeper than 100, a wrong wire type; or text that is not UTF-8 in an object whose
     /// kind is not in the [table of fields](crate::schema).
+    ///
+    /// The error is of the version of prost that this crate depends on, as are the messages that a caller decodes: so
+    /// `?` converts the errors of those messages in a closure.
     #[error("cannot decode the protobuf: {}", without_library(.0))]
     Protobuf(prost::DecodeError),
     /// The metadata of the item cannot be read.

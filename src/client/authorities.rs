@@ -28,7 +28,7 @@ use super::certificate::{Certificate, MIN_RSA_BITS};
 use super::transport::{TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
-/// Certificate authorities that verify a server, for implementations of [`Transport`](super::Transport).
+/// Certificate authorities that verify a server.
 ///
 /// They accept a server as Go's crypto/x509 does, so as kubectl does: also a server whose own certificate is among them,
 /// byte for byte, and a server whose certificate is a CA. Its name, its dates, and the signature of the handshake are

@@ -21,7 +21,8 @@ const FRESH: Duration = Duration::from_secs(10);
 /// The credentials that a transport sends in the `Authorization` header, for implementations of
 /// [`Transport`](super::Transport).
 ///
-/// Neither errors nor `Debug` output show them. Header values are marked as sensitive.
+/// Neither errors nor `Debug` output show them. Header values are marked as sensitive. The memory of secrets is
+/// overwritten when they are dropped.
 #[derive(Default)]
 pub struct Credentials {
     source: Source,
@@ -53,8 +54,8 @@ enum Source {
 impl Credentials {
     /// Creates credentials of this bearer token. White space around it is ignored. An empty token is no credentials.
     #[must_use]
-    pub fn bearer(token: &SecretString) -> Self {
-        let token = SecretString::from(token.expose_secret().trim());
+    pub fn bearer(token: &str) -> Self {
+        let token = SecretString::from(token.trim());
         let is_empty = token.expose_secret().is_empty();
         let source = if is_empty { Source::None } else { Source::Bearer(token.clone()) };
         Self { source, last: last_secret(Some(token)) }
@@ -62,9 +63,9 @@ impl Credentials {
 
     /// Creates credentials of a user's name and password.
     #[must_use]
-    pub fn basic(user: &str, password: &SecretString) -> Self {
-        let encoded = BASE64_STANDARD.encode(format!("{user}:{}", password.expose_secret()));
-        Self { source: Source::Basic(encoded.into()), last: last_secret(Some(password.clone())) }
+    pub fn basic(user: &str, password: &str) -> Self {
+        let encoded = BASE64_STANDARD.encode(format!("{user}:{password}"));
+        Self { source: Source::Basic(encoded.into()), last: last_secret(Some(password.into())) }
     }
 
     /// Creates credentials of the bearer token in this file, which is read for each request, by one request at a time
@@ -74,9 +75,9 @@ impl Credentials {
     /// If the file cannot be read or is empty, the previous token is used, as in client-go
     /// (`transport/token_source.go`). Before the first token, it is `initial`.
     #[must_use]
-    pub fn token_file(path: impl Into<PathBuf>, initial: Option<SecretString>) -> Self {
+    pub fn token_file(path: impl Into<PathBuf>, initial: Option<&str>) -> Self {
         let (path, reading) = (path.into().into(), Arc::default());
-        Self { source: Source::TokenFile { path, reading }, last: last_secret(initial) }
+        Self { source: Source::TokenFile { path, reading }, last: last_secret(initial.map(SecretString::from)) }
     }
 
     /// Returns true unless there are no credentials.
@@ -243,7 +244,7 @@ mod tests {
                 Err(error) if error == invalid => Err(format!("credentials: the token {invalid}")),
                 expected => Ok(expected.ok().map(str::to_owned)),
             };
-            assert_eq!(sent(&Credentials::bearer(&text.into())).await, of_token, "{text:?}");
+            assert_eq!(sent(&Credentials::bearer(text)).await, of_token, "{text:?}");
         }
     }
 
@@ -261,7 +262,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Bearer two"));
         assert_eq!(credentials.redact("not two".to_owned()), "not [redacted]");
-        let credentials = Credentials::token_file(&path, Some("initial".into()));
+        let credentials = Credentials::token_file(&path, Some("initial"));
         assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Bearer initial"));
     }
 
@@ -291,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn encodes_and_redacts_a_password() {
-        let credentials = Credentials::basic("me", &"s3cret-pässword".into());
+        let credentials = Credentials::basic("me", "s3cret-pässword");
         assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some("Basic bWU6czNjcmV0LXDDpHNzd29yZA=="));
         let text = "s3cret-pässword, bWU6czNjcmV0LXDDpHNzd29yZA==".to_owned();
         assert_eq!(credentials.redact(text), "[redacted], [redacted]");

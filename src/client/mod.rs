@@ -65,7 +65,7 @@
 //! A server or a reader can cause most of these warnings at will. So identical warnings are logged once a minute, and at
 //! most 100 different ones; `left_out` is the number of identical warnings since the last one.
 
-mod authorities;
+pub(crate) mod authorities;
 mod body;
 mod builtin;
 mod certificate;
@@ -96,14 +96,13 @@ mod send;
 mod service;
 mod span;
 mod time;
-mod tls;
+pub(crate) mod tls;
 mod transport;
 mod waiting;
 mod warning;
 mod warning_limit;
 mod watch;
 
-pub use self::authorities::Authorities;
 pub use self::count::Count;
 pub use self::credentials::Credentials;
 pub use self::error::{Error, ErrorKind};
@@ -126,7 +125,6 @@ pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
 #[doc(hidden)]
 pub use self::runtime::on_own_runtime;
 pub use self::service::ServiceTransport;
-pub use self::tls::{crypto_provider, tls_config};
 pub use self::transport::{
     MAX_HEADERS, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback,
     redact_secret,

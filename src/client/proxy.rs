@@ -5,12 +5,11 @@ use std::net::IpAddr;
 
 use http::Uri;
 use ipnet::IpNet;
-use secrecy::SecretString;
 
 use super::transport::is_loopback;
 
 /// Returns the URL of the proxy that the environment names for this server, for implementations of
-/// [`Transport`](super::Transport). The URL may contain a password.
+/// [`Transport`](super::Transport). The URL may contain a password: no log should show it.
 ///
 /// The rules are those of Go (`golang.org/x/net/http/httpproxy`), so of kubectl. `HTTPS_PROXY` is for `https` servers,
 /// `HTTP_PROXY` for `http` servers, and `ALL_PROXY` is not used. A proxy without a scheme is `http`. `NO_PROXY` excludes
@@ -20,8 +19,8 @@ use super::transport::is_loopback;
 /// In a CGI program, where `REQUEST_METHOD` is set, `HTTP_PROXY` is ignored, because it may be a header of the caller. Go
 /// refuses the request.
 #[must_use]
-pub fn environment_proxy(server: &Uri) -> Option<SecretString> {
-    choose(server, |name| env::var(name).ok()).map(Into::into)
+pub fn environment_proxy(server: &Uri) -> Option<String> {
+    choose(server, |name| env::var(name).ok())
 }
 
 fn choose(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Option<String> {

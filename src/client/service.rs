@@ -111,8 +111,8 @@ impl ServiceTransport {
 
     /// Redacts this secret from errors. JSON web tokens and words after `Bearer` are redacted without it.
     #[must_use]
-    pub fn secret(mut self, secret: impl Into<SecretString>) -> Self {
-        self.secrets.push(secret.into());
+    pub fn secret(mut self, secret: impl Into<String>) -> Self {
+        self.secrets.push(secret.into().into());
         self
     }
 

@@ -8,13 +8,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ConfigBuilder, client::WantsClientCert};
-use secrecy::{ExposeSecret, SecretString};
 
 use super::certificate::{Certificate, MIN_RSA_BITS};
 use super::transport::{TransportError, TransportErrorKind};
 
-/// Returns the crypto provider of TLS, for implementations of [`Transport`](super::Transport): the default that the
-/// program has installed in rustls, else aws-lc-rs or ring by the features of this crate.
+/// Returns the crypto provider of TLS: the default that the program has installed in rustls, else aws-lc-rs or ring by the
+/// features of this crate.
 ///
 /// It never asks rustls to choose, which panics in a program that has both.
 ///
@@ -48,7 +47,7 @@ fn provider_of_features() -> Option<CryptoProvider> {
 }
 
 /// Returns the TLS settings of a client that verifies servers by this verifier, such as
-/// [`Authorities`](super::Authorities), for implementations of [`Transport`](super::Transport).
+/// [`Authorities`](super::authorities::Authorities).
 ///
 /// With an identity, which is a certificate with its intermediates followed or preceded by its key, all in PEM, the
 /// client authenticates. The certificate is sent as it is, also one of X.509 version 1, as Go does: the server verifies
@@ -61,7 +60,7 @@ fn provider_of_features() -> Option<CryptoProvider> {
 pub fn tls_config(
     provider: &Arc<CryptoProvider>,
     verifier: Arc<dyn ServerCertVerifier>,
-    identity_pem: Option<&SecretString>,
+    identity_pem: Option<&str>,
 ) -> Result<ClientConfig, TransportError> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
@@ -70,7 +69,7 @@ pub fn tls_config(
     Ok(match identity_pem {
         None => builder.with_no_client_auth(),
         Some(pem) => {
-            let certified = certified_key(provider, pem.expose_secret().as_bytes())?;
+            let certified = certified_key(provider, pem.as_bytes())?;
             builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
         }
     })
@@ -116,8 +115,7 @@ mod tests {
     fn config(identity: Option<&str>) -> Result<ClientConfig, String> {
         let provider = crypto_provider().unwrap();
         let authorities = Authorities::of_platform(Arc::clone(&provider));
-        let identity = identity.map(SecretString::from);
-        tls_config(&provider, Arc::new(authorities), identity.as_ref()).map_err(|error| error.to_string())
+        tls_config(&provider, Arc::new(authorities), identity).map_err(|error| error.to_string())
     }
 
     fn key_of(pem: &str) -> &str {

@@ -105,7 +105,7 @@ async fn no_debug_form_shows_the_token() {
         let builder = || {
             if by_file { anonymous(&server.url(), false).token_file(&file) } else { builder(&server.url(), false) }
         };
-        let key = format!("-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----").into();
+        let key = format!("-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----");
         clean("builder", &builder());
         clean("builder with a key", &builder().client_certificate("", &key));
         clean("an invalid key", &builder().client_certificate("", &key).build().map(|_| ()).unwrap_err());

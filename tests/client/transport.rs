@@ -365,7 +365,7 @@ async fn a_wrong_client_certificate_is_refused() {
     let client = |identity: Option<(&str, &str)>| {
         let builder = builder(&server.url(), false).ca_pem(server.ca_pem().unwrap());
         let builder = match identity {
-            Some((certificate, key)) => builder.client_certificate(certificate, &key.into()),
+            Some((certificate, key)) => builder.client_certificate(certificate, key),
             None => builder,
         };
         Client::new(builder.build().unwrap()).retry(quick())

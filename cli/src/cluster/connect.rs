@@ -35,7 +35,6 @@ use kube::Config;
 use kube::config::AuthInfo;
 use listwatch::client::{Client, Compression, Transport, environment_proxy, is_loopback};
 use listwatch_kube::{KubeTransport, Kubeconfig};
-use secrecy::ExposeSecret as _;
 
 use crate::failure::{Failure, error_chain};
 use crate::notices;
@@ -157,7 +156,7 @@ impl ConnectionArgs {
         if let Some(url) = server.as_ref().filter(|url| !is_chosen && url.starts_with("http://")) {
             // Such a server is a proxy with credentials of its own, such as `kubectl proxy`.
             let url = url.parse().map_err(|error| Failure::Usage(format!("--server {url}: {error}")))?;
-            let proxy = environment_proxy(&url).map(|proxy| proxy.expose_secret().parse()).transpose();
+            let proxy = environment_proxy(&url).map(|proxy| proxy.parse()).transpose();
             let mut config = Config::new(url);
             // Without its text, which may contain a password.
             config.proxy_url =

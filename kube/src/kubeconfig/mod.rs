@@ -50,7 +50,6 @@ use std::path::PathBuf;
 
 use kube::Config;
 use listwatch::client::environment_proxy;
-use secrecy::ExposeSecret as _;
 
 use self::convert::{auth_info, cluster_config, remove_credentials, take_url_user};
 pub use self::error::KubeconfigError;
@@ -115,7 +114,7 @@ impl Kubeconfig {
             && let Some(proxy) = environment_proxy(&config.cluster_url)
         {
             // Without its text, which may contain a password.
-            let parsed = proxy.expose_secret().parse();
+            let parsed = proxy.parse();
             config.proxy_url =
                 Some(parsed.map_err(|_| KubeconfigError::new("the proxy of the environment is not a URL"))?);
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::*;
 

@@ -15,14 +15,13 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioExecutor;
 use kube::Config;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
-use listwatch::client::{
-    Authorities, MAX_HEADERS, Redirects, TransportError, TransportErrorKind, crypto_provider, tls_config,
-};
+use listwatch::client::{MAX_HEADERS, Redirects, TransportError, TransportErrorKind};
+use listwatch::internal::{Authorities, crypto_provider, tls_config};
 use rustls::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tower::{BoxError, Service, ServiceBuilder, service_fn};
 
 use super::credentials::SentCredentials;
@@ -149,7 +148,8 @@ fn build_tls_config(config: &Config) -> Result<Arc<ClientConfig>, TransportError
         (None, None) => Arc::new(Authorities::of_platform(Arc::clone(&provider))),
     };
     let identity = identity_pem(&config.auth_info)?;
-    tls_config(&provider, verifier, identity.as_ref()).map(Arc::new)
+    let identity = identity.as_ref().map(SecretString::expose_secret);
+    tls_config(&provider, verifier, identity).map(Arc::new)
 }
 
 /// Returns the error of an auth provider, with what replaces the providers that Kubernetes has removed.

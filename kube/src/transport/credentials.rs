@@ -46,9 +46,9 @@ pub(super) fn take_credentials(
     let has_certificate = user.client_certificate.is_some() || user.client_certificate_data.is_some();
     let credentials = match (basic, token_file, token) {
         _ if user.auth_provider.is_some() => Credentials::default(),
-        (Some((name, password)), ..) => Credentials::basic(&name, &password),
-        (None, Some(file), token) => Credentials::token_file(file, token),
-        (None, None, Some(token)) => Credentials::bearer(&token),
+        (Some((name, password)), ..) => Credentials::basic(&name, password.expose_secret()),
+        (None, Some(file), token) => Credentials::token_file(file, token.as_ref().map(SecretString::expose_secret)),
+        (None, None, Some(token)) => Credentials::bearer(token.expose_secret()),
         (None, None, None) => Credentials::default(),
     };
     credentials.check()?;

@@ -159,7 +159,7 @@ impl ExecPlugin {
         }
         let expires = text("expirationTimestamp").map(str::parse).transpose();
         let expires = expires.map_err(|_| "its expirationTimestamp is not a time".to_owned())?;
-        let credentials = token.map(|token| Credentials::bearer(&token.into())).unwrap_or_default();
+        let credentials = token.map(Credentials::bearer).unwrap_or_default();
         credentials.check().map_err(|error| error.to_string())?;
         Ok(IssuedCredentials { credentials, identity, expires })
     }

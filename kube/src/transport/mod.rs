@@ -21,7 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Uri;
 use listwatch::client::{Request, ResponseFuture, ServiceTransport, Transport, TransportError, is_loopback};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use self::credentials::take_credentials;
 use self::sender::Sender;
@@ -47,8 +47,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// | files of a client certificate | reloaded after a TLS error or a 401 |
 /// | exec plugin | run before the first request, when its credentials have expired, and after a 401 |
 ///
-/// With certificate authorities in the configuration, the transport accepts a server whose own certificate is among
-/// them: see [`Authorities`](listwatch::client::Authorities).
+/// With certificate authorities in the configuration, the transport accepts a server as Go's crypto/x509 does, so as
+/// kubectl does: also a server whose own certificate is among them, byte for byte, and a server whose certificate is a CA.
 ///
 /// OIDC and OAuth need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube
 /// needs, requires a feature of its own that chooses a version of Kubernetes.
@@ -178,7 +178,7 @@ fn service_over(sender: &Arc<Sender>, secrets: &[SecretString]) -> ServiceTransp
         let sender = Arc::clone(&sender);
         async move { sender.send(request).await }
     });
-    secrets.iter().cloned().fold(service, ServiceTransport::secret)
+    secrets.iter().fold(service, |service, secret| service.secret(secret.expose_secret()))
 }
 
 impl Transport for KubeTransport {

@@ -223,7 +223,7 @@ impl Running {
     pub async fn connect_tls(&self) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone().unwrap()).unwrap();
-        let config = ClientConfig::builder_with_provider(listwatch::client::crypto_provider().unwrap())
+        let config = ClientConfig::builder_with_provider(listwatch::internal::crypto_provider().unwrap())
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots)

@@ -75,9 +75,9 @@ impl HttpTransportBuilder {
     /// The default of [`connect_timeout`](Self::connect_timeout): 10 s.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = DEFAULT_CONNECT_TIMEOUT;
 
-    /// Sends this bearer token.
-    pub fn bearer_token(mut self, token: impl Into<SecretString>) -> Self {
-        self.credentials = Credentials::bearer(&token.into());
+    /// Sends this bearer token. Its memory is overwritten when the transport is dropped.
+    pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
+        self.credentials = Credentials::bearer(SecretString::from(token.into()).expose_secret());
         self
     }
 
@@ -88,15 +88,16 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Trusts these certificate authorities (PEM, one or more) and no others: see
-    /// [`Authorities`](crate::client::Authorities).
+    /// Trusts these certificate authorities (PEM, one or more) and no others: see [`HttpTransport`]. Other sections of the
+    /// text and malformed certificates are ignored.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.settings.authority = Some(Authority::Pem(pem.into()));
         self
     }
 
-    /// Trusts the certificate authorities in this file, which is read for each TLS handshake: see
-    /// [`Authorities::from_file`](crate::client::Authorities::from_file). It replaces [`ca_pem`](Self::ca_pem).
+    /// Trusts the certificate authorities in this file (PEM) and no others. Each TLS handshake reads it again, so a rotated
+    /// authority is trusted at once. While it cannot be read, the previous certificates are trusted. It replaces
+    /// [`ca_pem`](Self::ca_pem).
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.authority = Some(Authority::File(path.into()));
         self
@@ -104,14 +105,13 @@ impl HttpTransportBuilder {
 
     /// Authenticates with this certificate (PEM, followed by its intermediates) and its key (PEM). The certificate may be
     /// of X.509 version 1, as those of `MicroK8s`.
-    pub fn client_certificate(mut self, certificate_pem: &str, key_pem: &SecretString) -> Self {
+    pub fn client_certificate(mut self, certificate_pem: &str, key_pem: &str) -> Self {
         self.settings.identity = Some(ClientIdentity::Pem(identity(certificate_pem, key_pem)));
         self
     }
 
     /// Authenticates with the certificate and the key in these files, which are reloaded after a request that failed or
-    /// returned
-    /// 401. It replaces [`client_certificate`](Self::client_certificate).
+    /// returned 401. It replaces [`client_certificate`](Self::client_certificate).
     pub fn client_certificate_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let (certificate, key) = (certificate.into(), key.into());
         self.settings.identity = Some(ClientIdentity::Files { certificate, key });
@@ -127,8 +127,8 @@ impl HttpTransportBuilder {
 
     /// Sends requests through this proxy (an `http`, `https` or `socks5` URL) instead of the proxies of the
     /// environment.
-    pub fn proxy(mut self, url: impl Into<SecretString>) -> Self {
-        self.proxy = Some(url.into());
+    pub fn proxy(mut self, url: impl Into<String>) -> Self {
+        self.proxy = Some(url.into().into());
         self
     }
 
@@ -158,7 +158,7 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Uses this client, on the caller's runtime. Its connections may be shared, and outlive the transport. The client
+    /// Uses this client, of the version of reqwest that this crate depends on, on the caller's runtime. Its connections may be shared, and outlive the transport. The client
     /// decides TLS, proxy, HTTP version and connect timeout; setting them here too is an error of
     /// [`build`](Self::build).
     ///
@@ -240,7 +240,7 @@ impl HttpTransportBuilder {
     /// Sets the proxy of the caller or of the environment. Returns its password.
     fn set_proxy(&mut self, base: &Url) -> Result<Option<SecretString>, TransportError> {
         let of_environment = || match (&self.client, &self.server_name) {
-            (None, None) => base.as_str().parse().ok().and_then(|server| environment_proxy(&server)),
+            (None, None) => base.as_str().parse().ok().and_then(|server| environment_proxy(&server)).map(Into::into),
             _ => None,
         };
         let what = if self.proxy.is_some() { "the proxy" } else { "the proxy of the environment" };
@@ -331,7 +331,7 @@ mod tests {
             (HttpTransport::builder("https://host/?token=s3cret"), "setup: the base URL has a query or a fragment"),
             (HttpTransport::builder("https://host").ca_pem("s3cret"), "setup: the CA: no certificate in the PEM"),
             (
-                HttpTransport::builder("https://host").client_certificate("none", &"s3cret".into()),
+                HttpTransport::builder("https://host").client_certificate("none", "s3cret"),
                 "setup: the client certificate and key: not one of each as PEM",
             ),
             (

@@ -41,8 +41,8 @@ pub(super) enum ClientIdentity {
     },
 }
 
-pub(super) fn identity(certificate_pem: &str, key_pem: &SecretString) -> SecretString {
-    format!("{certificate_pem}\n{}", key_pem.expose_secret()).into()
+pub(super) fn identity(certificate_pem: &str, key_pem: &str) -> SecretString {
+    format!("{certificate_pem}\n{key_pem}").into()
 }
 
 /// Resolves every name to the addresses of one host, because the URL contains the name in the certificate instead of
@@ -69,7 +69,7 @@ impl ClientSettings {
             Some(ClientIdentity::Pem(pem)) => Ok(Some(pem.clone())),
             Some(ClientIdentity::Files { certificate, key }) => {
                 let key = SecretString::from(read(key)?);
-                Ok(Some(identity(&read(certificate)?, &key)))
+                Ok(Some(identity(&read(certificate)?, key.expose_secret())))
             }
         }
     }
@@ -82,7 +82,7 @@ impl ClientSettings {
             Some(Authority::Pem(pem)) => Authorities::from_pem(pem, Arc::clone(&provider))?,
             Some(Authority::File(path)) => Authorities::from_file(path, Arc::clone(&provider))?,
         };
-        let mut config = tls_config(&provider, Arc::new(authorities), identity)?;
+        let mut config = tls_config(&provider, Arc::new(authorities), identity.map(SecretString::expose_secret))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)
     }

@@ -30,7 +30,10 @@ use crate::sync::{Mutex, lock};
 /// a client of HTTP/2 opens one connection, on which all requests wait that exceed the streams which the server allows.
 ///
 /// Without a certificate authority it trusts the platform's roots, through the platform's verifier, like other programs
-/// on the host; the first TLS handshake loads them. With a certificate authority, as clusters have, it trusts only that authority.
+/// on the host; the first TLS handshake loads them. With a certificate authority, as clusters have, it trusts only that
+/// authority, and accepts a server as Go's crypto/x509 does, so as kubectl does: also a server whose own certificate is
+/// trusted, byte for byte, and a server whose certificate is a CA. The name, the dates, and the signature of the handshake
+/// are verified in all cases. RSA keys need 2,048 bits.
 ///
 /// It reads connections on a thread that it shares with other transports of the process, at most one thread for each
 /// core: see [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's
@@ -38,8 +41,8 @@ use crate::sync::{Mutex, lock};
 /// on one core. A process that reads many bodies at once over one transport, or has a current-thread runtime, is faster
 /// [without the thread](super::HttpTransportBuilder::on_caller_runtime).
 ///
-/// It follows redirects of a GET within the origin of its URL, ten at most, and no others. It sends a token with every request, in a header that is marked sensitive; no error, log or
-/// `Debug` output shows the token. A token for an `http` URL is sent in clear text, with a warning unless the server is
+/// It follows redirects of a GET within the origin of its URL, ten at most, and no others. It sends a token with every
+/// request, in a header that is marked sensitive; no error, log or `Debug` output shows the token. A token for an `http` URL is sent in clear text, with a warning unless the server is
 /// on loopback. It uses the [proxy of the environment](crate::client::environment_proxy) unless set.
 ///
 /// Files may be replaced while it runs: it reads a token file for each request, a file of certificate authorities for
