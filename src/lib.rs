@@ -76,6 +76,7 @@ pub mod internal {
     };
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};
+    pub use crate::schema::rust_type::check_kind;
 }
 
 /// Paths of common fields.

@@ -1,9 +1,11 @@
 //! Types of k8s-openapi, and types that derive `kube::CustomResource`, as items of lists and objects of caches.
 
+use std::any::Any;
 use std::marker::PhantomData;
 
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use listwatch::client::{Kind, Resource};
+use listwatch::internal::check_kind;
 use listwatch::{Encoding, Item, ItemError, ItemRef, Json, TypeMeta};
 use listwatch_cache::StoreType;
 use serde::de::DeserializeOwned;
@@ -13,6 +15,10 @@ use serde::de::DeserializeOwned;
 /// `K` is a type of k8s-openapi, or a type that derives `kube::CustomResource`. The list requests JSON, because these
 /// types are decoded from JSON. The types of k8s-pb for built-in kinds are decoded from protobuf, which is smaller and
 /// faster.
+///
+/// A list, a watch, a get or a cache of another kind than `K` is an error before any request
+/// ([`ItemError::WrongKind`](listwatch::ItemError)), and so is a body with objects of another kind. A type whose kind is
+/// known only at run time, such as `DynamicObject`, accepts every kind.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;
@@ -27,13 +33,17 @@ use serde::de::DeserializeOwned;
 /// ```
 pub struct Kube<K>(PhantomData<fn() -> K>);
 
-impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
+impl<K: kube::Resource + DeserializeOwned + Send + 'static> Item for Kube<K> {
     type Owned = Box<K>;
 
     const ENCODING: Option<Encoding> = Some(Encoding::Json);
 
     fn check_kind(type_meta: &TypeMeta) -> Result<(), ItemError> {
-        Json::<K>::check_kind(type_meta)
+        let none: &dyn Any = &();
+        match none.downcast_ref::<K::DynamicType>() {
+            Some(none) => check_kind(&K::api_version(none), &K::kind(none), type_meta),
+            None => Ok(()),
+        }
     }
 
     fn from_ref(item: ItemRef<'_>) -> Result<Box<K>, ItemError> {
@@ -53,7 +63,7 @@ impl<K: DeserializeOwned + Send + 'static> Item for Kube<K> {
 /// let pods = Reflector::<Kube<Pod>>::of(client).spawn();
 /// # }
 /// ```
-impl<K: DeserializeOwned + serde::Serialize + Send + Sync + 'static> StoreType for Kube<K> {
+impl<K: kube::Resource + DeserializeOwned + serde::Serialize + Send + Sync + 'static> StoreType for Kube<K> {
     type Decoded = K;
 
     fn decode(item: ItemRef<'_>) -> Result<K, ItemError> {
@@ -91,15 +101,68 @@ impl Scope for ClusterResourceScope {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod};
+    use kube::api::DynamicObject;
+    use kube::core::PartialObjectMeta;
     use listwatch::Tolerant;
+    use listwatch::client::{Client, ListParams, Request, ResponseFuture, Transport, WatchParams};
+    use listwatch_cache::Reflector;
 
     use super::*;
 
+    #[derive(kube::CustomResource, serde::Deserialize, serde::Serialize, Clone, Debug)]
+    #[kube(group = "example.com", version = "v1", kind = "Widget", namespaced, schema = "disabled")]
+    struct WidgetSpec {}
+
     #[test]
-    fn types_of_k8s_openapi_read_their_own_kind() {
-        assert!(Kube::<Pod>::check_kind(&TypeMeta::new("v1", "PodList")).is_ok());
-        let error = Kube::<Pod>::check_kind(&TypeMeta::new("v1", "ConfigMap")).unwrap_err().to_string();
-        assert_eq!(error, "unexpected kind: the object is a ConfigMap of v1, the type reads a Pod of v1");
+    fn types_read_their_own_kind() {
+        type Check = fn(&TypeMeta) -> Result<(), ItemError>;
+        let a_pod = Some("the type reads a Pod of v1");
+        let a_widget = Some("the type reads a Widget of example.com/v1");
+        for (name, check, api_version, kind, expected) in [
+            ("Pod", Kube::<Pod>::check_kind as Check, "v1", "PodList", None),
+            ("Pod", Kube::<Pod>::check_kind, "v1", "ConfigMap", a_pod),
+            ("Widget", Kube::<Widget>::check_kind, "example.com/v1", "WidgetList", None),
+            ("Widget", Kube::<Widget>::check_kind, "example.com/v1", "Widget", None),
+            ("Widget", Kube::<Widget>::check_kind, "", "", None),
+            ("Widget", Kube::<Widget>::check_kind, "meta.k8s.io/v1", "PartialObjectMetadataList", None),
+            ("Widget", Kube::<Widget>::check_kind, "example.com/v1beta1", "Widget", a_widget),
+            ("Widget", Kube::<Widget>::check_kind, "example.org/v1", "WidgetList", a_widget),
+            ("Widget", Kube::<Widget>::check_kind, "example.com/v1", "GadgetList", a_widget),
+            ("Widget", Kube::<Widget>::check_kind, "v1", "ConfigMapList", a_widget),
+            ("metadata", Kube::<PartialObjectMeta<Widget>>::check_kind, "example.com/v1", "Widget", None),
+            ("metadata", Kube::<PartialObjectMeta<Widget>>::check_kind, "v1", "ConfigMap", a_widget),
+            ("tolerant", Tolerant::<Kube<Widget>>::check_kind, "v1", "ConfigMap", a_widget),
+            ("dynamic", Kube::<DynamicObject>::check_kind, "v1", "ConfigMap", None),
+        ] {
+            let error = check(&TypeMeta::new(api_version, kind)).err().map(|error| error.to_string());
+            match (&error, expected) {
+                (Some(error), Some(expected)) => assert!(error.contains(expected), "{name} of {kind}: {error}"),
+                (error, expected) => assert_eq!(error.as_deref(), expected, "{name} of {kind}"),
+            }
+        }
+    }
+
+    /// A transport that no request reaches.
+    struct Unreachable;
+
+    impl Transport for Unreachable {
+        fn get(&self, request: Request) -> ResponseFuture<'_> {
+            panic!("{request:?}")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_derived_type_of_another_kind_is_an_error_before_any_request() {
+        let (client, resource) = (Client::new(Unreachable), Resource::CONFIG_MAPS);
+        let listed = client.list::<Kube<Widget>>(&resource, &ListParams::default()).into_vec().await.unwrap_err();
+        let watched = client.watch::<Kube<Widget>>(&resource, &WatchParams::from_now()).next().await.unwrap();
+        let got = client.get::<Kube<Widget>>(&resource, Some("a"), "b").await.unwrap_err();
+        let cache = Reflector::<Kube<Widget>>::new(&client, &resource).spawn();
+        let cached = cache.synced().await.unwrap_err();
+        for error in [listed.to_string(), watched.unwrap_err().to_string(), got.to_string(), cached.to_string()] {
+            let expected = "the object is a ConfigMap of v1, the type reads a Widget of example.com/v1";
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

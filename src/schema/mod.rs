@@ -9,7 +9,7 @@ mod estimate;
 mod json;
 mod line;
 mod lookup;
-mod rust_type;
+pub(crate) mod rust_type;
 #[rustfmt::skip]
 mod table;
 mod text;

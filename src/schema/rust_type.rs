@@ -8,6 +8,8 @@ use super::table::KINDS;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 
+const METADATA: &str = "PartialObjectMetadata";
+
 /// Checks that objects of this type meta, or of its list, can be decoded as a type with this name. It accepts all objects
 /// for a type that is no kind of k8s-pb or k8s-openapi, and an empty type meta, which is unknown.
 ///
@@ -15,9 +17,6 @@ use crate::meta::TypeMeta;
 ///
 /// [`ItemError::WrongKind`].
 pub(crate) fn check_type(type_name: &str, found: &TypeMeta) -> Result<(), ItemError> {
-    // The metadata of any kind, and any kind as its metadata.
-    const METADATA: &str = "PartialObjectMetadata";
-
     let path = type_name.strip_prefix("k8s_pb::").or_else(|| type_name.strip_prefix("k8s_openapi::"));
     let mut parts = path.unwrap_or_default().rsplit("::");
     // k8s-openapi has a module for each type.
@@ -27,7 +26,8 @@ pub(crate) fn check_type(type_name: &str, found: &TypeMeta) -> Result<(), ItemEr
         return Ok(());
     };
     let kind = found.item_kind();
-    if kind.is_empty() || [name, kind].contains(&METADATA) {
+    // The metadata of any kind.
+    if kind.is_empty() || name == METADATA {
         return Ok(());
     }
     let is_of = |api_version: &str| {
@@ -40,12 +40,25 @@ pub(crate) fn check_type(type_name: &str, found: &TypeMeta) -> Result<(), ItemEr
     }
     // Other types, such as `PodSpec`, are parts of objects.
     let expected = KINDS.iter().find(|known| known.message().name() == name && is_of(known.api_version.get()));
-    expected.map_or(Ok(()), |expected| {
-        Err(ItemError::WrongKind {
-            found: format!("{kind} of {}", found.api_version).into(),
-            expected: format!("{name} of {}", expected.api_version.get()).into(),
-        })
-    })
+    expected.map_or(Ok(()), |expected| check_kind(expected.api_version.get(), name, found))
+}
+
+/// Checks that objects of this type meta, or of its list, can be decoded as a type that reads the expected kind. It
+/// accepts `PartialObjectMetadata`, which any kind can be requested as, and an empty kind or version, which is unknown.
+///
+/// # Errors
+///
+/// [`ItemError::WrongKind`].
+pub fn check_kind(api_version: &str, kind: &str, found: &TypeMeta) -> Result<(), ItemError> {
+    let is_version = found.api_version.is_empty() || found.api_version == api_version;
+    match found.item_kind() {
+        "" | METADATA => Ok(()),
+        of_item if of_item == kind && is_version => Ok(()),
+        of_item => Err(ItemError::WrongKind {
+            found: format!("{of_item} of {}", found.api_version).into(),
+            expected: format!("{kind} of {api_version}").into(),
+        }),
+    }
 }
 
 #[cfg(test)]
