@@ -90,11 +90,11 @@ async fn resumes_from_the_last_version() {
         (
             vec![Answer::pieces([
                 added("a", 8),
-                event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x08\x32\x0210\x0a\x02\xff\xff")),
+                event_frame("ADDED", &body_of("v1", "ConfigMap", b"\x0a\x08\x32\x0210\x0a\x02\xff")),
             ])],
             "+a",
             "7 to 7",
-            "UTF-8",
+            "past the end of its parent",
         ),
     ] {
         let server = Scripted::in_turn(answers);

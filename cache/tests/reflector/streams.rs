@@ -13,7 +13,7 @@ use crate::script::{idle_watch, list, modified, objects, watch};
 use crate::support::log::subscribe;
 use crate::support::transport::{Asked, Scripted};
 
-/// A request waits until another one has ended, body included.
+/// A watch waits until another one has ended, body included. Lists have streams of their own, so that all caches sync.
 struct FewStreams {
     server: Scripted,
     streams: Arc<Semaphore>,
@@ -22,7 +22,9 @@ struct FewStreams {
 impl Transport for FewStreams {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
         Box::pin(async move {
-            let stream = Arc::clone(&self.streams).acquire_owned().await.unwrap();
+            let is_watch = request.path_and_query.contains("watch=");
+            let streams = Arc::clone(&self.streams);
+            let stream = if is_watch { Some(streams.acquire_owned().await.unwrap()) } else { None };
             let Response { status, headers, body, .. } = self.server.get(request).await?;
             let body = body.map(move |chunk| {
                 let _held = &stream;
