@@ -35,10 +35,15 @@ impl Transport for FewStreams {
     }
 }
 
-/// Lists `a@1` at version 10. The change to `a@11` is in each watch from version 10, which ends as requested.
+/// Lists `a@1` at version 10 to each of the five reflectors, and then changes it to `a@11`. The change is in each watch
+/// from version 10, which ends as requested, and in later lists.
 fn server() -> Scripted {
-    Scripted::by(|asked: &Asked, _| {
-        let Some(seconds) = asked.parameter("timeoutSeconds") else { return list("10", "a@1") };
+    let mut lists = 0;
+    Scripted::by(move |asked: &Asked, _| {
+        let Some(seconds) = asked.parameter("timeoutSeconds") else {
+            lists += 1;
+            return if lists <= 5 { list("10", "a@1") } else { list("11", "a@11") };
+        };
         let end = Duration::from_secs(seconds.parse().unwrap());
         let is_old = asked.parameter("resourceVersion") == Some("10");
         if is_old { watch([modified("a@11")]) } else { idle_watch() }.then_ends(end)
