@@ -112,7 +112,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         if let (Some(_), Some(began)) = (&self.list, &self.began) {
             self.store.watched_from(began);
         }
-        self.relist = Some(if self.attempt.went_back { relist.replace_equal_versions() } else { relist });
+        self.relist = Some(if self.attempt.went_back { relist.replace_all() } else { relist });
     }
 
     /// Takes what was delivered, and returns the resource version up to which all changes of the watch are written.

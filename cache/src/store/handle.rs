@@ -310,9 +310,9 @@ impl<T: StoreType + ?Sized> Relist<T> {
     /// Lets the list replace all objects, because the server was restored from a backup: those that are newer than the
     /// list, too, and those of the same uid and resource version, which the server may use for another state.
     #[must_use]
-    pub fn replace_equal_versions(self) -> Self {
+    pub fn replace_all(self) -> Self {
         if let Some(open) = self.core.writer().relists.open_mut(self.id) {
-            open.replaces_equal_versions = true;
+            open.replaces_all = true;
         }
         self
     }

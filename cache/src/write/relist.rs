@@ -253,7 +253,7 @@ pub(crate) struct RelistState<D> {
     ahead: FixedBitSet,
     /// True if the caller knows that the server went back. A listed object then also replaces a stored object of the
     /// same identity and resource version.
-    pub(crate) replaces_equal_versions: bool,
+    pub(crate) replaces_all: bool,
     /// The objects that the list has.
     listed: FixedBitSet,
     /// The objects that others have written since the relist began.
@@ -273,7 +273,7 @@ impl<D> RelistState<D> {
             known,
             committed_at: None,
             ahead: FixedBitSet::new(),
-            replaces_equal_versions: false,
+            replaces_all: false,
             listed: FixedBitSet::new(),
             written: FixedBitSet::new(),
             watched: FixedBitSet::new(),
@@ -283,7 +283,7 @@ impl<D> RelistState<D> {
     }
 
     pub(super) fn version<'a>(&self, list: &'a str) -> ListVersion<'a> {
-        ListVersion { version: list, went_back: self.replaces_equal_versions || is_older(list, &self.known) }
+        ListVersion { version: list, went_back: self.replaces_all || is_older(list, &self.known) }
     }
 
     /// Returns true if the list is being committed, and has all changes up to this version.

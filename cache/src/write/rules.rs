@@ -15,7 +15,7 @@
 //! | of an object with a [tombstone](super::tombstones) | any | `Stale`, by the rules of tombstones; staged, if the deletion precedes the relist |
 //!
 //! - A state without a version is never equal to another. After a server went back, an equal version may be of another
-//!   state, too (`replaces_equal_versions`).
+//!   state, too (`replaces_all`).
 //! - All checks happen before the first change. So an error leaves the object as it was.
 //! - An object that cannot be held is *skipped*, and counted until a later state of it is written. A store with skipped
 //!   objects is neither saved nor logged.
@@ -85,7 +85,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         if let Some((slot, known)) = &found {
             let known = known.identity();
             let replaces_equal =
-                listed && writer.relists.open.as_ref().is_some_and(|open| open.replaces_equal_versions);
+                listed && writer.relists.open.as_ref().is_some_and(|open| open.replaces_all);
             if !known.resource_version.is_empty() && known == *identity && !replaces_equal {
                 writer.relists.mark_slot(*slot, origin);
                 return Ok(ApplyOutcome::Unchanged);

@@ -166,7 +166,7 @@ fn a_replace_of_equal_versions_treats_no_object_as_unchanged() {
         let write = |data: &str| object("ns", "a", "5").data(data).to_bytes(Encoding::Protobuf);
         drop(store.apply(Encoding::Protobuf, &write("before")).unwrap());
         let relist = store.begin_relist();
-        let mut relist = if equal_versions { relist.replace_equal_versions() } else { relist };
+        let mut relist = if equal_versions { relist.replace_all() } else { relist };
         let written = relist.apply(Encoding::Protobuf, &write("after")).unwrap();
         assert_eq!(matches!(written, ApplyOutcome::Modified { .. }), equal_versions);
         // A write outside the list is unchanged as before.

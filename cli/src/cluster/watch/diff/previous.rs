@@ -55,7 +55,7 @@ impl PreviousObjects {
 
     /// Begins to receive the initial objects. They replace all others when they are complete.
     pub fn begin_initial(&mut self) {
-        self.initial = Some(self.store.begin_relist());
+        self.initial = Some(self.store.begin_relist().replace_all());
     }
 
     /// Returns true if the initial objects are not complete.
