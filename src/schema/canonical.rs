@@ -166,7 +166,7 @@ fn check_time(message: &Message, bytes: &[u8], start: &[u8], depth: usize) -> Re
     // Whole seconds before the year 3058, as Go writes them. A Pod has about 20 times, and its check takes an eighth
     // less time.
     const HIGH: u8 = 0x80;
-    if let [0x08, HIGH..=0xff, HIGH..=0xff, HIGH..=0xff, HIGH..=0xff, ..HIGH, 0x10, 0] = bytes {
+    if let [0x08, (HIGH..=0xff), (HIGH..=0xff), (HIGH..=0xff), (HIGH..=0xff), (..HIGH), 0x10, 0] = bytes {
         return Ok(true);
     }
     let is_canonical = check_message(message, bytes, depth)?;
