@@ -38,15 +38,15 @@
 //
 // | room | files, lowest first | owns |
 // |---|---|---|
-// | - | sync, key, error, contain, handles | the count of handles |
-// | compress | frame, elide, dictionary, training, encoder, decide, pool, decoder, group, deferred, loaded, renewal, compression | dictionaries, references, delta groups, the pool of decoders |
-// | state | storage_format, slot_set, key_order, head, entry, memory, object, table, snapshot, objects | the lock of readers |
-// | subscribe | change, predicate, queue, subscription, registry, host, resync, walk, delay, subscriber, builder | the queues |
+// | - | sync, hex, key, error, contain, handles | the count of handles |
+// | compress | frame, elide, pack, dictionary, training, encoder, decide, pool, decoder, group, deferred, loaded, renewal, compression | dictionaries, references, delta groups, the pool of decoders |
+// | state | storage_format, slot_set, key_order, head, entry, decode_errors, memory, object, table, snapshot, objects | the lock of readers |
+// | subscribe | change, predicate, queue, subscription, registry, host, timer, resync, walk, delay, subscriber, builder | the queues |
 // | index | groups, routes, registry, data, handle | the locks of an index |
 // | log | status, frames, change, place, contents, change_log, cursor | the lock of the log |
-// | write | origin, slot_allocator, skipped, budget, tombstones, relist, outcome, writer, core | the writer's lock |
+// | write | origin, slot_allocator, skipped, budget, tombstones, unconfirmed, relist, outcome, writer, core | the writer's lock |
 // | write | compression, admission, put, logging, rules, commit, watched | |
-// | file | format, save, load | |
+// | file | format, replace, save, load | |
 // | store | reader, handle, files | |
 // | reflector | silence, sync, status, attached, cache, cache_writer, feed, prepared, requests, warm, run, one_task, handle | |
 //
