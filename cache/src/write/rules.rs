@@ -84,8 +84,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let found = self.find(hash, identity);
         if let Some((slot, known)) = &found {
             let known = known.identity();
-            let replaces_equal =
-                listed && writer.relists.open.as_ref().is_some_and(|open| open.replaces_all);
+            let replaces_equal = listed && writer.relists.open.as_ref().is_some_and(|open| open.replaces_all);
             if !known.resource_version.is_empty() && known == *identity && !replaces_equal {
                 writer.relists.mark_slot(*slot, origin);
                 return Ok(ApplyOutcome::Unchanged);
