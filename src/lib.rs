@@ -72,7 +72,7 @@ pub mod internal {
     pub use crate::client::authorities::Authorities;
     pub use crate::client::tls::{crypto_provider, tls_config};
     pub use crate::client::{
-        Connections, MAX_RETRY_AFTER, Outage, PAGE, Pages, RetryAdvice, WarningLimit, chain, on_own_runtime,
+        Connections, MAX_RETRY_AFTER, Outage, PAGE, Pages, RetryAdvice, Timer, WarningLimit, chain, on_own_runtime,
     };
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};

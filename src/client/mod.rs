@@ -96,6 +96,7 @@ mod send;
 mod service;
 mod span;
 mod time;
+mod timer;
 pub(crate) mod tls;
 mod transport;
 mod waiting;
@@ -125,6 +126,8 @@ pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
 #[doc(hidden)]
 pub use self::runtime::on_own_runtime;
 pub use self::service::ServiceTransport;
+#[doc(hidden)]
+pub use self::timer::Timer;
 pub use self::transport::{
     MAX_HEADERS, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback,
     redact_secret,

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use listwatch::internal::Timer;
 use tokio::time::Instant;
 
 use crate::key::ObjectKey;
 use crate::subscribe::queue::{Delivery, PendingDeletion};
 use crate::subscribe::resync::LONGEST;
-use crate::subscribe::timer::Timer;
 
 /// The deletions that a subscriber holds.
 pub(crate) struct DelayedDeletions<D> {

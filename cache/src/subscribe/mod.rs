@@ -10,5 +10,4 @@ pub(crate) mod registry;
 pub(crate) mod resync;
 pub(crate) mod subscriber;
 pub(crate) mod subscription;
-mod timer;
 pub(crate) mod walk;

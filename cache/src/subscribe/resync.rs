@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use listwatch::internal::Timer;
 use tokio::time::Instant;
 
 use crate::subscribe::queue::WALK_STEP;
-use crate::subscribe::timer::Timer;
 
 /// The resolution of tokio's timers.
 const SHORTEST: Duration = Duration::from_millis(1);

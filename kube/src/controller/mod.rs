@@ -87,6 +87,7 @@ mod queue;
 mod related;
 mod run;
 
+use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ use futures::future::{BoxFuture, select, try_join_all};
 use futures::stream::{BoxStream, SelectAll, poll_fn};
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use listwatch::client::{Kind, Resource};
-use listwatch::internal::{WarningLimit, chain};
+use listwatch::internal::{Timer, WarningLimit, chain};
 use listwatch_cache::{Cache, Object, ObjectKey, Predicate, StoreType, SyncError};
 use tokio::task::JoinSet;
 
@@ -354,6 +355,10 @@ impl<T: StoreType + ?Sized> Controller<T> {
     ///
     /// Dropping the stream aborts the reconciles that run. While the stream is not polled, no reconcile starts.
     ///
+    /// Any runtime may poll the stream, also after the one that polled it before has ended. The reconciles that ended
+    /// with their runtime are then started again. Outside of a tokio runtime the stream does nothing, and logs that as an
+    /// error.
+    ///
     /// # Errors
     ///
     /// - [`Error::ReconcilerFailed`] for each reconcile that failed; the controller has logged it, and continues.
@@ -362,8 +367,7 @@ impl<T: StoreType + ?Sized> Controller<T> {
     ///
     /// # Panics
     ///
-    /// The stream panics when the reconciler, the error policy or a mapper panics, and outside of a tokio runtime with
-    /// time enabled.
+    /// The stream panics when the reconciler, the error policy or a mapper panics, and on a tokio runtime without time.
     pub fn run<Reconcile, E, Ctx, Form>(
         self,
         mut reconciler: impl FnMut(Object<T>, Arc<Ctx>) -> Reconcile,
@@ -391,7 +395,9 @@ impl<T: StoreType + ?Sized> Controller<T> {
             queue: RequestQueue::default(),
             is_paused: false,
             tasks: JoinSet::new(),
-            timer: None,
+            running: HashMap::new(),
+            timer: Timer::default(),
+            is_reported: false,
         };
         poll_fn(move |cx| {
             let reconcile = |object| reconciler(object, Arc::clone(&context));

@@ -24,12 +24,14 @@
 //! - The keys of related objects come from `inspect`, which runs for each write. A coalesced change would hide the
 //!   owner in a state in between.
 //! - A panic of a reconcile is resumed in the caller's task, as if there were no task.
+//! - A timer of tokio panics after its runtime has ended, so the timer moves to the runtime that polls. A reconcile stays
+//!   on the runtime on which it began. If that runtime ends, the object is reconciled again.
 //!
 //! Not done: kube's debounce, which starts again at each change and can starve an object. A task that polls by itself:
 //! its errors would need a channel, and dropping the stream would not stop it.
 
+use std::collections::HashMap;
 use std::panic::resume_unwind;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -37,9 +39,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
+use listwatch::internal::Timer;
 use listwatch_cache::{Cache, Change, Object, ObjectKey, Predicate, StoreType, Subscriber, SyncError};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::runtime::{self, Handle};
+use tokio::task::{self, JoinError, JoinSet};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::action::{Action, Error, NextReconcile};
@@ -82,7 +86,11 @@ pub(super) struct ControllerRun<T: StoreType + ?Sized, E> {
     /// True if the last poll left requests unread, because the queue had many due keys.
     pub(super) is_paused: bool,
     pub(super) tasks: JoinSet<FinishedReconcile<T, E>>,
-    pub(super) timer: Option<Pin<Box<Sleep>>>,
+    /// The runtimes and the objects of `tasks`.
+    pub(super) running: HashMap<task::Id, (runtime::Id, Arc<ObjectKey>)>,
+    pub(super) timer: Timer,
+    /// True if the log says that the stream was polled outside of a runtime.
+    pub(super) is_reported: bool,
 }
 
 /// How far a controller has come.
@@ -116,6 +124,7 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
     where
         Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
     {
+        let Some(runtime) = self.current_runtime() else { return Poll::Pending };
         self.poll_shutdown(cx);
         match self.poll_caches(cx) {
             Poll::Pending => return Poll::Pending,
@@ -127,22 +136,19 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         {
             return self.end_with(error);
         }
-        self.start_due(&mut reconcile);
+        self.start_due(runtime, &mut reconcile);
         // Nothing else wakes this task for the requests that were left unread.
         if self.is_paused && self.queue.due_count() < MAX_DUE {
             cx.waker().wake_by_ref();
         }
-        match self.tasks.poll_join_next(cx) {
-            Poll::Ready(Some(Ok(done))) => {
+        match self.tasks.poll_join_next_with_id(cx) {
+            Poll::Ready(Some(Ok((id, done)))) => {
+                self.running.remove(&id);
                 let item = self.finish_reconcile(done, error_policy);
-                self.start_due(&mut reconcile);
+                self.start_due(runtime, &mut reconcile);
                 return Poll::Ready(Some(item));
             }
-            Poll::Ready(Some(Err(error))) => match error.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                // The runtime shuts down.
-                Err(_) => self.phase = RunPhase::Ended,
-            },
+            Poll::Ready(Some(Err(error))) => self.restart_cancelled(error, runtime, cx),
             Poll::Ready(None) if matches!(self.phase, RunPhase::Draining) => self.phase = RunPhase::Ended,
             Poll::Ready(None) | Poll::Pending => {}
         }
@@ -155,12 +161,43 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         Poll::Pending
     }
 
+    /// Returns the runtime that polls the stream. Outside of a runtime nothing can start, which is logged once.
+    fn current_runtime(&mut self) -> Option<runtime::Id> {
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        if runtime.is_none() && !self.is_reported {
+            self.is_reported = true;
+            tracing::error!(
+                name: "listwatch.no_runtime",
+                "the controller is polled outside of a tokio runtime: it does nothing until a runtime polls it"
+            );
+        }
+        runtime
+    }
+
+    /// Requests the object of a reconcile again that ended with its runtime, unless that is the current one, which then
+    /// shuts down. Resumes a panic.
+    fn restart_cancelled(&mut self, error: JoinError, runtime: runtime::Id, cx: &Context<'_>) {
+        let began = self.running.remove(&error.id());
+        if let Ok(panic) = error.try_into_panic() {
+            resume_unwind(panic);
+        }
+        let Some((_, key)) = began.filter(|(began, _)| *began != runtime) else {
+            self.phase = RunPhase::Ended;
+            return;
+        };
+        let now = Instant::now();
+        self.queue.finish_reconcile(&key, Some(ReconcileRequest { at: now, reason: ReconcileReason::Retried }), now);
+        // The next poll starts it, and waits for the other reconciles.
+        cx.waker().wake_by_ref();
+    }
+
     /// Polls the triggers of a shutdown.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) {
         if self.forceful.iter_mut().any(|trigger| trigger.poll_unpin(cx).is_ready()) {
             self.stop_requests();
             self.forceful.clear();
             self.tasks = JoinSet::new();
+            self.running.clear();
             self.phase = RunPhase::Ended;
         }
         if self.graceful.iter_mut().any(|trigger| trigger.poll_unpin(cx).is_ready()) {
@@ -241,7 +278,7 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
     }
 
     /// Starts the reconciles of due objects.
-    fn start_due<Reconcile>(&mut self, reconcile: &mut impl FnMut(Object<T>) -> Reconcile)
+    fn start_due<Reconcile>(&mut self, runtime: runtime::Id, reconcile: &mut impl FnMut(Object<T>) -> Reconcile)
     where
         Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
     {
@@ -254,8 +291,9 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
             };
             let span = tracing::info_span!("listwatch.reconcile", object = %key, reason = reason.as_str());
             let reconcile = span.in_scope(|| reconcile(object.clone()));
-            self.tasks
-                .spawn(async move { FinishedReconcile { key, object, result: reconcile.await } }.instrument(span));
+            let running = Arc::clone(&key);
+            let task = async move { FinishedReconcile { key, object, result: reconcile.await } }.instrument(span);
+            self.running.insert(self.tasks.spawn(task).id(), (runtime, running));
         }
     }
 
@@ -294,11 +332,7 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let count_at = (self.queue.due_count() >= MAX_DUE).then(|| Instant::now() + RECOUNT_AFTER);
         let Some(at) = self.queue.next_due_at().into_iter().chain(count_at).min() else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
-        if timer.deadline() != at {
-            timer.as_mut().reset(at);
-        }
-        timer.as_mut().poll(cx)
+        self.timer.poll(at, cx)
     }
 }
 

@@ -1,17 +1,21 @@
 //! Concurrency, and the ends of a controller.
 
 use std::error::Error as StdError;
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
-use listwatch_cache::{EndReason, Object, SyncError};
+use listwatch::Encoding;
+use listwatch_cache::{CacheWriter, EndReason, Object, SyncError};
 use listwatch_kube::Kube;
 use listwatch_kube::controller::{Action, Controller, Error};
-use tokio::time::sleep;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
 
 use crate::support::*;
 use crate::trace;
@@ -143,6 +147,50 @@ async fn the_end_of_a_cache_ends_the_controller() {
     assert!(items.next().await.is_none());
     // The stream stays at its end.
     assert!(items.next().await.is_none());
+}
+
+/// The first runtime reconciles `b`, which is due again after a minute, and `a`, whose reconcile does not end there.
+#[test]
+fn another_runtime_continues_after_the_first() {
+    for first_ends in [true, false] {
+        let (logged, _guard) = trace::subscribe();
+        let writer = CacheWriter::<Main>::of();
+        for name in ["a", "b"] {
+            writer.apply(Encoding::Json, object(name, 1).to_string().as_bytes()).unwrap();
+        }
+        let mut is_first = true;
+        let reconcile = move |object: Object<Main>, _: Arc<()>| {
+            let is_endless = object.name() == "a" && std::mem::take(&mut is_first);
+            async move {
+                if is_endless {
+                    pending::<()>().await;
+                }
+                Ok::<_, io::Error>(if object.name() == "b" {
+                    Action::requeue(seconds(60.0))
+                } else {
+                    await_change(&object)?
+                })
+            }
+        };
+        let controller = Controller::new(writer.cache()).shutdown_on_signal();
+        let mut items = controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(())).boxed();
+        let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let mut names = |runtime: &Runtime| {
+            let next = || runtime.block_on(async { timeout(seconds(200.0), items.next()).await.ok() });
+            let names = std::iter::repeat_with(next).take(2).map(|item| item.map(|item| item.unwrap().unwrap().0.name));
+            names.flatten().collect::<Vec<_>>().join(" ")
+        };
+        let first = runtime();
+        assert_eq!(names(&first), "b b", "{first_ends}");
+        let first = (!first_ends).then_some(first);
+        assert_eq!(names(&runtime()), if first_ends { "a b" } else { "b b" }, "{first_ends}");
+        for _ in 0..2 {
+            assert!(items.poll_next_unpin(&mut Context::from_waker(Waker::noop())).is_pending(), "{first_ends}");
+        }
+        let logged = logged.take();
+        assert_eq!(logged.matches("polled outside of a tokio runtime").count(), 1, "{first_ends}: {logged}");
+        drop(first);
+    }
 }
 
 #[tokio::test(start_paused = true)]
