@@ -277,7 +277,8 @@ pub fn is_loopback(host: &str) -> bool {
 }
 
 /// Replaces a secret in a text with `[redacted]`: the whole secret, its base64 form, and any part of eight bytes or
-/// more of either, because a page may truncate or wrap it. A shorter secret is only found whole.
+/// more of either, because a page may truncate or wrap it. A shorter secret is only found whole, and one of less than
+/// four bytes only where it is no part of a longer word.
 ///
 /// A secret of lower-case letters, `-`, `.` and `:` only may be an ordinary word, such as a user's name. It stays where
 /// API servers quote the name of a user, a group, a namespace or a resource: `User "nobody" cannot list resource "pods"`.
@@ -304,11 +305,15 @@ pub fn redact_secret(text: String, secret: &str) -> String {
 }
 
 fn redact_everywhere(text: String, secret: &str) -> String {
+    const WORD: usize = 4;
     const PART: usize = 8;
     const REDACTED: &[u8] = b"[redacted]";
 
     if secret.is_empty() {
         return text;
+    }
+    if secret.len() < WORD {
+        return redact_words(&text, secret);
     }
     if secret.len() < PART {
         return text.replace(secret, "[redacted]");
@@ -331,6 +336,22 @@ fn redact_everywhere(text: String, secret: &str) -> String {
     }
     clean.extend_from_slice(rest);
     String::from_utf8_lossy(&clean).into_owned()
+}
+
+/// Replaces a secret where it is not a part of a longer word.
+fn redact_words(text: &str, secret: &str) -> String {
+    let (mut clean, mut from) = (String::with_capacity(text.len()), 0);
+    for (at, word) in text.match_indices(secret) {
+        let (before, after) = text.split_at(at);
+        let inner = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        if inner(before.chars().next_back()) || inner(after.chars().nth(word.chars().count())) {
+            continue;
+        }
+        clean.push_str(before.get(from..).unwrap_or_default());
+        clean.push_str("[redacted]");
+        from = at + word.len();
+    }
+    clean + text.get(from..).unwrap_or_default()
 }
 
 /// Returns the kind that the error or one of its sources has, else `otherwise`.
@@ -448,6 +469,8 @@ mod tests {
             ("a s3cret b", "s3cret", "a [redacted] b"),
             ("a s3cre b", "s3cret", "a s3cre b"),
             ("nothing", "", "nothing"),
+            ("extended key of x, 6x: x", "x", "extended key of [redacted], 6x: [redacted]"),
+            ("x-axis éx", "x", "[redacted]-axis éx"),
             ("a s3cret-t0ken, s3cret-t0ken b", "s3cret-t0ken", "a [redacted], [redacted] b"),
             ("truncated: s3cret-t", "s3cret-t0ken", "truncated: [redacted]"),
             ("wrapped: s3cret-t\n0ken-of-tests", "s3cret-t0ken-of-tests", "wrapped: [redacted]\n[redacted]"),
