@@ -18,7 +18,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use listwatch::client::{Client, HttpTransport, Resource, Selection, Transport};
 use listwatch::{FieldPath, ListDecoder, path};
-use listwatch_cache::{Cache, ChangeLogLimits, Reflector, StorageFormat, Store, Strategy};
+use listwatch_cache::{Cache, ChangeLogLimits, PreparedReflector, Reflector, StorageFormat, Store, Strategy};
 use listwatch_e2e::{Changes, Result, Server, View, agree, bin, listed, of_kube, pod, seen, size};
 use listwatch_mirror::{Mirror, Mirrored};
 use serde_json::json;
@@ -49,7 +49,7 @@ impl Running {
     /// Starts a mirror of collections, with an index of Pods by node. It uses TLS if the scheme is `https`.
     pub async fn start(
         mut mirror: Mirror,
-        collections: Vec<(Resource, Reflector<[u8]>)>,
+        collections: Vec<(Resource, PreparedReflector<[u8]>)>,
         listener: TcpListener,
         scheme: &str,
     ) -> Result<Self> {
@@ -88,12 +88,12 @@ impl Running {
 }
 
 /// Returns a collection for a mirror.
-pub fn collection(client: &Client, resource: Resource, format: StorageFormat) -> (Resource, Reflector<[u8]>) {
+pub fn collection(client: &Client, resource: Resource, format: StorageFormat) -> (Resource, PreparedReflector<[u8]>) {
     let is_widget = resource.group() == "example.com";
     let selection = if is_widget { Selection::default().json() } else { Selection::default() };
     let reflector = Reflector::<[u8]>::new(client, &resource).selection(selection);
     let reflector = reflector.store(Store::new(format)).change_log(ChangeLogLimits::default());
-    (resource, reflector)
+    (resource, reflector.prepare())
 }
 
 /// Starts a mirror on loopback, with the rights of the administrator.
@@ -429,7 +429,8 @@ async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
         let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy).prepare();
         let selected = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS)
             .strategy(strategy)
-            .selection(Selection::default().labels("example.com/odd=yes".parse()?));
+            .selection(Selection::default().labels("example.com/odd=yes".parse()?))
+            .prepare();
         for (name, reflector) in [("all", reflector), ("selected", selected)] {
             caches.push((format!("{strategy}, {name}"), reflector.cache()));
             tokio::spawn(reflector.run());

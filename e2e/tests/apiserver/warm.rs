@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::client::{Client, HttpTransport, Resource, Transport};
 use listwatch::client::{Request, ResponseFuture};
-use listwatch_cache::{Cache, FileError, Reflector, StorageFormat, Store, Strategy};
+use listwatch_cache::{Cache, FileError, PreparedReflector, Reflector, StorageFormat, Store, Strategy};
 use listwatch_e2e::{Result, Server, agree, listed, seen, size};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -55,7 +55,7 @@ struct Running {
 }
 
 impl Running {
-    fn begin(reflector: Reflector<Pod>, transport: Recording) -> Self {
+    fn begin(reflector: PreparedReflector<Pod>, transport: Recording) -> Self {
         let cache = reflector.cache();
         let run = tokio::spawn(async move { drop(reflector.run().await) });
         Self { cache, run, transport }
@@ -108,7 +108,7 @@ async fn warm_starts_resume_without_a_list() -> Result<()> {
         for strategy in [Strategy::WatchList, Strategy::ListThenWatch] {
             let transport = Recording::new(&server)?;
             let started = Instant::now();
-            let cold = Running::begin(reflector(&transport, format).strategy(strategy), transport);
+            let cold = Running::begin(reflector(&transport, format).strategy(strategy).prepare(), transport);
             timeout(Duration::from_secs(300), cold.cache.synced()).await??;
             let cold_time = started.elapsed();
             cold.is_synced(&server).await?;
