@@ -1,8 +1,8 @@
 //! Code of the caller that a store runs, and what becomes of its panics.
 //!
-//! Index functions, filters, decoding, the comparison and the drop of values, and wakers are code of the caller. Writers
-//! run it, so a panic that unwound through a writer would stop the reflector, and leave the write half done. Here a
-//! panic becomes an error of the object that the code was called for.
+//! Index functions, filters, decoding, the comparison and the drop of values, and wakers are code of the caller.
+//! Writers run it, so a panic that unwound through a writer would stop the reflector, and leave the write half done.
+//! Here a panic becomes an error of the object that the code was called for.
 
 use std::any::Any;
 use std::error::Error;

@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 /// faster.
 ///
 /// A list, a watch, a get or a cache of another kind than `K` is an error before any request
-/// ([`ItemError::WrongKind`](listwatch::ItemError)), and so is a body with objects of another kind. A type whose kind is
-/// known only at run time, such as `DynamicObject`, accepts every kind.
+/// ([`ItemError::WrongKind`](listwatch::ItemError)), and so is a body with objects of another kind. A type whose kind
+/// is known only at run time, such as `DynamicObject`, accepts every kind.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;

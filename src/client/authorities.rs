@@ -2,12 +2,12 @@
 //!
 //! webpki builds and verifies the chain. Read this before a change.
 //!
-//! - Go checks dates, basic constraints and usages of a trusted certificate too, which webpki does not. So a certificate
-//!   with a [reason](Certificate::why_no_issuer) against it is no issuer here.
+//! - Go checks dates, basic constraints and usages of a trusted certificate too, which webpki does not. So a
+//!   certificate with a [reason](Certificate::why_no_issuer) against it is no issuer here.
 //! - Go accepts a server whose own certificate is trusted, byte for byte, whoever has signed it.
 //! - Go accepts a server's certificate that is a CA, which webpki refuses: see [`Trusted::verify_chain`].
-//! - The certificates of the platform are loaded when the first handshake needs them. Images without any are common, and
-//!   most clusters have an authority of their own.
+//! - The certificates of the platform are loaded when the first handshake needs them. Images without any are common,
+//!   and most clusters have an authority of their own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::sync::{Mutex, lock};
 
 /// Certificate authorities that verify a server.
 ///
-/// They accept a server as Go's crypto/x509 does, so as kubectl does: also a server whose own certificate is among them,
-/// byte for byte, and a server whose certificate is a CA. Its name, its dates, and the signature of the handshake are
-/// verified in all cases. RSA keys need 2,048 bits.
+/// They accept a server as Go's crypto/x509 does, so as kubectl does: also a server whose own certificate is among
+/// them, byte for byte, and a server whose certificate is a CA. Its name, its dates, and the signature of the handshake
+/// are verified in all cases. RSA keys need 2,048 bits.
 pub struct Authorities {
     source: Source,
     provider: Arc<CryptoProvider>,

@@ -17,8 +17,8 @@
 //! - The end of the input inside a member is [`TransportErrorKind::Broken`], which is retried. Damaged data is
 //!   [`TransportErrorKind::Compression`], which is not.
 //! - Only the headers decide the content coding. An unknown coding is refused before the body is read.
-//! - At most 1 MiB of an error's body is read, for at most 10 s, however slowly the bytes drip, and 300 characters of it
-//!   are quoted. It is redacted before it is truncated, because half a token is a secret too.
+//! - At most 1 MiB of an error's body is read, for at most 10 s, however slowly the bytes drip, and 300 characters of
+//!   it are quoted. It is redacted before it is truncated, because half a token is a secret too.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -56,8 +56,8 @@ const SNIPPET_CHARS: usize = 300;
 /// The size of the pieces of a decompressed body.
 const DECOMPRESSED_CHUNK: usize = 64 << 10;
 
-/// The most bytes that a consumer gets before other tasks have a turn. Without it, a body of white space, or of anything
-/// else without an item, would keep the consumer's task in one poll.
+/// The most bytes that a consumer gets before other tasks have a turn. Without it, a body of white space, or of
+/// anything else without an item, would keep the consumer's task in one poll.
 const TURN: usize = 1 << 20;
 
 /// The least that a chunk counts towards a turn.
@@ -323,8 +323,8 @@ pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, Tra
     }
 }
 
-/// Returns the beginning of a body, including `first`, which was already read. It is the whole body if that is short and
-/// arrives in time, or all bytes before an interruption.
+/// Returns the beginning of a body, including `first`, which was already read. It is the whole body if that is short
+/// and arrives in time, or all bytes before an interruption.
 pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
     let mut bytes = Vec::from(first);
     let end = Instant::now() + ERROR_TIME;

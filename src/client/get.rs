@@ -67,8 +67,8 @@ pub struct Get<O> {
 impl Client {
     /// Returns a get of one object. Nothing is sent until it is awaited.
     ///
-    /// The object is decoded as `T`: see [`Item`]. `[u8]` is JSON for a custom resource, and protobuf for others. If `T`
-    /// knows its kind, and the resource is of another, the get ends in an error before any request.
+    /// The object is decoded as `T`: see [`Item`]. `[u8]` is JSON for a custom resource, and protobuf for others. If
+    /// `T` knows its kind, and the resource is of another, the get ends in an error before any request.
     pub fn get<T: Item + ?Sized>(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Get<T::Owned> {
         let decode: FromRef<T> = T::from_ref;
         Get {

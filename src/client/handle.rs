@@ -21,8 +21,8 @@ use super::warning_limit::WarningLimit;
 use crate::limits::Limits;
 use crate::sync::{Mutex, lock};
 
-/// The time for which a client remembers what a server does not do: send the initial events of a collection, or protobuf.
-/// Afterwards it requests them again: the server may have been upgraded, or it was busy.
+/// The time for which a client remembers what a server does not do: send the initial events of a collection, or
+/// protobuf. Afterwards it requests them again: the server may have been upgraded, or it was busy.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// A client of one API server. Clones are cheap and share connections and metrics.
@@ -184,8 +184,8 @@ impl Client {
     /// JSON.
     ///
     /// Aggregated API servers return 406 for protobuf if a type does not implement it, although the request accepts
-    /// JSON too (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that for an hour,
-    /// with its clones.
+    /// JSON too (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that for an
+    /// hour, with its clones.
     pub(super) fn needs_plain_json(
         &self,
         error: &Error,

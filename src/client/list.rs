@@ -93,8 +93,8 @@ impl<F> List<F> {
         self
     }
 
-    /// Continues at the latest version when a page has expired (410), if the server offers a token for that, and accepts
-    /// pages of several resource versions, which otherwise end the list in [`ErrorKind::SeveralVersions`].
+    /// Continues at the latest version when a page has expired (410), if the server offers a token for that, and
+    /// accepts pages of several resource versions, which otherwise end the list in [`ErrorKind::SeveralVersions`].
     ///
     /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between
     /// may be missing, or newer than others.
@@ -112,8 +112,8 @@ impl<F> List<F> {
         self
     }
 
-    /// Sets the limits on bodies: those of the [`Client`](Client::limits) unless set. The limits of items and bytes apply
-    /// to all pages together.
+    /// Sets the limits on bodies: those of the [`Client`](Client::limits) unless set. The limits of items and bytes
+    /// apply to all pages together.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.plan().limits = limits;
         self
@@ -214,8 +214,8 @@ where
 impl Client {
     /// Returns a list of this resource, in all namespaces unless the [`List`] sets some. Nothing is sent yet.
     ///
-    /// Items are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the list ends in an
-    /// error before any request.
+    /// Items are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the list ends in
+    /// an error before any request.
     pub fn list<T: Item + ?Sized>(&self, resource: &Resource, params: &ListParams) -> List<FromRef<T>> {
         let mut params = params.clone();
         params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));

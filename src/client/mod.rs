@@ -62,8 +62,8 @@
 //! failure is an outage. Later one failure is enough if it needs a repair, such as a missing role; other failures must
 //! happen three times in a row. After that there is a warning each minute.
 //!
-//! A server or a reader can cause most of these warnings at will. So identical warnings are logged once a minute, and at
-//! most 100 different ones; `left_out` is the number of identical warnings since the last one.
+//! A server or a reader can cause most of these warnings at will. So identical warnings are logged once a minute, and
+//! at most 100 different ones; `left_out` is the number of identical warnings since the last one.
 
 pub(crate) mod authorities;
 mod body;

@@ -1,8 +1,8 @@
 //! Reports in the log that requests for a collection fail, and that they succeed again.
 //!
-//! A watch or a reflector retries without a limit, so nobody would learn of an outage otherwise. Until the first success
-//! each failure is a warning. Later a watch breaks now and then, so only a failure that needs a repair is one at once;
-//! any other must last for a few retries. Then there is a warning each minute, and one when the outage ends.
+//! A watch or a reflector retries without a limit, so nobody would learn of an outage otherwise. Until the first
+//! success each failure is a warning. Later a watch breaks now and then, so only a failure that needs a repair is one
+//! at once; any other must last for a few retries. Then there is a warning each minute, and one when the outage ends.
 
 use std::time::Duration;
 

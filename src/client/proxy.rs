@@ -12,12 +12,12 @@ use super::transport::is_loopback;
 /// [`Transport`](super::Transport). The URL may contain a password: no log should show it.
 ///
 /// The rules are those of Go (`golang.org/x/net/http/httpproxy`), so of kubectl. `HTTPS_PROXY` is for `https` servers,
-/// `HTTP_PROXY` for `http` servers, and `ALL_PROXY` is not used. A proxy without a scheme is `http`. `NO_PROXY` excludes
-/// servers: names with their subdomains, `.suffixes`, addresses, CIDR ranges, each optionally with a port, and `*` for
-/// all. A server on loopback has no proxy. Each variable may be in lower case; an empty one is unset.
+/// `HTTP_PROXY` for `http` servers, and `ALL_PROXY` is not used. A proxy without a scheme is `http`. `NO_PROXY`
+/// excludes servers: names with their subdomains, `.suffixes`, addresses, CIDR ranges, each optionally with a port, and
+/// `*` for all. A server on loopback has no proxy. Each variable may be in lower case; an empty one is unset.
 ///
-/// In a CGI program, where `REQUEST_METHOD` is set, `HTTP_PROXY` is ignored, because it may be a header of the caller. Go
-/// refuses the request.
+/// In a CGI program, where `REQUEST_METHOD` is set, `HTTP_PROXY` is ignored, because it may be a header of the caller.
+/// Go refuses the request.
 #[must_use]
 pub fn environment_proxy(server: &Uri) -> Option<String> {
     choose(server, |name| env::var(name).ok())

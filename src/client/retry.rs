@@ -7,8 +7,8 @@
 //! - [`DecodeError::is_incomplete`](crate::DecodeError::is_incomplete) decides what a truncation is, also for this
 //!   file.
 //! - An expired version or token comes first, whatever the status code is. No retry of the same request helps.
-//! - Only a Status of Kubernetes says that a version has expired. A proxy's error says nothing about the version, however
-//!   often it returns.
+//! - Only a Status of Kubernetes says that a version has expired. A proxy's error says nothing about the version,
+//!   however often it returns.
 //! - A TLS error is final until a server was reached. Later it may be the rotation of a certificate.
 //! - 401, 403 and 404 may end when a role or a resource is created. So a watch retries them, and a list does not.
 //! - A list that the server's request timeout interrupted would be interrupted again. A reflector relists it in pages.

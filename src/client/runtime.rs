@@ -1,8 +1,8 @@
 //! Checks that a request is polled on the runtime on which it began.
 //!
 //! Timers and sockets belong to a runtime of tokio. A timer panics when it is polled after its runtime has ended, and
-//! never fires if nobody drives its runtime. So each future and body of the client remembers its runtime, and ends in an
-//! error on another one.
+//! never fires if nobody drives its runtime. So each future and body of the client remembers its runtime, and ends in
+//! an error on another one.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -33,7 +33,8 @@ impl OwnRuntime {
 ///
 /// # Errors
 ///
-/// The errors of the future, and [`TransportErrorKind::Setup`] outside of a runtime, and on another runtime than before.
+/// The errors of the future, and [`TransportErrorKind::Setup`] outside of a runtime, and on another runtime than
+/// before.
 pub fn on_own_runtime<T, E: From<Error>>(
     future: impl Future<Output = Result<T, E>>,
 ) -> impl Future<Output = Result<T, E>> {

@@ -12,8 +12,8 @@ use rustls::{ClientConfig, ConfigBuilder, client::WantsClientCert};
 use super::certificate::{Certificate, MIN_RSA_BITS};
 use super::transport::{TransportError, TransportErrorKind};
 
-/// Returns the crypto provider of TLS: the default that the program has installed in rustls, else aws-lc-rs or ring by the
-/// features of this crate.
+/// Returns the crypto provider of TLS: the default that the program has installed in rustls, else aws-lc-rs or ring by
+/// the features of this crate.
 ///
 /// It never asks rustls to choose, which panics in a program that has both.
 ///
@@ -55,8 +55,8 @@ fn provider_of_features() -> Option<CryptoProvider> {
 ///
 /// # Errors
 ///
-/// [`TransportErrorKind::Setup`] if the certificate or the key is missing, malformed, encrypted or too small, or if they
-/// do not belong together. The error shows no part of the key.
+/// [`TransportErrorKind::Setup`] if the certificate or the key is missing, malformed, encrypted or too small, or if
+/// they do not belong together. The error shows no part of the key.
 pub fn tls_config(
     provider: &Arc<CryptoProvider>,
     verifier: Arc<dyn ServerCertVerifier>,

@@ -16,8 +16,8 @@ use http::{HeaderMap, StatusCode};
 /// Sends requests to one API server.
 ///
 /// It manages connections, TLS and credentials. It must not follow a redirect to another origin, because that would
-/// send the credentials there: see [`Redirects`](super::Redirects). It neither requests compression nor decompresses, and it does not retry a request that
-/// got a response.
+/// send the credentials there: see [`Redirects`](super::Redirects). It neither requests compression nor decompresses,
+/// and it does not retry a request that got a response.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a GET and waits for the head of the response.
     fn get(&self, request: Request) -> ResponseFuture<'_>;
@@ -170,7 +170,8 @@ impl TransportError {
         Self { io, ..Self::new(kind_of(error, otherwise), joined(informative)) }
     }
 
-    /// Returns the error of a body: after the head of the response, a failure of TLS or of the connection interrupts it.
+    /// Returns the error of a body: after the head of the response, a failure of TLS or of the connection interrupts
+    /// it.
     ///
     /// A server that fails sends a fatal alert, and a box between may damage a record. Neither says anything about the
     /// certificates, which were accepted before.
@@ -281,7 +282,8 @@ pub fn is_loopback(host: &str) -> bool {
 /// four bytes only where it is no part of a longer word.
 ///
 /// A secret of lower-case letters, `-`, `.` and `:` only may be an ordinary word, such as a user's name. It stays where
-/// API servers quote the name of a user, a group, a namespace or a resource: `User "nobody" cannot list resource "pods"`.
+/// API servers quote the name of a user, a group, a namespace or a resource: `User "nobody" cannot list resource
+/// "pods"`.
 ///
 /// For implementations of [`Transport::redact`].
 #[must_use]

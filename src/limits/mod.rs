@@ -78,15 +78,16 @@ impl Limits {
     /// [`DEFAULT_DECODED_SIZE`](Self::DEFAULT_DECODED_SIZE) unless set. An item over it is
     /// [`ItemError::DecodedSize`](crate::ItemError::DecodedSize), which
     /// [`skip_item_errors`](crate::ListReader::skip_item_errors) skips.
-    /// [`ItemRef::with_decoded_size`](crate::ItemRef::with_decoded_size) sets it for one item, and `set_decoded_size` of
-    /// a store for its objects.
+    /// [`ItemRef::with_decoded_size`](crate::ItemRef::with_decoded_size) sets it for one item, and `set_decoded_size`
+    /// of a store for its objects.
     ///
     /// It bounds the memory for an item with a few bytes per element: 1.4 MB of empty volumes would take 2.3 GB. Items
     /// of up to 16 KiB are not estimated. If the [table of fields](crate::schema) has the item's kind, the estimate is
     /// the length of all strings, and 16 to 48 bytes for each field of each message, present or absent; three or four
-    /// times that in a list or map. That is more than the types of k8s-pb take. For another kind in protobuf it is 64 bytes for
-    /// each string or message and 1 KiB more for a value whose bytes could be a message. In JSON it is the length, 1 KiB
-    /// for each object, 160 bytes for each array and 112 bytes for each comma; large structs may take more.
+    /// times that in a list or map. That is more than the types of k8s-pb take. For another kind in protobuf it is 64
+    /// bytes for each string or message and 1 KiB more for a value whose bytes could be a message. In JSON it is the
+    /// length, 1 KiB for each object, 160 bytes for each array and 112 bytes for each comma; large structs may take
+    /// more.
     #[must_use]
     pub const fn decoded_size(mut self, bytes: u64) -> Self {
         self.decoded_size = bytes;

@@ -103,8 +103,8 @@ pub struct Status {
 pub(crate) const MAX_CAUSES: usize = 1000;
 
 impl Status {
-    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` if the bytes are not a Status. Its message may quote
-    /// text that is not UTF-8, which gets U+FFFD.
+    /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` if the bytes are not a Status. Its message may
+    /// quote text that is not UTF-8, which gets U+FFFD.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() <= 2 * MAX_CAUSES
             && let Ok(status) = <Self as prost::Message>::decode(bytes)

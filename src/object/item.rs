@@ -25,10 +25,11 @@ pub trait Item {
     const ENCODING: Option<Encoding> = None;
 
     /// Checks that objects of this type meta, or of its list, can be decoded as this type. Adapters and clients call it
-    /// once for a list, a watch or an object. Types that do not know their kind accept every kind, as does this default.
+    /// once for a list, a watch or an object. Types that do not know their kind accept every kind, as does this
+    /// default.
     ///
-    /// The types of k8s-pb know their kind, and so do the types of k8s-openapi in [`Json`](super::Json), and all types in
-    /// `Kube` of `listwatch-kube`, also those that derive `kube::CustomResource`. They also accept
+    /// The types of k8s-pb know their kind, and so do the types of k8s-openapi in [`Json`](super::Json), and all types
+    /// in `Kube` of `listwatch-kube`, also those that derive `kube::CustomResource`. They also accept
     /// `PartialObjectMetadata`, which has the metadata of any kind, and an empty kind, which is unknown.
     ///
     /// # Errors

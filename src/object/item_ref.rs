@@ -95,15 +95,15 @@ impl<'a> ItemRef<'a> {
         MetaView::new(self.encoding, self.bytes, self.ends)
     }
 
-    /// Decodes it with prost. A type of k8s-pb must be of the item's [type meta](Self::type_meta), unless that is unknown
-    /// or `PartialObjectMetadata`. Text that is not UTF-8 gets U+FFFD in place of each such byte, as in Go's JSON, if the
-    /// item's kind is in the [table of fields](crate::schema).
+    /// Decodes it with prost. A type of k8s-pb must be of the item's [type meta](Self::type_meta), unless that is
+    /// unknown or `PartialObjectMetadata`. Text that is not UTF-8 gets U+FFFD in place of each such byte, as in Go's
+    /// JSON, if the item's kind is in the [table of fields](crate::schema).
     ///
     /// # Errors
     ///
     /// [`ItemError::WrongKind`] for an item of another kind than the type's, [`ItemError::Protobuf`] when prost refuses
-    /// it, [`ItemError::DecodedSize`] when it may take too much memory, [`ItemError::WrapperType`] when `M` is one of prost's wrapper types, [`ItemError::WrongEncoding`] for an item in
-    /// JSON.
+    /// it, [`ItemError::DecodedSize`] when it may take too much memory, [`ItemError::WrapperType`] when `M` is one of
+    /// prost's wrapper types, [`ItemError::WrongEncoding`] for an item in JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         schema::check_type(std::any::type_name::<M>(), self.type_meta)?;
         self.decode_unchecked()

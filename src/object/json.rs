@@ -17,9 +17,9 @@ use crate::wire::Encoding;
 /// Servers send lists of custom resources in JSON only. An item in protobuf is an error, and so is an item that is
 /// nested deeper than the 128 levels that `serde_json` allows.
 ///
-/// serde does not tell which kind a type reads. So only the types of k8s-openapi are [checked](Item::check_kind): another
-/// type may read objects of any kind, if their fields fit. For types that derive `kube::CustomResource`, `Kube` of
-/// `listwatch-kube` checks the kind, too.
+/// serde does not tell which kind a type reads. So only the types of k8s-openapi are [checked](Item::check_kind):
+/// another type may read objects of any kind, if their fields fit. For types that derive `kube::CustomResource`, `Kube`
+/// of `listwatch-kube` checks the kind, too.
 ///
 /// ```
 /// use listwatch::{Json, ListReader};

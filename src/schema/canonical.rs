@@ -1,8 +1,8 @@
 //! The check of an object before typed reads, and its canonical form: the order in which Go writes it.
 //!
 //! An object is canonical if the numbers of its fields ascend, each single field occurs once, repeated numbers are not
-//! packed, the keys of each map ascend, and all text is UTF-8. A reader of a canonical object can stop at the first field with a higher
-//! number. prost and Go decode more: any order, messages in pieces, and repeated keys; and Go
+//! packed, the keys of each map ascend, and all text is UTF-8. A reader of a canonical object can stop at the first
+//! field with a higher number. prost and Go decode more: any order, messages in pieces, and repeated keys; and Go
 //! decodes any bytes as text. [`rewrite`] makes such objects canonical.
 
 use std::borrow::Cow;
@@ -222,9 +222,9 @@ fn unpack(packed: &[u8], mut each: impl FnMut(u64)) -> Result<(), Fault> {
     if varint.is_empty() { Ok(()) } else { Err(Fault::PastParent) }
 }
 
-/// Returns the canonical form of an object that [`check`] accepts. prost decodes the same value from both, unless text is
-/// not UTF-8: the canonical form has U+FFFD in place of each such byte. Unknown fields are kept, in their order, at the
-/// place of their number.
+/// Returns the canonical form of an object that [`check`] accepts. prost decodes the same value from both, unless text
+/// is not UTF-8: the canonical form has U+FFFD in place of each such byte. Unknown fields are kept, in their order, at
+/// the place of their number.
 ///
 /// It allocates a few words for each field.
 pub(crate) fn rewrite(kind: &'static Message, object: &[u8]) -> Vec<u8> {
@@ -233,8 +233,8 @@ pub(crate) fn rewrite(kind: &'static Message, object: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns an object with U+FFFD in place of each byte of text that is not UTF-8; `None` if prost refuses it for another
-/// reason, or the table does not have its kind.
+/// Returns an object with U+FFFD in place of each byte of text that is not UTF-8; `None` if prost refuses it for
+/// another reason, or the table does not have its kind.
 #[cold]
 pub(crate) fn repaired(type_meta: &TypeMeta, object: &[u8]) -> Option<Vec<u8>> {
     let message = Message::of(&type_meta.api_version, type_meta.item_kind())?;

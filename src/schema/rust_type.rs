@@ -1,8 +1,8 @@
 //! The kinds that types of Rust read, by the names of the types.
 //!
-//! prost's `Message` and serde's `Deserialize` do not name the kind of a type, and k8s-pb implements them without a trait
-//! that does. The paths of the types in k8s-pb and k8s-openapi have group, version and kind. The compiler does not
-//! guarantee the text of these paths; with another text, a type would not be checked.
+//! prost's `Message` and serde's `Deserialize` do not name the kind of a type, and k8s-pb implements them without a
+//! trait that does. The paths of the types in k8s-pb and k8s-openapi have group, version and kind. The compiler does
+//! not guarantee the text of these paths; with another text, a type would not be checked.
 
 use super::table::KINDS;
 use crate::error::ItemError;
@@ -10,8 +10,8 @@ use crate::meta::TypeMeta;
 
 const METADATA: &str = "PartialObjectMetadata";
 
-/// Checks that objects of this type meta, or of its list, can be decoded as a type with this name. It accepts all objects
-/// for a type that is no kind of k8s-pb or k8s-openapi, and an empty type meta, which is unknown.
+/// Checks that objects of this type meta, or of its list, can be decoded as a type with this name. It accepts all
+/// objects for a type that is no kind of k8s-pb or k8s-openapi, and an empty type meta, which is unknown.
 ///
 /// # Errors
 ///

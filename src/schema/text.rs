@@ -69,8 +69,8 @@ pub(super) fn write_raw(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Writes JSON that was already checked, or a part of it, without whitespace, and with U+FFFD in place of each byte that
-/// is not UTF-8.
+/// Writes JSON that was already checked, or a part of it, without whitespace, and with U+FFFD in place of each byte
+/// that is not UTF-8.
 pub(crate) fn write_compact(raw: &[u8], out: &mut Vec<u8>) {
     let text = utf8::replaced(raw);
     // API servers write JSON in this form.

@@ -282,8 +282,8 @@ pub(crate) fn begins_value(byte: u8) -> bool {
     matches!(byte, b'"' | b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n')
 }
 
-/// Returns the text of a string with its quotes, with U+FFFD in place of each byte that is not UTF-8 and of each half of
-/// a surrogate pair, as Go does.
+/// Returns the text of a string with its quotes, with U+FFFD in place of each byte that is not UTF-8 and of each half
+/// of a surrogate pair, as Go does.
 pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match string {
         [b'"', text @ .., b'"'] if is_plain(text) => Ok(utf8::replaced(text)),

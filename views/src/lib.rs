@@ -1,10 +1,10 @@
 //! Typed views of Kubernetes objects, which read fields off the protobuf bytes that [`listwatch`] delivers and stores.
 //!
 //! There is a view for each message of the stable kinds that a server of Kubernetes 1.31 to 1.37 can list, with every
-//! field of these releases. They include `CustomResourceDefinition` and `APIService`. Alpha and beta versions have views
-//! only if their group has no stable version (`metrics.k8s.io`), and in `resource.k8s.io` (`v1beta1` and `v1beta2`). A
-//! view is `Copy` and holds nothing but the bytes of its message, so it allocates nothing, and the fields that nobody
-//! reads cost nothing.
+//! field of these releases. They include `CustomResourceDefinition` and `APIService`. Alpha and beta versions have
+//! views only if their group has no stable version (`metrics.k8s.io`), and in `resource.k8s.io` (`v1beta1` and
+//! `v1beta2`). A view is `Copy` and holds nothing but the bytes of its message, so it allocates nothing, and the fields
+//! that nobody reads cost nothing.
 //!
 #![doc = include_str!("../guide.md")]
 //!
@@ -33,9 +33,10 @@
 //!
 //! `view` of an [item](listwatch::ItemRef::view) or a [stored
 //! object](https://docs.rs/listwatch-cache/latest/listwatch_cache/struct.Object.html#method.view) checks the whole
-//! object first: the wire format, the types of all fields, the depth, that strings are UTF-8, and that the fields are in
-//! the order in which API servers send them. A malformed object is an error, so that a malformed `deletionTimestamp` never reads as
-//! absent. A store remembers the check of each object, and a view of another kind than the store's is refused.
+//! object first: the wire format, the types of all fields, the depth, that strings are UTF-8, and that the fields are
+//! in the order in which API servers send them. A malformed object is an error, so that a malformed `deletionTimestamp`
+//! never reads as absent. A store remembers the check of each object, and a view of another kind than the store's is
+//! refused.
 //!
 //! Reads of a view cannot fail. This crate has no `unsafe` code, so a string is checked for UTF-8 again at each read;
 //! if it were invalid, which the check excludes, it would read as empty.

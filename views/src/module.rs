@@ -11,8 +11,8 @@ macro_rules! modules {
     ($($(#[$doc:meta])* $module:ident;)*) => { $($(#[$doc])* pub mod $module;)* };
 }
 
-/// Declares the views of a module: `message NAME_OF_VIEW NAME_IN_GO [API_VERSIONS_OF_A_KIND] { FIELDS }`. The tests have
-/// a macro of the same name, which reads all fields.
+/// Declares the views of a module: `message NAME_OF_VIEW NAME_IN_GO [API_VERSIONS_OF_A_KIND] { FIELDS }`. The tests
+/// have a macro of the same name, which reads all fields.
 macro_rules! views {
     ($module:ident; $($form:ident $view:ident $message:literal [$($api_version:literal),*] {
         $($field:ident($($how:tt)*) -> $value:ty;)*

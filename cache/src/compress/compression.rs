@@ -447,8 +447,8 @@ impl Compression {
     }
 }
 
-/// Compresses the packed object by itself, and records its lengths for trainings if the object is new. Returns `None` if
-/// that does not make it shorter.
+/// Compresses the packed object by itself, and records its lengths for trainings if the object is new. Returns `None`
+/// if that does not make it shorter.
 fn compress_whole<'e>(
     encoder: &'e mut Option<Encoder>,
     training: Option<&mut TrainingPolicy>,

@@ -44,8 +44,8 @@ impl CompressedForm<'_> {
     }
 }
 
-/// Decompresses for any number of threads: each borrows a context, or creates one if all are in use. As many contexts are kept
-/// as the machine has cores. Clones share the contexts.
+/// Decompresses for any number of threads: each borrows a context, or creates one if all are in use. As many contexts
+/// are kept as the machine has cores. Clones share the contexts.
 #[derive(Clone, Default)]
 pub(crate) struct Decoder(Arc<SharedPool>);
 

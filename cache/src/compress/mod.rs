@@ -33,8 +33,9 @@
 //!
 //! Objects stored whole use no dictionary at first. The first training is due once they take 1.5 MiB. Then it pays, and
 //! it has samples from more of the collection than the first namespaces of a list. Another training is due when the
-//! ratio has drifted by a quarter (`training.rs`). After each training, everything whole is compressed again, references
-//! too, and their deltas get the new ones: a few objects with each write (`renewal.rs`). So old dictionaries are freed.
+//! ratio has drifted by a quarter (`training.rs`). After each training, everything whole is compressed again,
+//! references too, and their deltas get the new ones: a few objects with each write (`renewal.rs`). So old dictionaries
+//! are freed.
 //!
 //! A changed object waits encoded until 64 have changed (`deferred.rs`). Compressing one at a time loads half a
 //! megabyte of zstd's tables into the processor's caches each time.

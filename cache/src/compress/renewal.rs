@@ -1,9 +1,9 @@
 //! The renewal: objects of an old dictionary are compressed again with the current one.
 //!
-//! A dictionary takes about 130 kB for as long as an object uses it. So after each training, the writer visits all slots
-//! in their order, a few with each write, and compresses what has another dictionary, or none. The old dictionary is
-//! freed with its last object. Until the renewal has visited all slots, no other training is due, so the objects of a
-//! store have two dictionaries at most.
+//! A dictionary takes about 130 kB for as long as an object uses it. So after each training, the writer visits all
+//! slots in their order, a few with each write, and compresses what has another dictionary, or none. The old dictionary
+//! is freed with its last object. Until the renewal has visited all slots, no other training is due, so the objects of
+//! a store have two dictionaries at most.
 //!
 //! - A reference never changes, so its deltas get a new reference with the same bytes, one after the other.
 //! - A delta that is written meanwhile gets the new reference, too: the renewal may have visited its slot.
@@ -29,8 +29,8 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    /// Visits the next slots, of `slots` in total. `renew` returns the length of the object that it compressed again, if
-    /// any. Returns `None` if no slot is left.
+    /// Visits the next slots, of `slots` in total. `renew` returns the length of the object that it compressed again,
+    /// if any. Returns `None` if no slot is left.
     pub(crate) fn advance(self, slots: u32, mut renew: impl FnMut(u32) -> Option<u32>) -> Option<Self> {
         let Range { start, end } = self.next..self.next.saturating_add(MOST_SLOTS).min(slots);
         let mut len = 0;
@@ -46,7 +46,8 @@ impl Renewal {
     }
 }
 
-/// The new references, by the addresses of the old ones, whose allocations it keeps: no other reference gets the address.
+/// The new references, by the addresses of the old ones, whose allocations it keeps: no other reference gets the
+/// address.
 #[derive(Default)]
 pub(super) struct RenewedReferences(HashMap<usize, (Weak<Reference>, Weak<Reference>)>);
 

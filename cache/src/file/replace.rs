@@ -22,8 +22,8 @@ const RANDOM: usize = 6;
 /// The most symbolic links that lead to a file, as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// Atomically replaces the file at this path with the file that `write` writes. A symbolic link stays, and the file that
-/// it leads to is replaced. The file keeps its permissions; only its owner can read a new one.
+/// Atomically replaces the file at this path with the file that `write` writes. A symbolic link stays, and the file
+/// that it leads to is replaced. The file keeps its permissions; only its owner can read a new one.
 pub(super) fn replace(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), FileError>,

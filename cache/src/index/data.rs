@@ -9,8 +9,8 @@
 //! | `commit` | yes | no | swaps the map, and moves the slot between groups |
 //! | `notify` | no | yes: drops the replaced values | nothing |
 //!
-//! - A new index is registered first, so that it has all further writes, and then gets the objects of the store (`add`).
-//!   Nobody reads it before that.
+//! - A new index is registered first, so that it has all further writes, and then gets the objects of the store
+//!   (`add`). Nobody reads it before that.
 //! - A panic in `stage` is an error of the object, as an error that the function returns. The object then has no value.
 //! - The maps are persistent, so the copy that `stage` changes shares its nodes with the map of the readers.
 //! - A value and its group live as long as an object has it. A group may be reused for another value. So a reader that

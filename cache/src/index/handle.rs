@@ -54,7 +54,8 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
     }
 
     /// Adds the objects that the store had when the index was registered, a few at a time. The caller's function runs
-    /// without any lock, unless an object is written meanwhile. Writers wait while the values of a few objects are added.
+    /// without any lock, unless an object is written meanwhile. Writers wait while the values of a few objects are
+    /// added.
     pub(crate) fn build(&self) {
         let (objects, slots) = (self.host.objects(), self.host.objects().state().slots());
         for start in (0..slots).step_by(BUILD_STEP as usize) {

@@ -78,8 +78,8 @@ impl<T: StoreType + ?Sized> Cache<T> {
         self.status.borrow().ended_by.is_none()
     }
 
-    /// Returns true while the store has the whole collection and its watch is open, so that changes arrive as the server
-    /// sends them.
+    /// Returns true while the store has the whole collection and its watch is open, so that changes arrive as the
+    /// server sends them.
     ///
     /// It is false before the first sync, from an error of the watch until the server has accepted the next one, during
     /// a relist, and after the end of the reflector. The store then keeps serving what it has. A watch that a server
@@ -147,9 +147,9 @@ impl<T: StoreType + ?Sized> Cache<T> {
         .await?
     }
 
-    /// Saves the collection with its resource version, so that the next start can [load](super::PreparedReflector::load) it:
-    /// see [`Store::save`]. It blocks its caller: call it in [`spawn_blocking`](tokio::task::spawn_blocking), every few
-    /// minutes and when the process ends.
+    /// Saves the collection with its resource version, so that the next start can
+    /// [load](super::PreparedReflector::load) it: see [`Store::save`]. It blocks its caller: call it in
+    /// [`spawn_blocking`](tokio::task::spawn_blocking), every few minutes and when the process ends.
     ///
     /// The file names the collection: path and selectors, the requested form of objects, and the projection.
     ///
@@ -225,8 +225,8 @@ impl<T: StoreType + ?Sized> Cache<T> {
     }
 }
 
-/// Reads the store, as a `Vec` reads as a slice: a cache is a reader that also knows its reflector. No method of the cache
-/// has the name of a method of the reader, so neither can hide the other.
+/// Reads the store, as a `Vec` reads as a slice: a cache is a reader that also knows its reflector. No method of the
+/// cache has the name of a method of the reader, so neither can hide the other.
 ///
 /// Only the reflector, or in tests its [`CacheWriter`](crate::CacheWriter), and [`Cache::apply`] write
 /// to it.

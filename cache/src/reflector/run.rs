@@ -57,8 +57,8 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     ///
     /// Attempts back off exponentially with jitter, from the [`delay`](listwatch::client::Retry::delay) of the client's
     /// [`Retry`](listwatch::client::Retry) to 30 s (doubled at most by jitter). A watch that lived for 10 s resets the
-    /// backoff. [`last_error`](crate::ReflectorStatus::last_error) has the last error, and the log has a warning for each
-    /// until the first sync, and later for each minute of an outage: see [`listwatch::client`].
+    /// backoff. [`last_error`](crate::ReflectorStatus::last_error) has the last error, and the log has a warning for
+    /// each until the first sync, and later for each minute of an outage: see [`listwatch::client`].
     ///
     /// However it ends, [`Cache::is_running`] is then false, [`Cache::synced`] returns
     /// [`SyncError::Ended`](crate::SyncError::Ended), and subscribers get [`Change::Ended`](crate::Change::Ended), all

@@ -58,7 +58,8 @@ pub struct ReflectorStatus {
     pub decode_errors: u64,
     /// The last of them that the store still has; `None` once these objects were repaired or deleted.
     pub last_decode_error: Option<UndecodableObject>,
-    /// True while the cache follows the changes of the server: see [`Cache::is_up_to_date`](super::Cache::is_up_to_date).
+    /// True while the cache follows the changes of the server: see
+    /// [`Cache::is_up_to_date`](super::Cache::is_up_to_date).
     pub is_up_to_date: bool,
     /// Why the reflector has ended; `None` until then.
     pub ended_by: Option<EndReason>,

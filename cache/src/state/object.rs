@@ -135,8 +135,8 @@ impl<T: StoreType + ?Sized> Object<T> {
     ///
     /// The first view of an object checks the whole object, which takes about 3 µs for a Pod of 8.5 kB. The store
     /// remembers the check for all readers, except of an object that it keeps decoded. An object that is valid, but not
-    /// [canonical](listwatch::view::Canonical), is rewritten; this handle keeps the rewritten bytes until it is dropped,
-    /// and the store keeps the bytes that arrived.
+    /// [canonical](listwatch::view::Canonical), is rewritten; this handle keeps the rewritten bytes until it is
+    /// dropped, and the store keeps the bytes that arrived.
     ///
     /// If the [type meta](crate::Store::set_type_meta) of the store is known, as in a reflector's store, the view must
     /// be of its kind.

@@ -14,8 +14,8 @@ impl<T: StoreType + ?Sized> Store<T> {
     ///
     /// Saves are atomic: a crash leaves the previous file intact. The new file is written next to it and renamed, and a
     /// save removes what a killed process left. Saves may run at the same time, also to the same path: then the last
-    /// wins. A file that exists keeps its permissions, and only its owner can read a new one. A symbolic link stays, and
-    /// the file to which it leads is replaced.
+    /// wins. A file that exists keeps its permissions, and only its owner can read a new one. A symbolic link stays,
+    /// and the file to which it leads is replaced.
     ///
     /// Objects are saved compressed. A save blocks its caller, but not other writers. Measured with 50,000 Pods, it
     /// takes 0.1 s for a [compressed](crate::StorageFormat) store and 0.5 s for an encoded store. Meanwhile it holds a

@@ -35,8 +35,8 @@ use crate::write::writer::Writer;
 /// its own write at once: the later event of the watch changes nothing.
 ///
 /// A committed [`Relist`] is the exception if its version is older than the store's version was when it began
-/// ([`advance`](Self::advance)): the server was restored from a backup, and the list replaces all objects. Otherwise the
-/// list may only lag behind writes of the caller, so states and deletions that are newer than the list stay.
+/// ([`advance`](Self::advance)): the server was restored from a backup, and the list replaces all objects. Otherwise
+/// the list may only lag behind writes of the caller, so states and deletions that are newer than the list stay.
 ///
 /// # Memory
 ///
@@ -346,9 +346,9 @@ impl<T: StoreType + ?Sized> Relist<T> {
     /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older
     /// states that it has. Indexes and subscribers get these changes.
     ///
-    /// A state or deletion that is newer than the list stays, unless the list is older than the store's version was when
-    /// the relist began. An object that others wrote since then stays in both cases, and also if its version does not
-    /// compare.
+    /// A state or deletion that is newer than the list stays, unless the list is older than the store's version was
+    /// when the relist began. An object that others wrote since then stays in both cases, and also if its version does
+    /// not compare.
     ///
     /// It blocks its caller, for about 2 µs for each object that it deletes. Others may write after each 256 of them.
     /// The store has the [version](StoreReader::resource_version) of the list, and can be saved, once all are deleted.

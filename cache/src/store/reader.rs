@@ -69,8 +69,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
 
     /// Returns all objects of this moment, to iterate over them while others write.
     ///
-    /// It copies 8 bytes for each 64 objects, and as much for their order, while writers wait: about a millisecond for a
-    /// million objects. As long as it exists, a write copies up to 64 pointers, and the write of a new object or of a
+    /// It copies 8 bytes for each 64 objects, and as much for their order, while writers wait: about a millisecond for
+    /// a million objects. As long as it exists, a write copies up to 64 pointers, and the write of a new object or of a
     /// deletion also copies a part of the order.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<T> {

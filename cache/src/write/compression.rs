@@ -124,8 +124,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         self.change_form(writer, slot, candidate, empty);
     }
 
-    /// Returns the entry of a delta to a reference of the current dictionary, if there is such a reference with the same
-    /// bytes.
+    /// Returns the entry of a delta to a reference of the current dictionary, if there is such a reference with the
+    /// same bytes.
     fn renewed_delta(writer: &mut Writer<T>, delta: Entry<T::Decoded>) -> Entry<T::Decoded> {
         let Writer { compression, namespaces, .. } = writer;
         let old = delta.compressed().filter(|object| compression.is_of_old_dictionary(object));

@@ -181,9 +181,9 @@ impl<D> Relists<D> {
         self.tombstones.has(key)
     }
 
-    /// Ends the commit of the open list. Keeps the deletions that are newer than the list, unless they are of the history
-    /// before the server went back. `hash` returns the hash of a key. Returns the states that are older than a deletion
-    /// before the relist.
+    /// Ends the commit of the open list. Keeps the deletions that are newer than the list, unless they are of the
+    /// history before the server went back. `hash` returns the hash of a key. Returns the states that are older than a
+    /// deletion before the relist.
     pub(super) fn end_commit(
         &mut self,
         version: &str,

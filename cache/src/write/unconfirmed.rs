@@ -8,7 +8,8 @@ use listwatch::compare_resource_versions;
 use listwatch::internal::is_older;
 
 /// States and deletions that are newer than the last list. The watch delivers them, if the server has made them. A
-/// server that was restored from a backup never does: once its watch has passed such a version, the store has to relist.
+/// server that was restored from a backup never does: once its watch has passed such a version, the store has to
+/// relist.
 ///
 /// It keeps hashes of keys. Two objects with the same hash cost a relist too many or too few.
 #[derive(Default)]

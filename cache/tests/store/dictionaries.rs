@@ -1,4 +1,5 @@
-//! Dictionaries of earlier trainings are freed, so a store whose objects drift takes about as much memory as a fresh one.
+//! Dictionaries of earlier trainings are freed, so a store whose objects drift takes about as much memory as a fresh
+//! one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

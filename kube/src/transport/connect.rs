@@ -135,8 +135,8 @@ where
 /// Returns the TLS settings of a configuration of kube, with [`Authorities`], which kube does not support.
 fn build_tls_config(config: &Config) -> Result<Arc<ClientConfig>, TransportError> {
     let provider = crypto_provider()?;
-    // Other clients of kube in this process ask rustls for the default, which panics if it has two providers and none is
-    // installed. The call fails if there is one.
+    // Other clients of kube in this process ask rustls for the default, which panics if it has two providers and none
+    // is installed. The call fails if there is one.
     drop(CryptoProvider::clone(&provider).install_default());
     let verifier: Arc<dyn ServerCertVerifier> = match (&config.root_cert_file, &config.root_cert) {
         _ if config.accept_invalid_certs => Arc::new(Unverified(Arc::clone(&provider))),

@@ -48,7 +48,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// | exec plugin | run before the first request, when its credentials have expired, and after a 401 |
 ///
 /// With certificate authorities in the configuration, the transport accepts a server as Go's crypto/x509 does, so as
-/// kubectl does: also a server whose own certificate is among them, byte for byte, and a server whose certificate is a CA.
+/// kubectl does: also a server whose own certificate is among them, byte for byte, and a server whose certificate is a
+/// CA.
 ///
 /// OIDC and OAuth need cargo features of `kube`: enable them in your own dependency on kube. `k8s-openapi`, which kube
 /// needs, requires a feature of its own that chooses a version of Kubernetes.

@@ -6,9 +6,9 @@
 //! - An item is delivered at most once. A request is repeated only before its first item, or with a continue token.
 //! - A token names the first item of its page, so the page is the same again. `Repeat` checks that by a checksum of the
 //!   items that were delivered. Another page is `PageChanged`.
-//! - A continue token names the version of the first page, so all pages of an API server have that version. A later page
-//!   at another version ends the list, unless the caller accepts it. Then the list is inconsistent, and a watch still
-//!   starts from the first version.
+//! - A continue token names the version of the first page, so all pages of an API server have that version. A later
+//!   page at another version ends the list, unless the caller accepts it. Then the list is inconsistent, and a watch
+//!   still starts from the first version.
 //! - An expired token (410, or 400 if the server cannot read the token) ends the list, continues at the latest version,
 //!   or starts over: the caller chooses.
 //!   `on_restart` runs before the first item of the new snapshot.

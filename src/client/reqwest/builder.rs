@@ -88,23 +88,23 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Trusts these certificate authorities (PEM, one or more) and no others: see [`HttpTransport`]. Other sections of the
-    /// text and malformed certificates are ignored.
+    /// Trusts these certificate authorities (PEM, one or more) and no others: see [`HttpTransport`]. Other sections of
+    /// the text and malformed certificates are ignored.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.settings.authority = Some(Authority::Pem(pem.into()));
         self
     }
 
-    /// Trusts the certificate authorities in this file (PEM) and no others. Each TLS handshake reads it again, so a rotated
-    /// authority is trusted at once. While it cannot be read, the previous certificates are trusted. It replaces
-    /// [`ca_pem`](Self::ca_pem).
+    /// Trusts the certificate authorities in this file (PEM) and no others. Each TLS handshake reads it again, so a
+    /// rotated authority is trusted at once. While it cannot be read, the previous certificates are trusted. It
+    /// replaces [`ca_pem`](Self::ca_pem).
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.authority = Some(Authority::File(path.into()));
         self
     }
 
-    /// Authenticates with this certificate (PEM, followed by its intermediates) and its key (PEM). The certificate may be
-    /// of X.509 version 1, as those of `MicroK8s`.
+    /// Authenticates with this certificate (PEM, followed by its intermediates) and its key (PEM). The certificate may
+    /// be of X.509 version 1, as those of `MicroK8s`.
     pub fn client_certificate(mut self, certificate_pem: &str, key_pem: &str) -> Self {
         self.settings.identity = Some(ClientIdentity::Pem(identity(certificate_pem, key_pem)));
         self
@@ -158,9 +158,9 @@ impl HttpTransportBuilder {
         self
     }
 
-    /// Uses this client, of the version of reqwest that this crate depends on, on the caller's runtime. Its connections may be shared, and outlive the transport. The client
-    /// decides TLS, proxy, HTTP version and connect timeout; setting them here too is an error of
-    /// [`build`](Self::build).
+    /// Uses this client, of the version of reqwest that this crate depends on, on the caller's runtime. Its connections
+    /// may be shared, and outlive the transport. The client decides TLS, proxy, HTTP version and connect timeout;
+    /// setting them here too is an error of [`build`](Self::build).
     ///
     /// Prefer a client that speaks only HTTP/1.1 (`http1_only`). A client with reqwest's feature `http2` opens one
     /// connection to a server, and servers limit its streams: kube-apiserver allows 100. Further requests wait until

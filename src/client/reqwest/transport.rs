@@ -26,14 +26,15 @@ use crate::sync::{Mutex, lock};
 ///
 /// It speaks HTTP/1.1, with a connection for each open list and watch. Lists over HTTP/2 are slower, because its frames
 /// and windows cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 MB/s over HTTP/2, on two cores. A
-/// hundred watches with 500 changes a second take the same CPU over both; with 5,000 they take 15 % less over HTTP/2. But
-/// a client of HTTP/2 opens one connection, on which all requests wait that exceed the streams which the server allows.
+/// hundred watches with 500 changes a second take the same CPU over both; with 5,000 they take 15 % less over HTTP/2.
+/// But a client of HTTP/2 opens one connection, on which all requests wait that exceed the streams which the server
+/// allows.
 ///
 /// Without a certificate authority it trusts the platform's roots, through the platform's verifier, like other programs
 /// on the host; the first TLS handshake loads them. With a certificate authority, as clusters have, it trusts only that
 /// authority, and accepts a server as Go's crypto/x509 does, so as kubectl does: also a server whose own certificate is
-/// trusted, byte for byte, and a server whose certificate is a CA. The name, the dates, and the signature of the handshake
-/// are verified in all cases. RSA keys need 2,048 bits.
+/// trusted, byte for byte, and a server whose certificate is a CA. The name, the dates, and the signature of the
+/// handshake are verified in all cases. RSA keys need 2,048 bits.
 ///
 /// It reads connections on a thread that it shares with other transports of the process, at most one thread for each
 /// core: see [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's
@@ -42,8 +43,9 @@ use crate::sync::{Mutex, lock};
 /// [without the thread](super::HttpTransportBuilder::on_caller_runtime).
 ///
 /// It follows redirects of a GET within the origin of its URL, ten at most, and no others. It sends a token with every
-/// request, in a header that is marked sensitive; no error, log or `Debug` output shows the token. A token for an `http` URL is sent in clear text, with a warning unless the server is
-/// on loopback. It uses the [proxy of the environment](crate::client::environment_proxy) unless set.
+/// request, in a header that is marked sensitive; no error, log or `Debug` output shows the token. A token for an
+/// `http` URL is sent in clear text, with a warning unless the server is on loopback. It uses the [proxy of the
+/// environment](crate::client::environment_proxy) unless set.
 ///
 /// Files may be replaced while it runs: it reads a token file for each request, a file of certificate authorities for
 /// each TLS handshake, and a client certificate after a request that failed or returned 401.

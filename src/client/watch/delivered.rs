@@ -6,8 +6,8 @@
 //!
 //! The server may have forgotten the version before, and still know the newest one. The watch then resumes from the
 //! newest version if no event of it can be missing: if its one event added or modified an object. kube-apiserver writes
-//! one object in each transaction of etcd (`storage/etcd3/store.go`), and only the deletions of an expired lease share a
-//! version. So after a deletion, after two writes of one version, and for versions that do not compare, the version
+//! one object in each transaction of etcd (`storage/etcd3/store.go`), and only the deletions of an expired lease share
+//! a version. So after a deletion, after two writes of one version, and for versions that do not compare, the version
 //! counts as expired.
 
 use std::cmp::Ordering;

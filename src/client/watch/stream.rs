@@ -59,18 +59,18 @@ use crate::wire::Encoding;
 ///
 /// It resumes from the version of the last bookmark, or from the version before the last event: further events may have
 /// the version of that event. It drops the events that the server then repeats. For that it remembers hashes of the
-/// events of one version, up to 65,536. If one version has more, events may be repeated. If the server has forgotten the
-/// version before the last event, and that event was no deletion, the watch resumes from the last event.
+/// events of one version, up to 65,536. If one version has more, events may be repeated. If the server has forgotten
+/// the version before the last event, and that event was no deletion, the watch resumes from the last event.
 ///
 /// The number of retries is not limited. Retries back off exponentially with jitter, from the
 /// [`delay`](crate::client::Retry::delay) of the client's [`Retry`](crate::client::Retry) to 30 s (doubled at most by
 /// jitter). They wait at least the server's `Retry-After`. A connection that lived for 10 s resets the backoff. A list
 /// in place of initial events is requested at once.
 ///
-/// A watch that the server ended after the requested timeout, or that lived for 2 s and brought an event or a bookmark, is
-/// followed by the next within 0.2 s. A watch that the server ended sooner is followed after 0.8 to 1.6 s, and only while nothing
-/// is delivered after longer and longer waits: up to 30 s (60 s with jitter), or as long as the watch lived if that was
-/// at least 2 s.
+/// A watch that the server ended after the requested timeout, or that lived for 2 s and brought an event or a bookmark,
+/// is followed by the next within 0.2 s. A watch that the server ended sooner is followed after 0.8 to 1.6 s, and only
+/// while nothing is delivered after longer and longer waits: up to 30 s (60 s with jitter), or as long as the watch
+/// lived if that was at least 2 s.
 ///
 /// Failures are reported in the log: see [`client`](crate::client).
 ///
@@ -112,8 +112,8 @@ impl<F> Unpin for Watch<F> {}
 impl Client {
     /// Returns a watch of this resource, in all namespaces unless the [`Watch`] sets some. Nothing is sent yet.
     ///
-    /// Objects are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the watch ends in
-    /// an error before any request.
+    /// Objects are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the watch ends
+    /// in an error before any request.
     pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, params: &WatchParams) -> Watch<FromRef<T>> {
         let mut params = params.clone();
         params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
@@ -162,8 +162,8 @@ impl<F> Watch<F> {
     ///
     /// - [`WatchEvent::Synced`] follows the initial state of the last namespace. Changes of the other namespaces may
     ///   precede it.
-    /// - Its version, and [`resource_version`](Self::resource_version), is the oldest version of the namespaces. A watch
-    ///   that resumes from it repeats changes of the others, and loses none.
+    /// - Its version, and [`resource_version`](Self::resource_version), is the oldest version of the namespaces. A
+    ///   watch that resumes from it repeats changes of the others, and loses none.
     /// - [`WatchEvent::Reset`] concerns all namespaces: if one starts over, the collections of all are delivered again.
     /// - An error that ends one namespace ends the stream, and [names it](Error::namespace).
     ///

@@ -32,9 +32,10 @@ const MOST_CHARS: usize = 100;
 /// Each line is an object that was added (+), modified (~) or deleted (-). With -o json and yaml, each event has `type`
 /// and `object`, and with --diff also `patch`.
 ///
-/// The watch resumes after disconnects and restarts of the server. A notice on stderr says so, at most once a minute, and
-/// warnings report an outage and its end. If the server no longer has the resource version, the watch starts over. With --initial it then prints all objects again. Otherwise the changes
-/// in between are lost, with a warning. Any other error, such as 403, ends the command, and so does Ctrl-C.
+/// The watch resumes after disconnects and restarts of the server. A notice on stderr says so, at most once a minute,
+/// and warnings report an outage and its end. If the server no longer has the resource version, the watch starts over.
+/// With --initial it then prints all objects again. Otherwise the changes in between are lost, with a warning. Any
+/// other error, such as 403, ends the command, and so does Ctrl-C.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
