@@ -8,7 +8,8 @@ use listwatch::client::{
     Client, Compression, Error, ErrorKind, ListParams, ListSummary, Request, Resource, ResponseFuture, Retry,
     Selection, Transport, WatchParams,
 };
-use listwatch::{DecodeErrorKind, Json, Limits};
+use listwatch::internal::RetryAdvice;
+use listwatch::{DecodeErrorKind, ItemError, Json, Limits};
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, Synthesizer, TOKEN, leak, recorded_pods};
 
 use crate::support::fixture;
@@ -499,5 +500,26 @@ async fn lists_a_custom_resource_whose_lists_have_a_kind_of_their_own() {
             (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{case}: {error}"),
             (listed, _) => panic!("{case}: {:?}", listed.map(|(items, _)| items.len())),
         }
+    }
+}
+
+/// The error of a closure would return for the same item. A damaged body may be whole in the next response.
+#[tokio::test]
+async fn an_error_of_the_caller_is_not_retried_as_a_damaged_body_is() {
+    let body = fixture("configmaps.pb");
+    let mut damaged = body.clone();
+    // The wire type of the tag of `raw`.
+    damaged[25] ^= 7;
+    let server = serve_in_turn([Answer::ok(Body::replay(body)), Answer::ok(Body::replay(damaged))]).await;
+    let client = client(&server, false);
+    let refused = client.list_with(&Resource::CONFIG_MAPS, &ListParams::default(), |_| {
+        Err::<(), _>(ItemError::other("refused by the test"))
+    });
+    for (error, advice) in [
+        (refused.into_vec().await.unwrap_err(), RetryAdvice::GiveUp),
+        (pods(&client).into_vec().await.unwrap_err(), RetryAdvice::Relist),
+    ] {
+        assert!(matches!(error.kind(), ErrorKind::Decode(_)), "{error}");
+        assert_eq!(client.classify(&error), advice, "{error}");
     }
 }

@@ -1,9 +1,9 @@
 //! Recorded bodies of a real API server: lists, pages, shards, and bodies that are not lists.
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::{Limits, ListReader};
+use listwatch::{Event, Limits, ListDecoder, ListReader};
 
-use crate::support::{cut, decode, fixture};
+use crate::support::{cut, decode, fixture, lists};
 
 #[test]
 fn names_the_body_that_is_not_a_list() {
@@ -91,4 +91,20 @@ fn metadata_views_equal_decoded_pods() {
         let typed = [meta.name, meta.namespace, meta.uid, meta.resource_version].map(Option::unwrap);
         assert_eq!(typed, view);
     }
+}
+
+#[test]
+fn the_end_of_a_list_is_known_with_its_envelope() {
+    for (name, body) in lists() {
+        let mut decoder = ListDecoder::new();
+        assert_eq!(decoder.expected_bytes(), None, "{name}");
+        let mut rest = &body[..];
+        assert!(matches!(decoder.decode(&mut rest).unwrap(), Some(Event::TypeMeta(_))), "{name}");
+        let end = usize::try_from(decoder.expected_bytes().unwrap()).unwrap();
+        // The empty fields `contentEncoding` and `contentType` of the envelope follow.
+        assert_eq!(body[end..], [0x1a, 0, 0x22, 0], "{name}");
+    }
+    let mut decoder = ListDecoder::new().accept_json();
+    decoder.decode(&mut &fixture("pods.json")[..]).unwrap();
+    assert_eq!(decoder.expected_bytes(), None);
 }
