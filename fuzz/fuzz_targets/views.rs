@@ -1,6 +1,7 @@
 #![no_main]
 
 #[path = "../../views/tests/views/generated.rs"]
+#[allow(unused_variables, reason = "some messages have no kinds")]
 mod generated;
 #[path = "../../views/tests/views/node.rs"]
 #[allow(dead_code)]
