@@ -8,6 +8,7 @@ use listwatch::client::{Error, WatchEvent};
 use listwatch::internal::{Connections, Pages, is_older};
 use listwatch::{EventType, ItemError, ItemRef, Projection};
 
+use crate::reflector::silence::Probe;
 use crate::reflector::sync::Attempt;
 use crate::store::handle::RelistCommit;
 use crate::{ObjectError, ObjectKey, Relist, Store, StoreError, StoreType};
@@ -68,8 +69,8 @@ pub(super) enum FeedStep {
     Superseded,
     /// The list is complete at a version older than the cache's. It was not committed.
     WentBack,
-    /// The watch was silent for too long, and the server is at this version.
-    Silent(Result<String, Error>),
+    /// The watch was silent for too long, and the server was asked for its version.
+    Silent(Probe),
     ListFailed(Error),
     WatchFailed(Error),
 }
@@ -133,6 +134,11 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     /// Returns the version from which the watch resumes; `None` without a watch.
     pub(super) fn resumes_from(&self) -> Option<&str> {
         self.watch.as_ref().and_then(Connections::resource_version)
+    }
+
+    /// Returns true if the watch has delivered all changes up to this version of the server, and none is newer.
+    pub(super) fn is_complete_at(&self, version: &str) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_complete_at(version))
     }
 
     pub(super) fn set_watch(&mut self, watch: Connections) {

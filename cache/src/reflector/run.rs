@@ -17,7 +17,8 @@
 //! - The version in the status advances last: after the objects were written, and after the number of skipped objects.
 //! - A silent watch proves nothing: a restored server sends nothing to a watch from a newer version. So
 //!   [`SilenceCheck`] requests the version of the server. A newer version alone is no reason to relist, because a quiet
-//!   server may send no bookmarks.
+//!   server may send no bookmarks. The cache's own version proves that the cache was up to date when it was requested,
+//!   unless the last change was a deletion, whose version other deletions may share.
 //! - The loop yields to other tasks after each batch, and after each step of a commit: a long list must not block the
 //!   runtime.
 
@@ -314,12 +315,16 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 FeedStep::Synced(version) if feed.needs_watch() => feed.set_watch(self.watch().after_version(version)),
                 FeedStep::Written => is_suspect &= !received.has_event,
                 FeedStep::Synced(_) | FeedStep::Resumed(_) => {}
-                FeedStep::Silent(Ok(version)) => {
+                FeedStep::Silent((at, Ok(version))) if feed.is_complete_at(&version) => {
+                    is_suspect = false;
+                    self.status.send_modify(|status| status.last_synced_at = Some(at.into_std()));
+                }
+                FeedStep::Silent((_, Ok(version))) => {
                     if let Some(next) = self.judge_silence(&version, feed.is_watching(), &mut is_suspect) {
                         return (None, next);
                     }
                 }
-                FeedStep::Silent(Err(error)) => record_error(&self.status, error),
+                FeedStep::Silent((_, Err(error))) => record_error(&self.status, error),
                 FeedStep::Superseded => return (None, NextStep::RetryLater),
                 FeedStep::WentBack => return (None, self.sync.record_older_server()),
                 FeedStep::ListFailed(error) => {
@@ -341,13 +346,14 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         }
     }
 
-    /// Compares the cache with the version of the server of a silent watch. Returns the next step if the attempt must
-    /// end.
+    /// Compares the cache with the version of the server of a silent watch, unless that proves that the cache is up to
+    /// date. Returns the next step if the attempt must end.
     fn judge_silence(&mut self, version: &str, is_watching: bool, is_suspect: &mut bool) -> Option<NextStep> {
         if self.sync.is_ahead_of(version) {
             return Some(self.sync.record_older_server());
         }
-        if !self.sync.is_behind(version) {
+        // At an equal version, a watch that opens will get the changes that may be missing.
+        if !self.sync.is_behind(version) && !is_watching {
             return None;
         }
         // A server that is too busy for watches must not get lists instead.
@@ -360,7 +366,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 name: "listwatch.relist",
                 target: TARGET,
                 resource_version = version,
-                "relisting: the watch is silent, and the server has newer versions"
+                "relisting: the watch is silent, and may lack changes of the server"
             );
             return Some(self.sync.record_missed_changes());
         }

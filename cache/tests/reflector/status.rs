@@ -269,3 +269,49 @@ async fn reports_when_it_was_last_synced() {
         run.abort();
     }
 }
+
+/// A silent watch is confirmed by the version of the server, at the time at which the server was asked.
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_synced_while_the_server_has_its_version() {
+    let second = Duration::from_secs(1);
+    for (name, answers, expected) in [
+        ("the version of the list", vec![list("10", "a@9"), idle_watch(), list("10", "x@1")], 120),
+        ("a late answer", vec![list("10", "a@9"), idle_watch(), list("10", "x@1").after(second * 30)], 120),
+        ("twice", vec![list("10", "a@9"), idle_watch(), list("10", "x@1"), list("10", "x@1")], 240),
+        ("a bookmark", vec![list("10", "a@9"), watch([bookmark(12)]).then_stalls(), list("12", "x@1")], 120),
+        ("a write", vec![list("10", "a@9"), watch([modified("a@12")]).then_stalls(), list("12", "x@1")], 120),
+        ("versions without an order", vec![list("x", "a@9"), idle_watch(), list("x", "x@1")], 120),
+        // The deletions of an expired lease share a version.
+        ("a deletion", vec![list("10", "a@9"), watch([deleted("a@12")]).then_stalls(), list("12", "x@1")], 0),
+        (
+            "a deletion, then a relist",
+            vec![
+                list("10", "a@9"),
+                watch([deleted("a@12")]).then_stalls(),
+                list("12", "x@1"),
+                list("12", "x@1"),
+                list("12", ""),
+            ],
+            240,
+        ),
+        ("a newer version", vec![list("10", "a@9"), idle_watch(), list("11", "x@1")], 0),
+        ("an error", vec![list("10", "a@9"), idle_watch(), Answer::status(500)], 0),
+        (
+            "an event during the request",
+            vec![
+                list("10", "a@9"),
+                watch([]).then(second * 130, bookmark(11)).then_stalls(),
+                list("10", "x@1").after(second * 30),
+            ],
+            130,
+        ),
+    ] {
+        let reflector = reflector(scripted(answers), LIST).prepare();
+        let (cache, started) = (reflector.cache(), Instant::now());
+        let run = tokio::spawn(reflector.run());
+        sleep(second * 250).await;
+        let at = Instant::from_std(cache.status().last_synced_at.unwrap()) - started;
+        assert_eq!(at.as_secs(), expected, "{name}");
+        run.abort();
+    }
+}

@@ -80,6 +80,12 @@ impl Connections {
         self.run.version().map(|_| self.run.delivered.newest())
     }
 
+    /// Returns true if all events up to this version of the server were delivered, and none is newer.
+    #[must_use]
+    pub fn is_complete_at(&self, version: &str) -> bool {
+        self.newest_version() == Some(version) && self.run.delivered.has_all_of_newest()
+    }
+
     /// Returns the number of events, delivered or not, and of bookmarks that are not older.
     #[must_use]
     pub fn received_events(&self) -> u64 {

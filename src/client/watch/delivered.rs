@@ -91,10 +91,15 @@ impl Delivered {
         self.newest_since == self.connection
     }
 
+    /// Returns true if no event of the newest version can be missing.
+    pub(super) fn has_all_of_newest(&self) -> bool {
+        self.resumes_from == self.newest || self.newest_is_write && !self.shares_versions
+    }
+
     /// Resumes from the newest version, because the server has forgotten the version before. Returns false if events of
     /// the newest version may be missing.
     pub(super) fn resume_from_newest(&mut self) -> bool {
-        let is_complete = self.newest_is_write && !self.shares_versions && self.resumes_from != self.newest;
+        let is_complete = self.resumes_from != self.newest && self.has_all_of_newest();
         if is_complete {
             self.resumes_from.clone_from(&self.newest);
         }
