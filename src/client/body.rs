@@ -9,6 +9,8 @@
 //! - Bytes are counted and timed as they were sent. A small compressed body may decompress to gigabytes; `Limits` bound
 //!   that.
 //! - The idle timeout runs only while a poll finds no bytes. So the time of a slow consumer does not count.
+//! - A body that drips never idles for long. So waits are also added up, after the first byte of the body and then after
+//!   each [`PROGRESS`] bytes.
 //! - Bytes are polled before the clock. Bytes that waited for the consumer are not late.
 //! - The deadline is polled before the bytes, because it limits the consumer too.
 //! - Servers from 1.37 write a gzip member for each flush. So another member may follow, and zeros between are ignored.
@@ -53,6 +55,13 @@ const ERROR_TIME: Duration = Duration::from_secs(10);
 /// The most characters of a body that are quoted.
 const SNIPPET_CHARS: usize = 300;
 
+/// The bytes on the network for which a body gets [`MOST_WAITED`] again. Any link that is of use is faster.
+const PROGRESS: usize = 64 << 10;
+
+/// The most time, in sum, that a body may let its reader wait for [`PROGRESS`] bytes, unless the idle timeout is longer.
+/// API servers end a list after 60 s.
+const MOST_WAITED: Duration = Duration::from_secs(90);
+
 /// The size of the pieces of a decompressed body.
 const DECOMPRESSED_CHUNK: usize = 64 << 10;
 
@@ -87,7 +96,8 @@ pub(super) fn body(
     let guarded = Guarded {
         chunks: wire,
         idle,
-        waiting: false,
+        waiting: None,
+        progress: None,
         timer: Box::pin(sleep_until(Instant::now())),
         deadline: deadline.map(|deadline| Box::pin(sleep_until(deadline))),
         runtime,
@@ -121,12 +131,59 @@ fn content_coding(headers: &HeaderMap) -> Option<String> {
 struct Guarded {
     chunks: Chunks,
     idle: Option<Duration>,
-    /// True if `timer` runs. It starts with a poll that finds no bytes, so the time of the consumer does not count.
-    waiting: bool,
+    /// The start of the wait that `timer` limits. It starts with a poll that finds no bytes, so the time of the consumer
+    /// does not count.
+    waiting: Option<Instant>,
+    /// `None` before the first byte.
+    progress: Option<BodyProgress>,
     timer: Pin<Box<Sleep>>,
     deadline: Option<Pin<Box<Sleep>>>,
     runtime: OwnRuntime,
     counters: Arc<Counters>,
+}
+
+/// The waits for the next [`PROGRESS`] bytes of a body.
+#[derive(Default)]
+struct BodyProgress {
+    waited: Duration,
+    bytes: usize,
+}
+
+impl Guarded {
+    /// Records bytes that arrived.
+    fn receive(&mut self, bytes: usize) {
+        self.counters.wire(bytes);
+        // Bytes that are found after the limit waited for a slow consumer, at the end or all the time.
+        let waited = self.waiting.take().filter(|_| Instant::now() <= self.timer.deadline());
+        let waited = waited.map_or(Duration::ZERO, |since| since.elapsed());
+        let Some(progress) = &mut self.progress else {
+            self.progress = (bytes > 0).then(BodyProgress::default);
+            return;
+        };
+        progress.waited += waited;
+        progress.bytes += bytes;
+        if progress.bytes >= PROGRESS {
+            *progress = BodyProgress::default();
+        }
+    }
+
+    /// Polls the clock while no bytes can be read. Ready after a limit, with the error.
+    fn poll_wait(&mut self, cx: &mut Context<'_>, idle: Duration) -> Poll<TransportError> {
+        let since = self.waiting.unwrap_or_else(Instant::now);
+        if self.waiting.replace(since).is_none() {
+            let waited = self.progress.as_ref().map_or(Duration::ZERO, |progress| progress.waited);
+            let left = idle.max(MOST_WAITED).saturating_sub(waited);
+            self.timer.as_mut().reset(since + idle.min(left));
+        }
+        ready!(self.timer.as_mut().poll(cx));
+        Poll::Ready(match &self.progress {
+            Some(BodyProgress { waited, bytes }) if since.elapsed() < idle => {
+                let message = format!("only {bytes} bytes in {} s", (*waited + since.elapsed()).as_secs_f32());
+                TransportError::new(TransportErrorKind::ReadIdle, message)
+            }
+            _ => idle_error(idle),
+        })
+    }
 }
 
 impl Stream for Guarded {
@@ -142,19 +199,11 @@ impl Stream for Guarded {
         }
         // Polls the bytes before the clock: bytes that waited for a slow consumer are not late.
         if let Poll::Ready(next) = this.chunks.as_mut().poll_next(cx) {
-            this.waiting = false;
-            if let Some(Ok(chunk)) = &next {
-                this.counters.wire(chunk.len());
-            }
+            this.receive(next.as_ref().map_or(0, |next| next.as_ref().map_or(0, Bytes::len)));
             return Poll::Ready(next.map(|next| next.map_err(TransportError::in_body)));
         }
         let Some(idle) = this.idle else { return Poll::Pending };
-        if !this.waiting {
-            this.waiting = true;
-            this.timer.as_mut().reset(Instant::now() + idle);
-        }
-        ready!(this.timer.as_mut().poll(cx));
-        Poll::Ready(Some(Err(idle_error(idle))))
+        this.poll_wait(cx, idle).map(|error| Some(Err(error)))
     }
 }
 

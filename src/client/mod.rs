@@ -51,6 +51,8 @@
 //! | `listwatch.retry`: a request of a list or a document is retried | warn | `error`, `attempt`, `seconds` (until then) |
 //! | `listwatch.outage`: requests of a watch or a reflector fail | warn | `resource`, `server`, `error`, `failures`, `seconds` (since the first) |
 //! | `listwatch.outage_ended`: they succeed again | warn | `resource`, `server`, `error` (the last), `failures`, `seconds` |
+//! | `listwatch.slow_sync`: a reflector has no complete collection for 5 minutes, and again each 10 minutes | warn | `resource`, `server`, `objects` and `bytes` (that the attempt received), `seconds` |
+//! | `listwatch.slow_sync_ended`: it is complete | warn | `resource`, `server`, `seconds` |
 //! | `listwatch.resume`: a watch reconnects | warn if it lists the collection instead, else debug | `error`, `resource_version` |
 //! | `listwatch.server_warning`: the server sent a warning for a watch | warn | `warning` |
 //! | `listwatch.restart`: the next page has expired; the list starts over or continues at the latest version | warn | `error`, `abandoned` |
@@ -58,7 +60,7 @@
 //! | `listwatch.plain_http`: credentials and a server whose URL is `http` | warn | `server` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
 //!
-//! The target of `listwatch.outage` and its end is `listwatch`; all others begin with it. Until the first success each
+//! The target of `listwatch.outage`, `listwatch.slow_sync` and their ends is `listwatch`; all others begin with it. Until the first success each
 //! failure is an outage. Later one failure is enough if it needs a repair, such as a missing role; other failures must
 //! happen three times in a row. After that there is a warning each minute.
 //!

@@ -1,8 +1,10 @@
-//! Reports in the log that requests for a collection fail, and that they succeed again.
+//! Reports in the log that requests for a collection fail, or do not complete it, and that they succeed again.
 //!
 //! A watch or a reflector retries without a limit, so nobody would learn of an outage otherwise. Until the first
 //! success each failure is a warning. Later a watch breaks now and then, so only a failure that needs a repair is one
 //! at once; any other must last for a few retries. Then there is a warning each minute, and one when the outage ends.
+//!
+//! A server may also send a list too slowly to ever complete it. No request fails then.
 
 use std::time::Duration;
 
@@ -22,6 +24,12 @@ const BETWEEN: Duration = Duration::from_secs(60);
 /// connections.
 const RELAPSE: Duration = Duration::from_secs(10);
 
+/// The time after which a collection that is not complete is worth a warning.
+const SLOW: Duration = Duration::from_secs(300);
+
+/// The time between two such warnings.
+const BETWEEN_SLOW: Duration = Duration::from_secs(600);
+
 /// The failures of the requests for one collection. A reflector shares it with its watches.
 #[derive(Debug)]
 pub struct Outage {
@@ -34,9 +42,18 @@ pub struct Outage {
 #[derive(Debug, Default)]
 struct OutageState {
     has_succeeded: bool,
-    /// True while only a complete collection is a success.
-    is_syncing: bool,
+    /// Set while only a complete collection is a success.
+    syncing: Option<Syncing>,
     failing: Option<Failing>,
+}
+
+/// A collection that is not complete.
+#[derive(Debug)]
+struct Syncing {
+    since: Instant,
+    /// When the next warning is due.
+    warns_at: Instant,
+    is_reported: bool,
 }
 
 #[derive(Debug)]
@@ -57,13 +74,55 @@ impl Outage {
 
     /// Until [`end_sync`](Self::end_sync), a connection that the server accepts is no success.
     pub fn begin_sync(&self) {
-        lock(&self.state).is_syncing = true;
+        let since = Instant::now();
+        let syncing = Syncing { since, warns_at: since + SLOW, is_reported: false };
+        lock(&self.state).syncing.get_or_insert(syncing);
+    }
+
+    /// Returns when the next [warning of a slow sync](Self::warn_of_slow_sync) is due; `None` once it has ended.
+    #[must_use]
+    pub fn warns_of_slow_sync_at(&self) -> Option<Instant> {
+        lock(&self.state).syncing.as_ref().map(|syncing| syncing.warns_at)
+    }
+
+    /// Warns that the collection is not complete, with the objects and the bytes that the attempt has received.
+    pub fn warn_of_slow_sync(&self, objects: u64, bytes: u64) {
+        let now = Instant::now();
+        let mut state = lock(&self.state);
+        let Some(syncing) = &mut state.syncing else { return };
+        syncing.warns_at = now + BETWEEN_SLOW;
+        syncing.is_reported = true;
+        let seconds = now.duration_since(syncing.since).as_secs_f64();
+        drop(state);
+        let Self { resource, server, .. } = self;
+        let (server, from) = (server.as_deref(), self.named(" from "));
+        tracing::warn!(
+            name: "listwatch.slow_sync",
+            target: "listwatch",
+            resource,
+            server,
+            objects,
+            bytes,
+            seconds,
+            "the collection{from} is not complete after {seconds:.0} s: {objects} objects and {bytes} bytes so far"
+        );
     }
 
     /// Records that the whole collection has arrived.
     pub fn end_sync(&self) {
-        lock(&self.state).is_syncing = false;
+        let syncing = lock(&self.state).syncing.take();
         self.succeed();
+        let Some(Syncing { since, is_reported: true, .. }) = syncing else { return };
+        let Self { resource, server, .. } = self;
+        let (server, from, seconds) = (server.as_deref(), self.named(" from "), since.elapsed().as_secs_f64());
+        tracing::warn!(
+            name: "listwatch.slow_sync_ended",
+            target: "listwatch",
+            resource,
+            server,
+            seconds,
+            "the collection{from} is complete after {seconds:.0} s"
+        );
     }
 
     /// Records an error after which the next request follows after `wait`.
@@ -99,7 +158,7 @@ impl Outage {
         drop(state);
         let Self { resource, server, .. } = self;
         let (server, seconds, wait) = (server.as_deref(), lasted.as_secs_f64(), wait.as_secs_f64());
-        let to = self.destination();
+        let to = self.named(" to ");
         tracing::warn!(
             name: "listwatch.outage",
             target: "listwatch",
@@ -116,7 +175,7 @@ impl Outage {
     pub fn succeed(&self) {
         let now = Instant::now();
         let mut state = lock(&self.state);
-        if state.is_syncing {
+        if state.syncing.is_some() {
             return;
         }
         state.has_succeeded = true;
@@ -129,7 +188,7 @@ impl Outage {
         let seconds = now.duration_since(failing.since).as_secs_f64();
         drop(state);
         let Self { resource, server, .. } = self;
-        let (server, to) = (server.as_deref(), self.destination());
+        let (server, to) = (server.as_deref(), self.named(" to "));
         // A warning as well: who reads of the outage must read of its end.
         tracing::warn!(
             name: "listwatch.outage_ended",
@@ -143,7 +202,8 @@ impl Outage {
         );
     }
 
-    fn destination(&self) -> String {
-        self.server.as_ref().map(|server| format!(" to {server}")).unwrap_or_default()
+    /// Returns the server after a preposition, if it is known.
+    fn named(&self, preposition: &str) -> String {
+        self.server.as_ref().map(|server| format!("{preposition}{server}")).unwrap_or_default()
     }
 }

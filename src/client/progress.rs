@@ -27,7 +27,7 @@ impl Progress {
     /// Returns the bytes of bodies on the network, before decompression.
     #[must_use]
     pub fn wire_bytes(&self) -> u64 {
-        self.0.wire_bytes.load(Ordering::Relaxed)
+        self.0.wire_bytes()
     }
 
     /// Returns the bytes of bodies that were decoded, after decompression.
@@ -67,6 +67,10 @@ impl Counters {
     pub(super) fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.totals.request();
+    }
+
+    pub(super) fn wire_bytes(&self) -> u64 {
+        self.wire_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn requests(&self) -> u64 {

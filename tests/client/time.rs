@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::FutureExt;
+use listwatch::ItemError;
 use listwatch::client::{ErrorKind, ListParams, Resource, Retry, TransportErrorKind, WatchParams};
 use listwatch_testserver::recorded_pods;
 use tokio::time::{Instant, sleep};
@@ -84,10 +85,48 @@ async fn a_request_that_waits_for_its_response_is_named() {
     }
 }
 
+/// A list may take as long as it needs, but not if it drips. The time of its reader does not count.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_drips_ends_as_stalled() {
+    let list = config_maps::list("10", (0..10_000).map(|n| (format!("cm-{n}"), 5)));
+    let paced = |bytes: usize, pause: Duration| Answer::ok(list.clone()).pieces_of(bytes).paced(pause);
+    let pieces = u32::try_from(list.len().div_ceil(64 << 10)).unwrap();
+    for (case, answer, idle, slow, expected) in [
+        ("a byte a minute", paced(1, SECOND * 60), 90, false, Err((150, "only 1 bytes in 90 s"))),
+        ("almost 64 KiB", paced(32 << 10, SECOND * 46), 90, false, Err((136, "only 32768 bytes in 90 s"))),
+        ("64 KiB", paced(64 << 10, SECOND * 80), 90, false, Ok(80 * pieces)),
+        ("a longer idle timeout", paced(1, SECOND * 60), 150, false, Err((210, "only 2 bytes in 150 s"))),
+        ("a shorter idle timeout", paced(1, SECOND * 8), 10, false, Err((98, "only 11 bytes in 90 s"))),
+        ("a slow reader", Answer::ok(list.clone()).pieces_of(16 << 10), 90, true, Ok(10_000)),
+    ] {
+        let client = Scripted::always(answer).client().retry(Retry::never()).read_idle_timeout(SECOND * idle);
+        let mut items = client.list_with(&Resource::CONFIG_MAPS, &ListParams::default(), |_| Ok::<_, ItemError>(()));
+        let started = Instant::now();
+        let ended = loop {
+            match items.next().await {
+                Some(Ok(())) if slow => sleep(SECOND).await,
+                Some(Ok(())) => {}
+                Some(Err(error)) => break Err(error.to_string()),
+                None => break Ok(()),
+            }
+        };
+        let seconds = started.elapsed().as_secs();
+        match (ended, expected) {
+            (Ok(()), Ok(expected)) => assert_eq!(seconds, u64::from(expected), "{case}"),
+            (Err(error), Err((expected, text))) => {
+                assert!(error.contains(&format!("stalled: {text}")), "{case}: {error}");
+                assert_eq!(seconds, expected, "{case}");
+            }
+            (ended, _) => panic!("{case}: {ended:?} after {seconds} s"),
+        }
+    }
+}
+
 /// However slowly its bytes arrive, a body that is read whole ends in time.
 #[tokio::test(start_paused = true)]
 async fn bodies_that_drip_end_in_time() {
-    let drip = || Answer::default().then_each(|_| Some((SECOND * 3, "<".into())));
+    let drip_of = |bytes| Answer::default().then_each(move |_| Some((SECOND * 3, "<".repeat(bytes).into())));
+    let drip = || drip_of(1);
     let client = Scripted::always(drip().code(503)).client().retry(Retry::never());
     let started = Instant::now();
     let error = client.list::<[u8]>(&Resource::PODS, &ListParams::default()).into_vec().await.unwrap_err();
@@ -99,11 +138,17 @@ async fn bodies_that_drip_end_in_time() {
     assert!(matches!(error.kind(), ErrorKind::UnexpectedBody { .. }), "{error}");
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 
-    let started = Instant::now();
-    let error = client.get::<[u8]>(&Resource::PODS, Some("a"), "b").await.unwrap_err();
-    assert_eq!(error.to_string(), "transport: stalled: the body has not ended: 101 bytes in 300 s");
-    assert_eq!(started.elapsed().as_secs(), 303);
-    assert!(error.is_retryable());
+    // A body has 90 s of waiting for each 64 KiB after its first byte, and a document has 300 s.
+    for (bytes, text, seconds) in
+        [(1, "only 30 bytes in 90 s", 93), (3 << 10, "the body has not ended: 310272 bytes in 300 s", 303)]
+    {
+        let client = Scripted::always(drip_of(bytes)).client().retry(Retry::never());
+        let started = Instant::now();
+        let error = client.get::<[u8]>(&Resource::PODS, Some("a"), "b").await.unwrap_err();
+        assert_eq!(error.to_string(), format!("transport: stalled: {text}"));
+        assert_eq!(started.elapsed().as_secs(), seconds);
+        assert!(error.is_retryable());
+    }
     let started = Instant::now();
     client.resolve("pods").await.unwrap_err();
     assert_eq!(started.elapsed().as_secs(), 30);

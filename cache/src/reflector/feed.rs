@@ -36,6 +36,8 @@ pub(super) struct Feed<'r, T: StoreType + ?Sized> {
     events: u64,
     /// What was delivered since the last call of `take_received`.
     received: Received,
+    /// The number of objects and deletions that were reported before.
+    reported: u64,
 }
 
 /// What a list and a watch have delivered since the last report.
@@ -99,6 +101,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             version: None,
             events: 0,
             received: Received::default(),
+            reported: 0,
         };
         if attempt.resumes {
             store.open_log(&attempt.known);
@@ -118,7 +121,15 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
 
     /// Takes what was delivered, and returns the resource version up to which all changes of the watch are written.
     pub(super) fn take_received(&mut self) -> (Received, Option<&str>) {
+        self.reported += self.received.written;
         (mem::take(&mut self.received), self.version.as_deref())
+    }
+
+    /// Returns the number of objects and deletions that were received, and the bytes on the network.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        let bytes = self.list.as_ref().map_or(0, Pages::received_bytes);
+        let watched = self.watch.as_ref().map_or(0, Connections::received_bytes);
+        (self.reported + self.received.written, bytes + watched)
     }
 
     /// Returns true if the feed had only a list, which is now complete.

@@ -27,12 +27,14 @@ use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use listwatch::TypeMeta;
 use listwatch::client::{Error, ResourceVersion};
-use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, RetryAdvice, chain, is_comparable, on_own_runtime};
+use listwatch::internal::{
+    Connections, MAX_RETRY_AFTER, Pages, RetryAdvice, Timer, chain, is_comparable, on_own_runtime,
+};
 use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
@@ -287,11 +289,15 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
 
     /// Writes what the list and the watch deliver, until the attempt ends.
     async fn follow(&mut self, mut feed: Feed<'_, T>, attempt: &Attempt) -> AttemptEnd {
-        let mut silence = SilenceCheck::new();
+        let (mut silence, mut slow) = (SilenceCheck::new(), Timer::default());
         // True if the watch has been silent since the server was found to have newer versions.
         let mut is_suspect = false;
         loop {
             let step = poll_fn(|cx| match feed.poll(cx) {
+                Poll::Pending if self.synced_at.is_none() => {
+                    self.poll_slow_sync(cx, &mut slow, &feed);
+                    Poll::Pending
+                }
                 Poll::Pending if self.synced_at.is_some() => {
                     self.report_connection(feed.is_watching());
                     silence.poll(cx, || Box::pin(self.recent_version())).map(FeedStep::Silent)
@@ -343,6 +349,16 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 return (None, NextStep::RetryLater);
             }
             if is_full_batch { yield_now().await } else { consume_budget().await }
+        }
+    }
+
+    /// Warns if the collection has not been complete for long.
+    fn poll_slow_sync(&self, cx: &mut Context<'_>, timer: &mut Timer, feed: &Feed<'_, T>) {
+        while let Some(at) = self.outage.warns_of_slow_sync_at()
+            && timer.poll(at, cx).is_ready()
+        {
+            let (objects, bytes) = feed.totals();
+            self.outage.warn_of_slow_sync(objects, bytes);
         }
     }
 

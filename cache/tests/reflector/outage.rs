@@ -7,7 +7,7 @@ use listwatch_cache::Strategy;
 use tokio::time::{Instant, sleep};
 
 use crate::script::{FIRST, LIST, added, idle_watch, list, reflector, watch};
-use crate::support::config_maps::{error, initial_end};
+use crate::support::config_maps::{self, error, initial_end};
 use crate::support::log::subscribe;
 use crate::support::transport::{Answer, Asked, Scripted};
 
@@ -87,6 +87,43 @@ async fn a_watch_alone_ends_no_outage_of_the_list() {
     });
     let lines = reported(server, FIRST, SECOND * 300).await;
     assert!(lines.len() > 5 && lines.iter().all(|line| line.contains(" have failed for ")), "{lines:#?}");
+}
+
+/// No request fails while a list arrives slowly, but steadily.
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_is_not_complete_for_long_is_reported() {
+    let body = config_maps::list("10", (0..4000).map(|n| (format!("a-{n}-{}", "x".repeat(200)), 5)));
+    // More than 64 KiB in 90 s.
+    let piece = body.len() / 1000;
+    assert!(piece > 1000, "{piece}");
+    let seconds = body.len().div_ceil(piece) as u64;
+    let script = Scripted::by(move |asked, _| match asked.parameter("watch") {
+        Some(_) => idle_watch(),
+        None => Answer::ok(body.clone()).pieces_of(piece).paced(SECOND),
+    });
+    let (log, _guard) = subscribe();
+    let reflector = reflector(script, LIST).prepare();
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    let started = Instant::now();
+    let mut lines = Vec::new();
+    while started.elapsed() < SECOND * 1400 {
+        sleep(SECOND).await;
+        let log = log.take();
+        let found = log.lines().filter_map(|line| line.split_once(" listwatch: the collection"));
+        lines.extend(found.map(|(_, line)| (started.elapsed().as_secs(), line.to_owned())));
+    }
+    let times: Vec<_> = lines.iter().map(|(at, _)| *at).collect();
+    assert!(cache.is_synced());
+    assert!(matches!(times[..], [300..=301, 900..=901, end] if end.abs_diff(seconds) < 2), "{seconds}: {lines:#?}");
+    for ((_, line), expected) in
+        lines.iter().zip(["not complete after 300 s: ", "not complete after 900 s: ", "complete after 1"])
+    {
+        assert!(line.contains(expected) && line.starts_with(" from scripted:6443 is "), "{line}");
+    }
+    let has_arrived = |seconds| lines[0].1.contains(&format!("objects and {} bytes so far", seconds * piece));
+    assert!((299..=300).any(has_arrived) && !lines[0].1.contains(": 0 objects"), "{lines:#?}");
+    run.abort();
 }
 
 /// A writer can change an object that does not fit as often as it likes.

@@ -110,6 +110,12 @@ impl Pages {
         Ok(self.run.newest.clone().filter(|newest| is_older(&version, newest)).unwrap_or(version))
     }
 
+    /// Returns the bytes of bodies on the network.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.run.listing.plan.counters.wire_bytes()
+    }
+
     /// Returns the next item, decoded by `decode`.
     pub fn advance<O, E: Into<ItemError>>(
         &mut self,

@@ -45,14 +45,14 @@ impl WatchPlan {
         let expected = params.selection.type_meta(resource);
         let (resource, selection) = (resource.clone(), params.selection.clone());
         let opening = async move {
-            let (mut answer, requested) = loop {
+            let (mut answer, requested, counters) = loop {
                 tracing::debug!(path, "requesting");
                 let requested = client.acceptable(&resource, &selection)?;
                 let accept = accept_header(requested.accept_watch())?;
                 let counters = Arc::new(Counters::new(&client.totals));
                 let answer = client.head(path.clone(), accept, None, None, &counters).await;
                 match answer.map_err(|error| error.redacted(&*client.transport)) {
-                    Ok(answer) => break (answer, requested),
+                    Ok(answer) => break (answer, requested, counters),
                     Err(error) if client.needs_plain_json(&error, &resource, &requested)? => {}
                     Err(error) => return Err(error),
                 }
@@ -69,6 +69,7 @@ impl WatchPlan {
                 client,
                 answer,
                 requested,
+                counters,
                 opened,
                 timeout,
                 decoder,
@@ -88,6 +89,7 @@ pub(super) struct Connection {
     pub(super) answer: Answer,
     /// The selection in the form of the request.
     pub(super) requested: Selection,
+    pub(super) counters: Arc<Counters>,
     /// Since when the server has sent the head of the response.
     pub(super) opened: OpenWatch,
     /// The time after which the server should end the watch.
@@ -138,7 +140,7 @@ impl Connection {
         &mut self,
         on_event: &mut impl FnMut(WatchEventRef<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
-        let Self { client, answer, decoder, chunk, expected, shard, idle, requested: _, opened: _, timeout: _ } = self;
+        let Self { client, answer, decoder, chunk, expected, shard, idle, .. } = self;
         let api_error = |status: &Status| body::of_status(status.clone(), 500, &answer.headers);
         loop {
             let is_first = decoder.position() == 0;

@@ -92,6 +92,16 @@ impl Connections {
         self.run.received.all
     }
 
+    /// Returns the bytes on the network of the current connection, or of the list in place of initial events.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        match &self.state {
+            ConnectionState::Watching(connection) => connection.counters.wire_bytes(),
+            ConnectionState::Listing(pages) => pages.received_bytes(),
+            _ => 0,
+        }
+    }
+
     /// Returns the next event, with the object decoded by `decode`. No event follows an error.
     pub fn advance<O, E: Into<ItemError>>(
         &mut self,
