@@ -97,7 +97,8 @@ async fn a_server_that_fails_after_each_head_is_reported_once_a_minute() {
         let answers = vec![Answer::pieces([added("a", 8)]).then_ends(SECOND * 20)];
         let server = Scripted::in_turn(answers).afterwards(failing);
         let lines = reported(&exact(7), server, SECOND * 600).await;
-        assert!((2..=20).contains(&lines.len()), "{lines:#?}");
+        // A failure and its end each minute, or somewhat more often because of the jitter.
+        assert!((2..=24).contains(&lines.len()), "{lines:#?}");
         assert!(lines[0].contains("failures=3 "), "{lines:#?}");
     }
 }
