@@ -9,8 +9,8 @@
 //! - Bytes are counted and timed as they were sent. A small compressed body may decompress to gigabytes; `Limits` bound
 //!   that.
 //! - The idle timeout runs only while a poll finds no bytes. So the time of a slow consumer does not count.
-//! - A body that drips never idles for long. So waits are also added up, after the first byte of the body and then after
-//!   each [`PROGRESS`] bytes.
+//! - A body that drips never idles for long. So waits are also added up, after the first byte of the body and then
+//!   after each [`PROGRESS`] bytes.
 //! - Bytes are polled before the clock. Bytes that waited for the consumer are not late.
 //! - The deadline is polled before the bytes, because it limits the consumer too.
 //! - Servers from 1.37 write a gzip member for each flush. So another member may follow, and zeros between are ignored.
@@ -58,8 +58,8 @@ const SNIPPET_CHARS: usize = 300;
 /// The bytes on the network for which a body gets [`MOST_WAITED`] again. Any link that is of use is faster.
 const PROGRESS: usize = 64 << 10;
 
-/// The most time, in sum, that a body may let its reader wait for [`PROGRESS`] bytes, unless the idle timeout is longer.
-/// API servers end a list after 60 s.
+/// The most time, in sum, that a body may let its reader wait for [`PROGRESS`] bytes, unless the idle timeout is
+/// longer. API servers end a list after 60 s.
 const MOST_WAITED: Duration = Duration::from_secs(90);
 
 /// The size of the pieces of a decompressed body.
@@ -131,8 +131,8 @@ fn content_coding(headers: &HeaderMap) -> Option<String> {
 struct Guarded {
     chunks: Chunks,
     idle: Option<Duration>,
-    /// The start of the wait that `timer` limits. It starts with a poll that finds no bytes, so the time of the consumer
-    /// does not count.
+    /// The start of the wait that `timer` limits. It starts with a poll that finds no bytes, so the time of the
+    /// consumer does not count.
     waiting: Option<Instant>,
     /// `None` before the first byte.
     progress: Option<BodyProgress>,

@@ -60,9 +60,9 @@
 //! | `listwatch.plain_http`: credentials and a server whose URL is `http` | warn | `server` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
 //!
-//! The target of `listwatch.outage`, `listwatch.slow_sync` and their ends is `listwatch`; all others begin with it. Until the first success each
-//! failure is an outage. Later one failure is enough if it needs a repair, such as a missing role; other failures must
-//! happen three times in a row. After that there is a warning each minute.
+//! The target of `listwatch.outage`, `listwatch.slow_sync` and their ends is `listwatch`; all others begin with it.
+//! Until the first success each failure is an outage. Later one failure is enough if it needs a repair, such as a
+//! missing role; other failures must happen three times in a row. After that there is a warning each minute.
 //!
 //! A server or a reader can cause most of these warnings at will. So identical warnings are logged once a minute, and
 //! at most 100 different ones; `left_out` is the number of identical warnings since the last one.

@@ -55,9 +55,9 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 ///
 /// # Observing a reflector
 ///
-/// [`ReflectorStatus`](crate::ReflectorStatus) has counters, and the last errors. Each attempt to list and watch is a span of the crate
-/// `tracing`, `listwatch.reflector`, with the fields `resource`, `attempt`, `resource_version`, `strategy`, `because`
-/// (of the strategy) and `error`.
+/// [`ReflectorStatus`](crate::ReflectorStatus) has counters, and the last errors. Each attempt to list and watch is a
+/// span of the crate `tracing`, `listwatch.reflector`, with the fields `resource`, `attempt`, `resource_version`,
+/// `strategy`, `because` (of the strategy) and `error`.
 ///
 /// | event | level | fields |
 /// |---|---|---|

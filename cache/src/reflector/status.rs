@@ -34,9 +34,9 @@ pub struct ReflectorStatus {
     /// The objects and deletions among them that a watch delivered while the cache was synced.
     pub changes: u64,
     /// The time at which the cache was last known to be synced: a list was complete, or later the watch delivered an
-    /// event or a bookmark, or the server was at the cache's version when the reflector asked it. The cache may be out of
-    /// date by the time since then. API servers send a bookmark about once a minute. If the watch is silent, the reflector
-    /// asks every two minutes. A relist does not change this time until it is complete.
+    /// event or a bookmark, or the server was at the cache's version when the reflector asked it. The cache may be out
+    /// of date by the time since then. API servers send a bookmark about once a minute. If the watch is silent, the
+    /// reflector asks every two minutes. A relist does not change this time until it is complete.
     pub last_synced_at: Option<Instant>,
     /// Connections and lists that ended in an error.
     pub errors: u64,

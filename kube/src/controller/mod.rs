@@ -356,8 +356,8 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// Dropping the stream aborts the reconciles that run. While the stream is not polled, no reconcile starts.
     ///
     /// Any runtime may poll the stream, also after the one that polled it before has ended. The reconciles that ended
-    /// with their runtime are then started again. Outside of a tokio runtime the stream does nothing, and logs that as an
-    /// error.
+    /// with their runtime are then started again. Outside of a tokio runtime the stream does nothing, and logs that as
+    /// an error.
     ///
     /// # Errors
     ///

@@ -24,8 +24,8 @@
 //! - The keys of related objects come from `inspect`, which runs for each write. A coalesced change would hide the
 //!   owner in a state in between.
 //! - A panic of a reconcile is resumed in the caller's task, as if there were no task.
-//! - A timer of tokio panics after its runtime has ended, so the timer moves to the runtime that polls. A reconcile stays
-//!   on the runtime on which it began. If that runtime ends, the object is reconciled again.
+//! - A timer of tokio panics after its runtime has ended, so the timer moves to the runtime that polls. A reconcile
+//!   stays on the runtime on which it began. If that runtime ends, the object is reconciled again.
 //!
 //! Not done: kube's debounce, which starts again at each change and can starve an object. A task that polls by itself:
 //! its errors would need a channel, and dropping the stream would not stop it.
