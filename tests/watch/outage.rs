@@ -98,7 +98,7 @@ async fn a_server_that_fails_after_each_head_is_reported_once_a_minute() {
         let server = Scripted::in_turn(answers).afterwards(failing);
         let lines = reported(&exact(7), server, SECOND * 600).await;
         // A failure and its end each minute, or somewhat more often because of the jitter.
-        assert!((2..=24).contains(&lines.len()), "{lines:#?}");
+        assert!((2..=30).contains(&lines.len()), "{lines:#?}");
         assert!(lines[0].contains("failures=3 "), "{lines:#?}");
     }
 }
