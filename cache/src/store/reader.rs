@@ -152,8 +152,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// let mut of_web = store.subscribe().with_initial_state().namespace("web").start();
     /// while let Some(change) = of_web.try_next() {
     ///     match change {
-    ///         Change::Applied { old: None, new } => println!("{} was added", new.name()),
-    ///         Change::Applied { old: Some(old), new } => println!("{new:?} replaced {}", old.resource_version()),
+    ///         Change::Applied { old: None, new, .. } => println!("{} was added", new.name()),
+    ///         Change::Applied { old: Some(old), new, .. } => println!("{new:?} replaced {}", old.resource_version()),
     ///         Change::Deleted { last, .. } => println!("{} was deleted", last.name()),
     ///         Change::Synced => println!("the initial state is complete"),
     ///         _ => {}
