@@ -1,12 +1,12 @@
 #![no_main]
 
-#[path = "../../views/tests/views/generated.rs"]
+#[path = "../../crates/views/tests/views/generated.rs"]
 #[allow(unused_variables, reason = "some messages have no kinds")]
 mod generated;
-#[path = "../../views/tests/views/node.rs"]
+#[path = "../../crates/views/tests/views/node.rs"]
 #[allow(dead_code)]
 mod node;
-#[path = "../../views/tests/views/pb.rs"]
+#[path = "../../crates/views/tests/views/pb.rs"]
 mod pb;
 // Not in the library, because the library's own tests include that, and must not depend on the crate of views.
 #[path = "../src/views.rs"]

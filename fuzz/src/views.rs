@@ -1,7 +1,7 @@
 //! What a view accepts, k8s-pb decodes, and reads the same; and so it does after the object was rewritten into its
 //! canonical form.
 //!
-//! The programs that include this file also include the modules of `views/tests/views`.
+//! The programs that include this file also include the modules of `crates/views/tests/views`.
 
 use listwatch::{Encoding, ItemError, ItemRef};
 

@@ -1,7 +1,7 @@
 //! Reads fields of Pods by views, by paths and by decoding, and builds an index over stored Pods in each way.
 //!
 //! `cargo bench -p listwatch-benches --bench views` prints the ratios of this run at the end. Times are of the
-//! processor, not of the clock, so that other programs disturb them less. `views/tests/allocations.rs` counts
+//! processor, not of the clock, so that other programs disturb them less. `crates/views/tests/allocations.rs` counts
 //! allocations.
 
 #[path = "views/full_walk.rs"]

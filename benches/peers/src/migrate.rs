@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn published_lines_are_those_of_the_sources() {
-        let (results, guide) = (include_str!("../migrations.md"), include_str!("../../../kube/guide.md"));
+        let (results, guide) = (include_str!("../migrations.md"), include_str!("../../../crates/kube/guide.md"));
         for program in Program::ALL {
             let Lines { kube, listwatch, removed, added } = lines(program).expect("diff runs");
             let (name, changed) = (program.name(), format!("{removed}, {added}"));

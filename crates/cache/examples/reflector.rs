@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Without a URL, a local server replays a recorded watch.
 async fn recorded() -> Result<Server, Box<dyn Error>> {
-    let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/watch-initial-events-pods.pb"))?;
+    let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/watch-initial-events-pods.pb"))?;
     let body = Answer::ok(Body::replay(recorded)).content_type("application/vnd.kubernetes.protobuf;stream=watch");
     Ok(Server::start(body.always()).await?)
 }

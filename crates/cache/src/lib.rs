@@ -10,7 +10,7 @@
 //! use listwatch::path::pod;
 //! use listwatch::{Event, ItemError, ListDecoder};
 //!
-//! # let mut body = &include_bytes!("../../fixtures/pods-page-1.pb")[..];
+//! # let mut body = &include_bytes!("../../../fixtures/pods-page-1.pb")[..];
 //! let store = Store::<Pod>::new(StorageFormat::Encoded);
 //! let by_node = store.index("node", |pod| {
 //!     Ok::<_, ItemError>(pod::NODE_NAME.str(pod.item()?)?.map(String::from))
@@ -55,7 +55,7 @@
 
 /// Compiles the examples of README.md.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../../README.md")]
 mod readme {}
 
 /// Compiles the example of the README of this crate.

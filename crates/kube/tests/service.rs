@@ -1,4 +1,4 @@
-//! `ServiceTransport` over kube 5: the lines of the guide, and a tower service. `kube/compat` has the older versions.
+//! `ServiceTransport` over kube 5: the lines of the guide, and a tower service. `crates/kube/compat` has the older versions.
 
 use futures::TryStreamExt as _;
 use kube::Config;

@@ -431,7 +431,7 @@ fn prints_columns_of_custom_resources() {
 /// The recorded Pods, in protobuf and as the JSON that they are converted to.
 #[test]
 fn both_encodings_have_the_same_cells() {
-    let body = std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/pods.pb")).unwrap();
+    let body = std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/pods.pb")).unwrap();
     let printer = Printer::for_kind(&TypeMeta::new("v1", "Pod")).unwrap();
     let rows = ListReader::with(body, |item| {
         let mut json = Vec::new();

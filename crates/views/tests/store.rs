@@ -47,7 +47,7 @@ fn an_object_is_viewed_in_every_format() {
 
 #[test]
 fn an_object_is_viewed_after_a_projection() {
-    let body = include_bytes!("../../fixtures/pods.pb");
+    let body = include_bytes!("../../../fixtures/pods.pb");
     let drop = Projection::new().drop(&meta::MANAGED_FIELDS).drop(&pod::STATUS);
     for projection in [drop, Projection::new().keep(&meta::LABELS).keep(&pod::NODE_NAME)] {
         let projected = |item: ItemRef<'_>| item.project(&projection);

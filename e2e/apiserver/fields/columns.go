@@ -62,7 +62,7 @@ func writeColumns() {
 		}
 		out.WriteString("];\n")
 	}
-	must(os.WriteFile(root+"/tables/src/columns.rs", []byte(out.String()), 0o644))
+	must(os.WriteFile(root+"/crates/tables/src/columns.rs", []byte(out.String()), 0o644))
 }
 
 // rustText returns a literal of Rust.

@@ -9,7 +9,7 @@ import (
 
 // The keys by which `listwatch watch --diff` names the items of a list are those of strategic merge patches.
 func TestMergeKeys(t *testing.T) {
-	text, err := os.ReadFile(root + "/../cli/src/cluster/watch/diff/merge_key.rs")
+	text, err := os.ReadFile(root + "/../crates/cli/src/cluster/watch/diff/merge_key.rs")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 //! The example `shards` of listwatch-kube, against a server that supports shards and a server that ignores them.
 
-#[path = "../../../kube/examples/shards/assignment.rs"]
+#[path = "../../../crates/kube/examples/shards/assignment.rs"]
 mod assignment;
-#[path = "../../../kube/examples/shards/replica.rs"]
+#[path = "../../../crates/kube/examples/shards/replica.rs"]
 mod replica;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Reads all fields of a Pod, and adds the lengths and the numbers.
 
 #[allow(dead_code, clippy::wildcard_imports, unused_variables, reason = "it reads Pods")]
-#[path = "../../../../views/tests/views/generated.rs"]
+#[path = "../../../../crates/views/tests/views/generated.rs"]
 mod generated;
 
 /// Reads all fields of a Pod.

@@ -1,5 +1,5 @@
 //! The memory that stores allocate, counted. It is a separate program: the counter replaces the allocator.
 
 mod store;
-#[path = "../../../tests/support/mod.rs"]
+#[path = "../../../../tests/support/mod.rs"]
 mod support;

@@ -17,6 +17,6 @@ mod status;
 mod steps;
 mod strategies;
 mod streams;
-#[path = "../../../tests/support/client.rs"]
+#[path = "../../../../tests/support/client.rs"]
 mod support;
 mod trace;

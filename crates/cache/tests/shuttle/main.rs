@@ -4,7 +4,7 @@
 //! Shuttle interleaves only the store's own locks, not `Arc` and `OnceLock` of std.
 #![cfg(shuttle)]
 
-#[path = "../../../tests/support/store.rs"]
+#[path = "../../../../tests/support/store.rs"]
 mod support;
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ mod save;
 mod steps;
 mod store;
 mod subscribe;
-#[path = "../../../tests/support/client.rs"]
+#[path = "../../../../tests/support/client.rs"]
 mod support;
 mod trained;
 mod user_code;

@@ -3,7 +3,7 @@
 //! # Advice
 //!
 //! Stdout has the result and nothing else: progress, notices and errors go to stderr (`notices`). A script reads
-//! stdout, so its texts, their order and the exit code are an interface, pinned by `cli/tests/cli`.
+//! stdout, so its texts, their order and the exit code are an interface, pinned by `crates/cli/tests/cli`.
 //!
 //! Formats:
 //!

@@ -37,7 +37,7 @@ fn reports_a_directory_without_manual_pages() {
 fn completes_the_words_of_the_plugin_for_kubectl() {
     let directory = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_listwatch"), directory.path().join("kubectl-listwatch")).unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubectl/kubectl_complete-listwatch");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/kubectl/kubectl_complete-listwatch");
     let path = format!("{}:{}", directory.path().to_str().unwrap(), std::env::var("PATH").unwrap());
     let complete = |words: &[&str]| {
         let output = Command::new(script).args(words).env("PATH", &path).output().unwrap();
@@ -58,7 +58,7 @@ fn completes_the_words_of_the_plugin_for_kubectl() {
 #[test]
 #[cfg(feature = "cluster")]
 fn accepts_the_arguments_of_the_manifests() {
-    let manifests = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/manifests.yaml")).unwrap();
+    let manifests = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/manifests.yaml")).unwrap();
     let args = manifests.split("- mirror\n").nth(1).unwrap();
     let args: Vec<_> = args.lines().map_while(|line| line.trim().strip_prefix("- ")).collect();
     assert!(args.contains(&"deployments.apps") && args.contains(&"--listen=0.0.0.0:8443"), "{args:?}");

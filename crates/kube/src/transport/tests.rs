@@ -115,7 +115,7 @@ async fn accepts_many_and_large_headers() {
 async fn accepts_the_client_certificates_that_go_sends() {
     use base64::prelude::{BASE64_STANDARD, Engine};
 
-    let pem = include_str!("../../../tests/support/certificates/version-1.pem");
+    let pem = include_str!("../../../../tests/support/certificates/version-1.pem");
     let with = |certificate: &str, key: &str| {
         let mut config = kube::Config::new(Uri::from_static("https://127.0.0.1:1"));
         config.auth_info.client_certificate_data = Some(BASE64_STANDARD.encode(certificate));
@@ -125,7 +125,7 @@ async fn accepts_the_client_certificates_that_go_sends() {
     assert_eq!(with(pem, pem), Ok(()));
     let missing = "setup: the client certificate and key: not one of each as PEM";
     assert_eq!(with("no PEM", "s3cret"), Err(missing.to_owned()));
-    let rsa = include_str!("../../../tests/support/certificates/rsa-1024.pem");
+    let rsa = include_str!("../../../../tests/support/certificates/rsa-1024.pem");
     let too_small = "setup: the client certificate has an RSA key of 1024 bits, and at least 2048 are required";
     assert_eq!(with(rsa, rsa), Err(too_small.to_owned()));
 }

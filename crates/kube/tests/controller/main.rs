@@ -5,6 +5,6 @@ mod lifecycle;
 mod requests;
 mod selection;
 mod support;
-#[path = "../../../tests/support/log.rs"]
+#[path = "../../../../tests/support/log.rs"]
 mod trace;
 mod writes;

@@ -18,7 +18,7 @@ const TARGET: [&str; 3] = ["namespace", "job", "pod"];
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 fn read(path: &str) -> String {
-    fs::read_to_string(format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 /// Returns the names in a text, and the labels in the braces after them: `name{label}` or `name{label="value"}`.

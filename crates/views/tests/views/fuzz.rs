@@ -10,7 +10,7 @@ use crate::pb::KINDS;
 use crate::target;
 
 fn inputs() -> Vec<(String, Vec<u8>)> {
-    corpus::inputs(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz"), "views")
+    corpus::inputs(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz"), "views")
 }
 
 #[test]

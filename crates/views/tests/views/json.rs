@@ -14,7 +14,7 @@ use crate::node::parse;
 
 /// Returns the bodies in a file of the library's tests, which has the length before each body.
 pub fn bodies(name: &str) -> Vec<Vec<u8>> {
-    let path = format!("{}/../tests/core/json_form/{name}.pb.gz", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../tests/core/json_form/{name}.pb.gz", env!("CARGO_MANIFEST_DIR"));
     let mut all = Vec::new();
     GzDecoder::new(File::open(path).unwrap()).read_to_end(&mut all).unwrap();
     let (mut rest, mut bodies) = (&all[..], Vec::new());
@@ -62,7 +62,7 @@ fn gos_own_test_objects_of_every_release_equal_gos_json() {
 
 #[test]
 fn recorded_objects_equal_gos_json() {
-    let lists = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures")).unwrap();
+    let lists = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")).unwrap();
     let bodies = lists.map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
     let mut lists: Vec<Vec<u8>> = bodies.filter(|body| body.starts_with(b"k8s\0")).collect();
     lists.retain(|body| ListReader::new::<[u8]>(&body[..]).all(|item| item.is_ok()));

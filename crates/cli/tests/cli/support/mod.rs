@@ -14,7 +14,7 @@ use k8s_pb::apimachinery::pkg::runtime::Unknown;
 use listwatch_testserver::leak;
 use prost::Message;
 
-pub const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/");
+pub const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/");
 
 pub fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(format!("{FIXTURES}{name}")).expect(name)
