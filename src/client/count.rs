@@ -2,8 +2,8 @@
 
 use tokio::time::Instant;
 
+use super::api_client::Client;
 use super::error::Error;
-use super::handle::Client;
 use super::list::{List, ListSummary};
 use super::params::{ListParams, Selection};
 use super::resource::Resource;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderValue};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::api_client::Client;
 use super::body;
 use super::error::{Error, ErrorKind};
-use super::handle::Client;
 use super::progress::Counters;
 use super::retry::RetryAdvice;
 use super::runtime::on_own_runtime;

@@ -9,16 +9,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Instrument, field};
 
+use super::api_client::Client;
 use super::body;
 use super::document::{Document, DocumentRequest};
 use super::error::{Error, ErrorKind};
-use super::handle::Client;
 use super::params::{Selection, check_version};
 use super::progress::Counters;
 use super::resource::{Resource, encode};
+use super::runtime::LONGEST;
 use super::send::accept_header;
 use super::span::record_end;
-use super::time::LONGEST;
 use crate::adapt::FromRef;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError, Limit};
 use crate::limits::Limits;

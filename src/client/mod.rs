@@ -67,6 +67,7 @@
 //! A server or a reader can cause most of these warnings at will. So identical warnings are logged once a minute, and
 //! at most 100 different ones; `left_out` is the number of identical warnings since the last one.
 
+mod api_client;
 pub(crate) mod authorities;
 mod body;
 mod builtin;
@@ -78,7 +79,6 @@ mod document;
 mod error;
 mod error_class;
 mod get;
-mod handle;
 mod io_thread;
 mod list;
 mod metrics;
@@ -97,21 +97,18 @@ mod runtime;
 mod send;
 mod service;
 mod span;
-mod time;
-mod timer;
 pub(crate) mod tls;
 mod transport;
-mod waiting;
 mod warning;
 mod warning_limit;
 mod watch;
 
+pub use self::api_client::{Client, Compression};
 pub use self::count::Count;
 pub use self::credentials::Credentials;
 pub use self::error::{Error, ErrorKind};
 pub use self::error_class::ErrorClass;
 pub use self::get::Get;
-pub use self::handle::{Client, Compression};
 pub use self::io_thread::IoThread;
 pub use self::list::{List, ListSummary, Pages, Restart};
 pub use self::metrics::Metrics;
@@ -126,10 +123,8 @@ pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::{Kind, Resource};
 pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
 #[doc(hidden)]
-pub use self::runtime::on_own_runtime;
+pub use self::runtime::{Timer, on_own_runtime};
 pub use self::service::ServiceTransport;
-#[doc(hidden)]
-pub use self::timer::Timer;
 pub use self::transport::{
     MAX_HEADERS, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback,
     redact_secret,

@@ -14,7 +14,7 @@
 //! - A list that the server's request timeout interrupted would be interrupted again. A reflector relists it in pages.
 //! - The caller's own error ([`ItemError`](crate::ItemError) of an item) would return for the same item.
 //! - [`Tries`] counts the attempts of one request. It never retries after an item, because items would repeat:
-//!   `list/run.rs` checks that first, and compares a repeated page by its checksum.
+//!   `list/pages.rs` checks that first, and compares a repeated page by its checksum.
 //! - [`most_fruitless`] exists because some servers end a watch of an expired version without an error.
 
 use std::sync::Arc;

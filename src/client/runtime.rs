@@ -1,16 +1,22 @@
-//! Checks that a request is polled on the runtime on which it began.
+//! What runtimes of tokio and their clocks require of the client.
 //!
 //! Timers and sockets belong to a runtime of tokio. A timer panics when it is polled after its runtime has ended, and
 //! never fires if nobody drives its runtime. So each future and body of the client remembers its runtime, and ends in
 //! an error on another one.
 
 use std::future::{Future, poll_fn};
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::error::Error;
 use super::transport::{TransportError, TransportErrorKind};
+
+/// The longest time that a caller sets: an `Instant` cannot hold the end of much longer times.
+pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The runtime that polled first.
 #[derive(Default)]
@@ -44,4 +50,27 @@ pub fn on_own_runtime<T, E: From<Error>>(
         Ok(()) => future.as_mut().poll(cx),
         Err(error) => Poll::Ready(Err(Error::from(error).into())),
     })
+}
+
+/// A timer that any runtime of tokio may poll. tokio's own timer panics once the runtime that created it has ended.
+#[derive(Default)]
+pub struct Timer(Option<(Id, Pin<Box<Sleep>>)>);
+
+impl Timer {
+    /// Waits until this time; for ever outside of a runtime.
+    ///
+    /// # Panics
+    ///
+    /// Panics on a runtime without time.
+    pub fn poll(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let Ok(runtime) = Handle::try_current() else { return Poll::Pending };
+        if self.0.as_ref().is_some_and(|(id, _)| *id != runtime.id()) {
+            self.0 = None;
+        }
+        let (_, timer) = self.0.get_or_insert_with(|| (runtime.id(), Box::pin(sleep_until(at))));
+        if timer.deadline() != at {
+            timer.as_mut().reset(at);
+        }
+        timer.as_mut().poll(cx)
+    }
 }

@@ -1,6 +1,7 @@
 //! Sends one request, and judges the head of its response.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,16 +11,21 @@ use http::Uri;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION, WARNING};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::api_client::{Client, Compression};
 use super::body;
 use super::error::{Error, ErrorKind};
-use super::handle::{Client, Compression};
 use super::metrics::WaitingRequest;
 use super::progress::Counters;
 use super::redact::redact;
 use super::transport::{Chunks, Request, TransportError, TransportErrorKind, chain};
-use super::waiting::warn_while_waiting;
 use super::warning::warning_texts;
 use crate::wire::{Beginning, BodyFormat};
+
+/// The time after which a request that has no response is reported.
+const FIRST_REPORT: Duration = Duration::from_secs(10);
+
+/// The time between two reports of the same request.
+const BETWEEN_REPORTS: Duration = Duration::from_secs(60);
 
 /// A 2xx response.
 pub(super) struct Answer {
@@ -137,6 +143,33 @@ impl Client {
             content_type: body::content_type(headers),
             snippet: body::snippet(beginning, &*self.transport),
         }
+    }
+}
+
+/// Waits for the response to a request, which `name` returns without credentials.
+///
+/// A server may be slow, and a transport may queue a request for ever: HTTP clients let a stream of HTTP/2 wait until
+/// the server allows one more, and tell nobody.
+async fn warn_while_waiting<T, E>(
+    request: impl Future<Output = Result<T, E>>,
+    name: impl Fn() -> String,
+) -> Result<T, E> {
+    let mut request = pin!(request);
+    let started = Instant::now();
+    let mut next = started + FIRST_REPORT;
+    let mut has_warned = false;
+    loop {
+        if let Ok(answered) = timeout_at(next, request.as_mut()).await {
+            if has_warned && answered.is_ok() {
+                let waited = started.elapsed().as_secs();
+                tracing::info!(name: "listwatch.waiting", target: "listwatch", request = name(), "answered after {waited} s");
+            }
+            return answered;
+        }
+        let waited = started.elapsed().as_secs();
+        tracing::warn!(name: "listwatch.waiting", target: "listwatch", request = name(), "no response for {waited} s");
+        has_warned = true;
+        next += BETWEEN_REPORTS;
     }
 }
 

@@ -5,7 +5,7 @@ use std::mem;
 use bytes::{Buf, Bytes};
 use crc32fast::Hasher;
 
-use super::plan::Listing;
+use super::listing::Listing;
 use crate::client::body;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::params::DEFAULT_REQUEST_TIMEOUT;

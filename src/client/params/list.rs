@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::query::check_timeout;
+use super::query::{ResourceVersion, check_exact, check_timeout, check_version};
 use super::selection::Selection;
-use super::version::{ResourceVersion, check_exact, check_version};
 use crate::error::InvalidInput;
 
 /// The parameters of a list: the objects, their version, and the page size.

@@ -1,10 +1,11 @@
-//! The query string of a request, and the checks of timeouts.
+//! The query string of a request, and the values that it has for lists and watches alike: timeouts and versions.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use crate::client::resource::encode;
 use crate::error::InvalidInput;
+use crate::object::version::is_resumable;
 
 /// kube-apiserver `--request-timeout`.
 pub(in crate::client) const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,4 +35,82 @@ pub(super) fn check_timeout(timeout: Option<Duration>) -> Result<(), InvalidInpu
         }
         _ => Ok(()),
     }
+}
+
+/// How new a list must be. It also decides whether etcd or the watch cache serves the list.
+///
+/// | version | before 1.31 | 1.31 to 1.33 | since 1.34 |
+/// |---|---|---|---|
+/// | `MostRecent` | etcd | watch cache, caught up with etcd | watch cache, caught up with etcd |
+/// | `Any` | watch cache, of any age | watch cache, of any age | watch cache, of any age |
+/// | `AtLeast` | watch cache at that version; etcd with a page size | watch cache at that version | watch cache at that version |
+/// | `Exact`, and all pages but the first | etcd | etcd | snapshot in the watch cache, else etcd |
+///
+/// A list from etcd is read and decoded for this one request, which costs etcd and the server memory and time in
+/// proportion to the collection. A list from the watch cache costs the server the encoding alone.
+///
+/// - "Caught up" takes up to 3 s. After that, etcd serves the list, and always before etcd 3.4.31 and 3.5.13.
+/// - `AtLeast("0")` is `Any`.
+/// - A resource without a watch cache always comes from etcd: events by default (`--watch-cache-sizes` of 0), and all
+///   resources with `--watch-cache=false`.
+/// - While a cache is being filled (1.31 and later), lists with a page size and no selector come from etcd, and others
+///   get 429.
+///
+/// Source: apiserver `cacher/delegator` (`ShouldDelegateList`) with default feature gates, `ConsistentListFromCache`
+/// from 1.31 and `ListFromCacheSnapshot` from 1.34.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ResourceVersion {
+    /// Everything that was written before the request: `resourceVersion` is left out.
+    ///
+    /// The default, because any other list may lack objects that the caller has just written (KEP-2340).
+    #[default]
+    MostRecent,
+    /// The contents of the watch cache, of any age: `resourceVersion=0`. It is the cheapest list, but it may be older
+    /// than an earlier list from another server, and page sizes are ignored.
+    Any,
+    /// This version or a newer version: `resourceVersionMatch=NotOlderThan`. If the server does not reach that version
+    /// within 3 s, it returns 504 with the cause `ResourceVersionTooLarge`.
+    AtLeast(String),
+    /// Exactly this version: `resourceVersionMatch=Exact`. If etcd has compacted it, the server returns 410.
+    Exact(String),
+}
+
+impl ResourceVersion {
+    /// Returns true if the server ignores page sizes.
+    pub(in crate::client) fn is_any(&self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::AtLeast(version) => version == "0",
+            Self::MostRecent | Self::Exact(_) => false,
+        }
+    }
+}
+
+/// Versions are opaque (KEP-5504): a server may send any text.
+pub(in crate::client) fn check_version(version: &str) -> Result<(), InvalidInput> {
+    if version.is_empty() {
+        return Err(InvalidInput::of("resource version", version, "it must not be empty"));
+    }
+    Ok(())
+}
+
+/// A watch from version 0 would begin with the objects of any version, as if they were added.
+pub(super) fn check_watched(version: &str) -> Result<(), InvalidInput> {
+    check_version(version)?;
+    if !is_resumable(version) {
+        let reason = "a watch cannot resume from version 0: watch from now, or with the initial state";
+        return Err(InvalidInput::new(reason, version));
+    }
+    Ok(())
+}
+
+/// The server takes 0 for "no version": it returns 422 for a list.
+pub(super) fn check_exact(version: &str) -> Result<(), InvalidInput> {
+    check_version(version)?;
+    if !is_resumable(version) {
+        let reason = r#"exact version 0: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#;
+        return Err(InvalidInput::new(reason, version));
+    }
+    Ok(())
 }

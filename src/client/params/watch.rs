@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::query::check_timeout;
+use super::query::{ResourceVersion, check_timeout, check_version, check_watched};
 use super::selection::Selection;
-use super::version::{ResourceVersion, check_version, check_watched};
 use crate::error::InvalidInput;
 
 /// The parameters of a watch: the objects, and where the watch begins.

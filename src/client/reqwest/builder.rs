@@ -18,7 +18,7 @@ use super::transport::{CertificateFiles, HttpTransport};
 use crate::client::credentials::Credentials;
 use crate::client::io_thread::IoThread;
 use crate::client::proxy::environment_proxy;
-use crate::client::time::LONGEST;
+use crate::client::runtime::LONGEST;
 use crate::client::transport::{TransportError, is_loopback};
 use crate::sync::Mutex;
 

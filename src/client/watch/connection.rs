@@ -12,9 +12,9 @@ use tracing::Instrument;
 
 use super::idle::Idle;
 use super::plan::WatchPlan;
+use crate::client::api_client::Client;
 use crate::client::body;
 use crate::client::error::{Error, ErrorKind};
-use crate::client::handle::Client;
 use crate::client::metrics::OpenWatch;
 use crate::client::params::{Selection, WatchStart};
 use crate::client::progress::Counters;

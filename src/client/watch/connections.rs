@@ -7,9 +7,8 @@ use tokio::time::sleep;
 
 use super::connection::Connection;
 use super::delivered::Delivered;
-use super::event::WatchEvent;
-use super::phase::WatchPhase;
-use super::plan::WatchPlan;
+use super::events::WatchEvent;
+use super::plan::{WatchPhase, WatchPlan};
 use super::resume::{ConnectionState, WatchRun};
 use crate::client::error::Error;
 use crate::client::outage::Outage;

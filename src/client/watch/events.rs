@@ -1,4 +1,4 @@
-//! The events of one connection, as a stream.
+//! The events that a watch delivers, and the stream of those of one connection.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -8,12 +8,47 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 
 use super::connection::Connection;
-use super::event::WatchEvent;
 use super::plan::WatchPlan;
 use crate::client::error::Error;
 use crate::decode::WatchEventRef;
 use crate::error::ItemError;
 use crate::object::ItemRef;
+
+/// A change of a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WatchEvent<O> {
+    /// An object was created, or is a part of the initial state.
+    Added(O),
+    /// An object was modified.
+    Modified(O),
+    /// An object was deleted, or the selectors no longer select it. The value is its last state that they selected.
+    Deleted(O),
+    /// The initial state is complete: it is the collection at this version.
+    Synced {
+        /// The version.
+        resource_version: String,
+    },
+    /// All changes up to this version were delivered. Only [`WatchEvents`](crate::client::WatchEvents) delivers
+    /// bookmarks.
+    Bookmark {
+        /// The version.
+        resource_version: String,
+    },
+    /// The stream starts over with the collection: discard all delivered objects. Only [`Watch`](crate::client::Watch)
+    /// starts over, when the initial state was interrupted, and after an expired version.
+    Reset,
+}
+
+impl<O> WatchEvent<O> {
+    pub(super) fn bookmark(resource_version: String, ends_initial_events: bool) -> Self {
+        if ends_initial_events { Self::Synced { resource_version } } else { Self::Bookmark { resource_version } }
+    }
+
+    pub(super) fn has_object(&self) -> bool {
+        matches!(self, Self::Added(_) | Self::Modified(_) | Self::Deleted(_))
+    }
+}
 
 /// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does
 /// after [`WatchParams::timeout`](crate::client::WatchParams::timeout), 5 to 10 minutes at random unless set.

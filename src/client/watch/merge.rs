@@ -15,7 +15,7 @@
 use std::task::{Context, Poll, ready};
 
 use super::connections::Connections;
-use super::event::WatchEvent;
+use super::events::WatchEvent;
 use crate::client::error::Error;
 use crate::error::{InvalidInput, ItemError};
 use crate::meta::EventType;

@@ -1,4 +1,12 @@
-//! The settings of a watch, and the request for the version at which it starts.
+//! What a watch requests: its settings, the version at which it starts, and the phase, which decides what the next
+//! connection requests.
+//!
+//! | phase | next request | next phase |
+//! |---|---|---|
+//! | `InitialEvents` | the collection, as initial events of the watch | `Changes` after the bookmark that ends them |
+//! | | | `InitialList` if the server refuses them, does not end them, or interrupts them twice |
+//! | `InitialList` | the collection, as a list | `Changes` after the list |
+//! | `Changes` | the changes after the last complete version | `InitialEvents` after an expired version, if it starts over |
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,13 +14,16 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span, field};
 
+use crate::client::api_client::Client;
 use crate::client::error::Error;
-use crate::client::handle::Client;
 use crate::client::params::WatchParams;
 use crate::client::resource::Resource;
 use crate::client::span::record_namespaces;
 use crate::error::InvalidInput;
 use crate::limits::Limits;
+
+/// The number of interruptions after which the collection is listed instead.
+const MAX_INTERRUPTIONS: u32 = 2;
 
 /// The settings that all connections of a watch share.
 pub(super) struct WatchPlan {
@@ -70,5 +81,92 @@ impl WatchPlan {
         }
         self.resource.check_watchable()?;
         self.params.validate()
+    }
+}
+
+/// What the next connection of a watch requests.
+pub(super) enum WatchPhase {
+    InitialEvents {
+        /// True if a part of the initial state was delivered, which the next request delivers again.
+        is_partial: bool,
+        interruptions: u32,
+    },
+    InitialList {
+        is_partial: bool,
+        /// True if the server refused the initial events or did not end them.
+        replaces_refused: bool,
+    },
+    /// The initial state was delivered, or the watch began without it. From now on events are in order.
+    Changes {
+        /// The number of consecutive connections from one version that may have failed because it has expired.
+        fruitless: u32,
+    },
+}
+
+impl WatchPhase {
+    pub(super) fn of_initial_state() -> Self {
+        Self::InitialEvents { is_partial: false, interruptions: 0 }
+    }
+
+    pub(super) fn of_changes() -> Self {
+        Self::Changes { fruitless: 0 }
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        matches!(self, Self::Changes { .. })
+    }
+
+    /// Returns true if the next request is a list of the collection.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self, Self::InitialList { .. })
+    }
+
+    /// Returns true if the collection is requested as initial events.
+    pub(super) fn is_initial_events(&self) -> bool {
+        matches!(self, Self::InitialEvents { .. })
+    }
+
+    /// Records that an object was delivered.
+    pub(super) fn record_delivery(&mut self) {
+        if let Self::InitialEvents { is_partial, .. } | Self::InitialList { is_partial, .. } = self {
+            *is_partial = true;
+        }
+    }
+
+    /// Returns true if the caller has to discard what was delivered, once.
+    pub(super) fn take_partial(&mut self) -> bool {
+        match self {
+            Self::InitialEvents { is_partial, .. } | Self::InitialList { is_partial, .. } => std::mem::take(is_partial),
+            Self::Changes { .. } => false,
+        }
+    }
+
+    /// Lists the collection instead of requesting initial events.
+    pub(super) fn list_instead(&mut self, replaces_refused: bool) {
+        if let Self::InitialEvents { is_partial, .. } = *self {
+            *self = Self::InitialList { is_partial, replaces_refused };
+        }
+    }
+
+    /// Counts an interruption of the initial events. After the second one the collection is listed.
+    pub(super) fn count_interruption(&mut self) {
+        let Self::InitialEvents { interruptions, .. } = self else { return };
+        *interruptions += 1;
+        if *interruptions >= MAX_INTERRUPTIONS {
+            self.list_instead(false);
+        }
+    }
+
+    /// Starts over with the collection, whose objects the caller has already discarded.
+    pub(super) fn restart(&mut self) {
+        match self {
+            Self::InitialEvents { is_partial, .. } | Self::InitialList { is_partial, .. } => *is_partial = false,
+            Self::Changes { .. } => *self = Self::of_initial_state(),
+        }
+    }
+
+    /// Starts over with the collection: all delivered objects are discarded.
+    pub(super) fn start_over(&mut self) {
+        *self = Self::InitialEvents { is_partial: true, interruptions: 0 };
     }
 }

@@ -39,9 +39,8 @@ use tracing::field;
 
 use super::connection::{Connection, Opening};
 use super::delivered::Delivered;
-use super::event::WatchEvent;
-use super::phase::WatchPhase;
-use super::plan::{Locating, WatchPlan};
+use super::events::WatchEvent;
+use super::plan::{Locating, WatchPhase, WatchPlan};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::outage::Outage;

@@ -3,15 +3,13 @@
 //! | module | holds |
 //! |---|---|
 //! | this | [`List`], the stream: dropping it drops the response |
-//! | `plan` | the settings of a list, and the counts that its pages share |
-//! | `summary` | what the caller learns of the whole list |
-//! | `run` | the choice of the next request, over namespaces, pages, retries and restarts; independent of the items' types |
+//! | `listing` | a list: its settings, what it has counted so far, and what the caller learns at its end |
+//! | `pages` | the choice of the next request, over namespaces, pages, retries and restarts; independent of the items' types |
 //! | `page` | one response: its items, and the items that earlier attempts delivered |
 
+mod listing;
 mod page;
-mod plan;
-mod run;
-mod summary;
+mod pages;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,15 +22,15 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-use self::plan::ListPlan;
-pub use self::run::Pages;
-pub use self::summary::{ListSummary, Restart};
+use self::listing::ListPlan;
+pub use self::listing::{ListSummary, Restart};
+pub use self::pages::Pages;
+use super::api_client::Client;
 use super::error::Error;
-use super::handle::Client;
 use super::params::{ListParams, Selection};
 use super::progress::Progress;
 use super::resource::{Kind, Resource};
-use super::time::LONGEST;
+use super::runtime::LONGEST;
 use crate::adapt::FromRef;
 use crate::error::{DecodeError, ItemError};
 use crate::limits::Limits;

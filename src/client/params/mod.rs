@@ -5,8 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `query` | the query string, and the checks of timeouts |
-//! | `version` | [`ResourceVersion`]: how new a list must be |
+//! | `query` | the query string, timeouts, and [`ResourceVersion`]: how new a list must be |
 //! | `selection` | [`Selection`]: which objects, and in which form |
 //! | `list` | [`ListParams`] |
 //! | `watch` | [`WatchParams`] |
@@ -14,13 +13,11 @@
 mod list;
 mod query;
 mod selection;
-mod version;
 mod watch;
 
 pub use self::list::ListParams;
-pub(super) use self::query::DEFAULT_REQUEST_TIMEOUT;
+pub use self::query::ResourceVersion;
+pub(super) use self::query::{DEFAULT_REQUEST_TIMEOUT, check_version};
 pub use self::selection::Selection;
-pub use self::version::ResourceVersion;
-pub(super) use self::version::check_version;
 pub use self::watch::WatchParams;
 pub(super) use self::watch::WatchStart;

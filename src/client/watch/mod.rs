@@ -2,13 +2,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `event` | what a watch delivers |
 //! | `delivered` | the version from which a watch resumes, and the events that it has delivered since |
 //! | `idle` | when a silent connection counts as dead |
-//! | `plan` | the settings of a watch |
+//! | `plan` | the settings of a watch, and which part of the collection is requested next |
 //! | `connection` | one connection: its request, its bytes, and the checks of each event |
-//! | `events` | [`WatchEvents`], the stream over one connection |
-//! | `phase` | which part of the collection is requested next |
+//! | `events` | [`WatchEvent`], which a watch delivers, and [`WatchEvents`], the stream over one connection |
 //! | `resume` | what follows the end of a connection |
 //! | `connections` | the connections, one after the other; independent of the objects' type |
 //! | `merge` | the connections of several namespaces |
@@ -19,17 +17,14 @@
 mod connection;
 mod connections;
 mod delivered;
-mod event;
 mod events;
 mod idle;
 mod merge;
-mod phase;
 mod plan;
 mod resume;
 mod stream;
 
 pub use self::connections::Connections;
-pub use self::event::WatchEvent;
-pub use self::events::WatchEvents;
+pub use self::events::{WatchEvent, WatchEvents};
 pub use self::resume::{Disconnect, PAGE};
 pub use self::stream::Watch;

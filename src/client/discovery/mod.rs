@@ -9,7 +9,6 @@
 //! in one of them. The facts are in docs/protocol.md, "Discovery".
 
 mod document;
-mod part;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -23,12 +22,11 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
-use self::document::DiscoveryDocument;
-use self::part::{Part, PartState};
+use self::document::{DiscoveryDocument, Part, PartState};
+use super::api_client::Client;
 use super::body;
 use super::document::{DOCUMENT_SIZE, Document, DocumentRequest};
 use super::error::{Error, ErrorKind};
-use super::handle::Client;
 use super::progress::Counters;
 use super::redact::redact;
 use super::resolve::{self, Wanted};

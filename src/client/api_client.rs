@@ -1,4 +1,4 @@
-//! The handle of an API server: its settings, and what it has learned of the server.
+//! [`Client`], the client of one API server: its settings, and what it has learned of the server.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::outage::Outage;
 use super::params::Selection;
 use super::resource::Resource;
 use super::retry::{Retry, RetryAdvice, Tries, classify};
-use super::time::LONGEST;
+use super::runtime::LONGEST;
 use super::transport::{Transport, chain};
 use super::warning_limit::WarningLimit;
 use crate::limits::Limits;

@@ -36,9 +36,8 @@ use crc32fast::Hasher;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span, field};
 
+use super::listing::{ListPlan, ListSummary, Listing, Restart};
 use super::page::{ListKind, Page, Repeat, SeenItems};
-use super::plan::{ListPlan, Listing};
-use super::summary::{ListSummary, Restart};
 use crate::client::body;
 use crate::client::error::{Error, ErrorKind};
 use crate::client::params::Selection;
