@@ -37,8 +37,8 @@
 //! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
 //! | [`DecodeError`], [`ItemError`] | errors with the offset in the body and the number of items delivered before |
 //!
-//! The crate [`listwatch-cache`](https://docs.rs/listwatch-cache) keeps whole collections in memory, and has the guide:
-//! one chapter for each task.
+//! The crate [`listwatch-cache`](https://docs.rs/listwatch-cache) keeps whole collections in memory.
+//! [The guide](https://docs.rs/crate/listwatch/latest/source/docs/guide/README.md) has a chapter for each task.
 //!
 //! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and
 //! the adapter over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.

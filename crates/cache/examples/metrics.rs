@@ -2,7 +2,7 @@
 //! `cargo run -p listwatch-cache --example metrics [URL]`, with the URL that `kubectl proxy` prints.
 //!
 //! The figures are read at each scrape. A program returns the text of `encode` from `/metrics` of its HTTP server. The
-//! guide (`failure_modes`) says which figures to alert on.
+//! guide (`docs/guide/failure_modes.md`) says which figures to alert on.
 
 #![allow(clippy::cast_precision_loss, reason = "a metric is a float")]
 

@@ -67,8 +67,8 @@ mod compress;
 mod contain;
 mod error;
 mod file;
-#[cfg(any(doc, doctest))]
-pub mod guide;
+#[cfg(doctest)]
+mod guide;
 mod handles;
 mod hex;
 mod index;

@@ -6,7 +6,26 @@
 //! `v1beta2`). A view is `Copy` and holds nothing but the bytes of its message, so it allocates nothing, and the fields
 //! that nobody reads cost nothing.
 //!
-#![doc = include_str!("../guide.md")]
+//! ```
+//! use listwatch::{Event, ListDecoder};
+//! use listwatch_views::core_v1::PodView;
+//!
+//! # let body = listwatch_testserver::recorded_pods();
+//! # let mut body = &body[..];
+//! let mut decoder = ListDecoder::new();
+//! while let Some(event) = decoder.decode(&mut body)? {
+//!     if let Event::Item(item) = event {
+//!         let pod = item.view::<PodView>()?;
+//!         for container in pod.spec().containers() {
+//!             println!("{} {}: {}", pod.metadata().name(), pod.status().phase(), container.image());
+//!         }
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Use a [`FieldPath`](listwatch::FieldPath) in a projection, for objects that may arrive as JSON, and for paths that
+//! you know only at run time.
 //!
 //! # Presence
 //!
@@ -60,6 +79,11 @@
 //!
 //! Two views have the same value if their bytes are equal: `old.spec().bytes() == new.spec().bytes()` is a predicate
 //! that ignores changes of metadata and status.
+
+/// Compiles the example of the guide's chapter.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/views.md")]
+mod guide {}
 
 mod amount;
 #[macro_use]

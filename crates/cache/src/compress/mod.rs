@@ -51,44 +51,7 @@
 //! - The pool is the last lock of a store. A reference may be dropped under any other lock, but not under this one.
 //! - The elision, the packing, the frame and the dictionaries of stored objects are part of the file format.
 //!
-//! # What was tried and left out
-//!
-//! Bytes of an object, without the entry, with the elision and before the packing, if not stated otherwise. 20,000 of a
-//! kind.
-//!
-//! | kind | dictionary, no elision | dictionary | delta to the previous object | that, with entropy tables |
-//! |---|---:|---:|---:|---:|
-//! | Lease | 104 | 55 | 83 | 69 |
-//! | Event | 155 | 100 | 186 | 164 |
-//! | Certificate, 7 of 10 with an owner of their own | 199 | 154 | 277 | 255 |
-//! | `EndpointSlice` | 894 | 844 | 877 | 871 |
-//! | `ReplicaSet`, 1 to 11 of an owner | 287 | 245 | 142 | 133 |
-//! | custom resource, 10 of an owner | 263 | 222 | 127 | 117 |
-//!
-//! - Objects without an owner have no group: a delta to any similar object is longer than with a dictionary.
-//! - Without the elision, Certificates take 297 bytes as deltas to the previous object. To the first of the same shape
-//!   they take 250, and 230 with one for each namespace. The shape is the keys of labels, annotations and spec, and the
-//!   kind of the owner.
-//! - References of other namespaces save nothing for the same reason: only objects of one owner gain by deltas.
-//! - The packing saves, with the entry: of a Revision 71 bytes, a Certificate 41, another custom resource 33, an
-//!   `EndpointSlice` 130, a Node 23, a Lease 13; of others up to 10.
-//! - The parts of a name save, with the entry: of an `EndpointSlice` 49 bytes, a `ReplicaSet` or an Event 25, a
-//!   Certificate 18, a ConfigMap 14; of a Lease nothing.
-//! - Deltas of packed objects to references that are not packed save nothing: each packed text ends a match.
-//! - Digests that are packed although the dictionary has them cost 300 bytes of a Node.
-//! - 8 objects in a frame save 6 to 12 % of Certificates and Events. A random read decompresses all 8.
-//! - Level 6 with a dictionary saves 8 % of Certificates and nothing of Events, and takes three times the time.
-//! - Level 3 for deltas saves 1 to 3 %, and takes a third more time and 0.3 MB more memory. Level 7 takes three times
-//!   the time.
-//! - The dictionary's entropy tables before the reference save 1 to 17 % of a delta. A read then takes twice the time.
-//! - A training at the end of a list, from 256 KiB on, left 0.5 MB of free heap with 2,000 Leases. It saved 0.3 MB.
-//! - Levels 2 and 1 for the dictionary's tables save 13 and 16 bytes of a Lease, and cost 13 and 70 of a Node.
-//! - A dictionary of 32 KiB for every kind costs 119 bytes of a Node.
-//! - A table of keys without hashes saves 6 to 9 bytes, and makes a list of encoded objects 5 to 9 % slower.
-//! - A first training at 1 MiB or less saves 7 bytes of a custom resource, and costs 16 of a Pod.
-//! - A context of zstd that is allocated after the gap (`encoder.rs`) costs 94 bytes of a ConfigMap: small holes there.
-//! - A dictionary of 512 KiB saves less than its copies take. One of 64 KiB makes whole Pods a tenth longer.
-//! - One zstd context for both forms makes the read of a delta a tenth slower (`pool.rs`).
+//! `docs/design/compressed-store.md` has the whole design with pictures, and what was tried and left out.
 
 mod compression;
 mod decide;
