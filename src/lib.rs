@@ -43,14 +43,15 @@
 //! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and
 //! the adapter over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
 
-// A module imports only modules before it in this order: sync, wire, meta, error, limits, schema, object, decode,
-// encode, adapt, client. No two files import each other, inside of the folders either; a parent only re-exports its
+// A module imports only modules before it in this order: sync, wire, meta, error, limits, schema, encoding, object,
+// decode, encode, adapt, client. No two files import each other, inside of the folders either; a parent only re-exports its
 // children.
 mod adapt;
 #[cfg(feature = "client")]
 pub mod client;
 mod decode;
 pub mod encode;
+mod encoding;
 mod error;
 mod limits;
 mod meta;
@@ -88,6 +89,8 @@ pub mod path {
 pub use adapt::ListStream;
 pub use adapt::{FromRef, ListError, ListReader};
 pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEventRef};
+#[doc(hidden)]
+pub use encoding::json::scan::Ends;
 pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 pub use limits::Limits;
 pub use meta::{EventType, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};
@@ -95,6 +98,4 @@ pub use object::{
     FieldPath, FieldSelector, Item, ItemRef, Json, LabelSelector, ManagedFieldsEntry, MetaView, OwnerReference,
     Projection, Shard, StoreType, Time, Tolerant, UndecodableObject, compare_resource_versions,
 };
-#[doc(hidden)]
-pub use wire::scan::Ends;
 pub use wire::{BodyFormat, Encoding, Fault};

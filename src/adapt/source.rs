@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::decode::{Event, ListDecoder, ListEnd};
+use crate::encoding::json::messages;
 use crate::error::{DecodeError, ItemError, SkipHook};
-use crate::meta;
 use crate::meta::TypeMeta;
 use crate::object::Item;
 use crate::object::ItemRef;
@@ -119,7 +119,7 @@ pub(super) fn source_of<T: Item + ?Sized>() -> Source<FromRef<T>> {
 
 /// Returns the type meta of an item in JSON; `None` if it has none.
 fn own_type_meta(item: &ItemRef<'_>) -> Option<TypeMeta> {
-    if item.encoding() == Encoding::Json { meta::json::type_meta(item.bytes()).ok() } else { None }
+    if item.encoding() == Encoding::Json { messages::type_meta(item.bytes()).ok() } else { None }
 }
 
 impl<F> fmt::Debug for Source<F> {

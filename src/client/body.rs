@@ -43,7 +43,8 @@ use super::progress::Counters;
 use super::redact::redact;
 use super::runtime::OwnRuntime;
 use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
-use crate::meta;
+use crate::encoding::json::messages;
+use crate::encoding::protobuf;
 use crate::meta::Status;
 
 /// The most bytes of an error's body that are read.
@@ -428,12 +429,12 @@ fn seconds(text: &str) -> Option<u64> {
 
 fn protobuf_status(body: &[u8]) -> Option<Status> {
     let (type_meta, raw) = envelope(body)?;
-    if type_meta.kind == "Status" { Status::read(raw) } else { None }
+    if type_meta.kind == "Status" { protobuf::messages::status(raw) } else { None }
 }
 
 /// Returns the type meta and the object of the envelope of a single object in protobuf.
 pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
-    use crate::wire::protobuf::Fields;
+    use crate::encoding::protobuf::wire::Fields;
 
     let (mut type_meta, mut raw) = (crate::TypeMeta::default(), None);
     for field in Fields::new(body.strip_prefix(b"k8s\0")?) {
@@ -459,8 +460,8 @@ pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
 }
 
 pub(super) fn json_status(body: &[u8]) -> Option<Status> {
-    let is_status = meta::json::type_meta(body).is_ok_and(|found| found.kind == "Status");
-    is_status.then(|| meta::json::status(body)).flatten()
+    let is_status = messages::type_meta(body).is_ok_and(|found| found.kind == "Status");
+    is_status.then(|| messages::status(body)).flatten()
 }
 
 pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {

@@ -20,6 +20,7 @@ use super::runtime::LONGEST;
 use super::send::accept_header;
 use super::span::record_end;
 use crate::adapt::FromRef;
+use crate::encoding::json::messages;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError, Limit};
 use crate::limits::Limits;
 use crate::meta;
@@ -156,7 +157,7 @@ impl<O> Get<O> {
                 (Encoding::Protobuf, found, object)
             }
             Some((Beginning::Json, body)) => {
-                let found = meta::json::type_meta(body)
+                let found = messages::type_meta(body)
                     .map_err(|(field, fault)| decode(DecodeErrorKind::Item(ItemError::Metadata { field, fault })))?;
                 (Encoding::Json, found, body)
             }

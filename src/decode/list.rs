@@ -7,7 +7,7 @@
 //! - `borrowed` is true while a callback holds an item. If it is true at the next call, the callback panicked.
 //!   Nobody knows then whether the item was delivered, so the decoder is poisoned.
 //! - The first bytes decide the encoding, because servers send wrong content types.
-//! - This file decides how a body ended. `list_protobuf` and `list_json` know where in the body it ended.
+//! - This file decides how a body ended. `encoding/protobuf/list.rs` and `encoding/json/list.rs` know where in the body it ended.
 //! - An item that is whole in the chunk is borrowed from it. A split item is copied to `scratch`, of all encodings.
 //! - `items` counts an item before the callback runs. `refuse_item` and `skip_item` take it back.
 //! - An event borrows from `self`, and the borrow checker does not let a loop return a borrow. So `advance` returns a
@@ -22,10 +22,10 @@
 use std::ops::ControlFlow;
 use std::{fmt, mem};
 
-use super::body_state::{BodyState, FoundEvent};
 use super::event::{Event, ListEnd};
-use super::list_json::JsonList;
-use super::list_protobuf::ProtobufList;
+use crate::encoding::body_state::{BodyState, FoundEvent};
+use crate::encoding::json::list::JsonList;
+use crate::encoding::protobuf::list::ProtobufList;
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::limits::Limits;
 use crate::meta::{ListMeta, MAGIC, TypeMeta};

@@ -25,17 +25,17 @@
 use std::fmt;
 use std::mem;
 
-use super::body_state::BodyState;
 use super::event::{Event, WatchEventRef};
 use super::list::ListDecoder;
 use super::watch_frame::{EventContext, Frame, malformed};
 use super::watch_json;
+use crate::encoding::body_state::BodyState;
+use crate::encoding::json::scan::{Ends, Scan};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::Limits;
 use crate::meta::{Status, TypeMeta};
 use crate::wire::BodyFormat;
 use crate::wire::Encoding;
-use crate::wire::scan::{Ends, Scan};
 
 /// A buffer of split frames that is larger than this is freed when most of it is unused.
 const KEPT_SCRATCH: usize = 64 << 10;

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::mem;
 
 use super::event::WatchEventRef;
+use crate::encoding::json::scan::End;
+use crate::encoding::protobuf::messages;
+use crate::encoding::protobuf::wire::{Fields, Value, WireField, entry};
 use crate::error::{DecodeErrorKind, Fault, Limit};
 use crate::limits::Limits;
 use crate::meta::{EventType, INITIAL_EVENTS_END, MAGIC, Status, TypeMeta};
 use crate::object::ItemRef;
-use crate::object::meta_view::entry;
-use crate::wire::protobuf::{Fields, Value, WireField};
-use crate::wire::scan::End;
 use crate::wire::{Encoding, FieldFault, at};
 
 /// The fields of a frame.
@@ -247,8 +247,8 @@ impl<'f> Frame<'f> {
             return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
         }
         let read = match encoding {
-            Encoding::Protobuf => Status::read(bytes),
-            Encoding::Json => crate::meta::json::status(bytes),
+            Encoding::Protobuf => messages::status(bytes),
+            Encoding::Json => crate::encoding::json::messages::status(bytes),
         };
         read.filter(|_| is_status).ok_or_else(|| malformed(("object", Fault::Status)))
     }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::watch_frame::{Frame, FrameType};
+use crate::encoding::json::reader::Reader;
+use crate::encoding::json::scan::End;
 use crate::meta::INITIAL_EVENTS_END;
-use crate::wire::json::Reader;
-use crate::wire::scan::End;
 use crate::wire::{Fault, FieldFault, at};
 
 /// Returns whether a body is a watch, by the name of its first member; `None` while the name is incomplete.
@@ -111,9 +111,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::encoding::json::scan::{Ends, Scan};
     use crate::object::{FieldPath, ItemRef, Projection};
     use crate::wire::Encoding;
-    use crate::wire::scan::{Ends, Scan};
 
     /// Returns the event at the beginning of these bytes, and the ends that the scan for its end finds.
     fn scan(bytes: &[u8], chunk: usize) -> Option<(&[u8], Ends)> {

@@ -48,21 +48,21 @@
 //! Sources: the packages `runtime/serializer/json`, `runtime/serializer/protobuf` and `apis/meta/v1` of
 //! `k8s.io/apimachinery`, and `endpoints/handlers/response.go` of `k8s.io/apiserver`.
 
-mod json;
-mod layout;
 mod object;
-mod protobuf;
 
 use std::borrow::Cow;
 
-use self::layout::Layout;
+use crate::encoding::json::{line, write as json};
+use crate::encoding::layout::{Layout, ZeroMeta};
+use crate::encoding::protobuf::wire::write_len;
+use crate::encoding::protobuf::zero::zero_object;
+use crate::encoding::protobuf::{to_json, write as protobuf};
 use crate::error::{Fault, ItemError};
 use crate::meta::EventType;
 use crate::meta::{INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
 use crate::object::ItemRef;
-use crate::schema::{self, Message, ZeroMeta};
+use crate::schema::Message;
 use crate::wire::Encoding;
-use crate::wire::protobuf::write_len;
 
 /// Writes objects of one kind as an API server does.
 ///
@@ -189,7 +189,7 @@ impl Encoder {
                 let is_bare = self.layout == Layout::Typed;
                 let written = match item.encoding() {
                     Encoding::Protobuf if is_bare => {
-                        schema::to_list_item(&self.type_meta, &bytes, item.decoded_size, out)
+                        to_json::to_list_item(&self.type_meta, &bytes, item.decoded_size, out)
                     }
                     Encoding::Json if !self.is_projected => {
                         json::copy(&bytes, out);
@@ -306,14 +306,14 @@ impl Encoder {
         let message = Message::of(api_version, kind);
         // Of any other kind, only the metadata are known.
         let message = message.or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"));
-        let object = message.map(|message| schema::zero_object(message, &meta)).unwrap_or_default();
+        let object = message.map(|message| zero_object(message, &meta)).unwrap_or_default();
         match self.encoding {
             // The frame is far shorter than its length allows, unless the version is not.
             Encoding::Protobuf => _ = protobuf::write_frame("BOOKMARK", &self.type_meta, &object, out),
             Encoding::Json => {
                 json::write_event_head("BOOKMARK", out);
                 if self.layout == Layout::Unstructured
-                    || schema::to_json(&self.type_meta, &object, u64::MAX, out).is_err()
+                    || to_json::to_json(&self.type_meta, &object, u64::MAX, out).is_err()
                 {
                     json::write_bookmark(&self.type_meta, &meta, out);
                 }
@@ -350,9 +350,9 @@ impl Encoder {
     /// Appends an object with its type meta, without a newline.
     fn write_json(&self, item: &ItemRef<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
         match item.encoding() {
-            Encoding::Protobuf => schema::to_json(&self.type_meta, bytes, item.decoded_size, out),
-            Encoding::Json if self.is_projected => schema::to_partial_metadata(&self.type_meta, bytes, out).map(|()| 0),
-            Encoding::Json => schema::to_line(&self.type_meta, bytes, out).map(|()| 0),
+            Encoding::Protobuf => to_json::to_json(&self.type_meta, bytes, item.decoded_size, out),
+            Encoding::Json if self.is_projected => line::to_partial_metadata(&self.type_meta, bytes, out).map(|()| 0),
+            Encoding::Json => line::to_line(&self.type_meta, bytes, out).map(|()| 0),
         }
     }
 

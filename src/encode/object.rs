@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::encoding::json::reader::Reader;
+use crate::encoding::json::text::write_str;
+use crate::encoding::protobuf::wire::{Fields, WireField, write_len};
 use crate::error::ItemError;
-use crate::schema::write_str;
-use crate::wire::json::Reader;
-use crate::wire::protobuf::{Fields, WireField, write_len};
 use crate::wire::{Encoding, Fault, FieldFault, at};
 
 /// Returns a `PartialObjectMetadata` in protobuf: field 1 of the object, which every kind has.

@@ -4,10 +4,12 @@ use std::any::TypeId;
 
 use prost::bytes::Bytes;
 
+use crate::encoding::protobuf::canonical::repaired;
+use crate::encoding::protobuf::estimate::check_decoded_size;
+use crate::encoding::utf8;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
-use crate::schema;
-use crate::wire::{Encoding, utf8};
+use crate::wire::Encoding;
 
 /// Decodes an item in protobuf into a new `message`, unless it may take too much memory.
 ///
@@ -22,7 +24,7 @@ where
     }
     object.check(Encoding::Protobuf)?;
     let Err(error) = message.merge(object.bytes) else { return Ok(()) };
-    let repaired = schema::repaired(object.type_meta, object.bytes).ok_or(error)?;
+    let repaired = repaired(object.type_meta, object.bytes).ok_or(error)?;
     *message = M::default();
     Ok(message.merge(&*repaired)?)
 }
@@ -62,7 +64,7 @@ impl Undecoded<'_> {
         if found != expected {
             return Err(ItemError::WrongEncoding { found, expected });
         }
-        schema::check_decoded_size(found, type_meta, bytes, max)
+        check_decoded_size(found, type_meta, bytes, max)
     }
 }
 

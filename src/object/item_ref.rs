@@ -4,11 +4,13 @@ use std::fmt;
 
 use super::decoding::{Undecoded, deserialize, merge};
 use super::meta_view::MetaView;
+use crate::encoding::json::line::to_line;
+use crate::encoding::json::scan::{End, Ends};
+use crate::encoding::protobuf::{to_json, unknown};
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::schema;
 use crate::wire::Encoding;
-use crate::wire::scan::{End, Ends};
 
 /// One item of a list, or the object of a watch event, borrowed: its bytes, their encoding and its place in the body.
 ///
@@ -165,8 +167,8 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::Metadata`] when the item is not a JSON object, or neither the item nor the list so far has a kind.
     pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         match self.encoding {
-            Encoding::Protobuf => schema::to_json(self.type_meta, self.bytes, self.decoded_size, out),
-            Encoding::Json => schema::to_line(self.type_meta, self.bytes, out).map(|()| 0),
+            Encoding::Protobuf => to_json::to_json(self.type_meta, self.bytes, self.decoded_size, out),
+            Encoding::Json => to_line(self.type_meta, self.bytes, out).map(|()| 0),
         }
     }
 
@@ -181,7 +183,7 @@ impl<'a> ItemRef<'a> {
     /// malformed or nested deeper than 100 messages.
     pub fn has_unknown_fields(&self) -> Result<bool, ItemError> {
         match self.encoding {
-            Encoding::Protobuf => schema::has_unknown_fields(self.type_meta, self.bytes),
+            Encoding::Protobuf => unknown::has_unknown_fields(self.type_meta, self.bytes),
             Encoding::Json => Ok(false),
         }
     }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::json_meta;
-use super::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
+use crate::encoding::json::metadata as json_meta;
+use crate::encoding::json::scan::End;
+use crate::encoding::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
+use crate::encoding::protobuf::metadata;
+use crate::encoding::protobuf::wire::{Fields, Value, entry};
+use crate::encoding::utf8::replaced;
 use crate::error::{Fault, ItemError};
 use crate::wire::Encoding;
-use crate::wire::protobuf::{Fields, Value};
-use crate::wire::scan::End;
-use crate::wire::utf8::replaced;
 
 /// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see
 /// [`ItemRef::meta`](super::ItemRef::meta).
@@ -92,8 +93,10 @@ impl<'a> MetaView<'a> {
                 5 => single.uid = value.text().map_err(at("metadata.uid"))?,
                 6 => single.resource_version = value.text().map_err(at("metadata.resourceVersion"))?,
                 7 => single.generation = value.int().map_err(at("metadata.generation"))?,
-                8 => Time::merge(&mut single.creation_timestamp, value).map_err(at("metadata.creationTimestamp"))?,
-                9 => Time::merge(&mut single.deletion_timestamp, value).map_err(at("metadata.deletionTimestamp"))?,
+                8 => metadata::merge_time(&mut single.creation_timestamp, value)
+                    .map_err(at("metadata.creationTimestamp"))?,
+                9 => metadata::merge_time(&mut single.deletion_timestamp, value)
+                    .map_err(at("metadata.deletionTimestamp"))?,
                 10 => {
                     let seconds = value.int().map_err(at("metadata.deletionGracePeriodSeconds"))?;
                     single.deletion_grace_period_seconds = Some(seconds);
@@ -229,8 +232,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'a>> + use<'a>, ItemError> {
-        let owners =
-            each(self.protobuf, OWNER_REFERENCES, OwnerReference::read).map_err(at("metadata.ownerReferences"))?;
+        let owners = each(self.protobuf, OWNER_REFERENCES, metadata::owner).map_err(at("metadata.ownerReferences"))?;
         let owners = owners.chain(self.json.owner_references().map_err(at("metadata.ownerReferences"))?);
         Ok(owners)
     }
@@ -252,8 +254,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of the entries is malformed.
     pub fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>> + use<'a>, ItemError> {
-        let managers =
-            each(self.protobuf, MANAGED_FIELDS, ManagedFieldsEntry::read).map_err(at("metadata.managedFields"))?;
+        let managers = each(self.protobuf, MANAGED_FIELDS, metadata::manager).map_err(at("metadata.managedFields"))?;
         let managers = managers.chain(self.json.managed_fields().map_err(at("metadata.managedFields"))?);
         Ok(managers)
     }
@@ -319,21 +320,6 @@ fn value_of<'a>(object: &'a [u8], number: u32, key: &str) -> Result<Option<Cow<'
         Ok(if known == key.as_bytes() { Some(value) } else { found })
     })?;
     Ok(found.map(replaced))
-}
-
-/// Reads an entry of a map, which protobuf encodes as a message of key and value.
-#[inline]
-pub(crate) fn entry(value: Value<'_>) -> Result<(&[u8], &[u8]), Fault> {
-    let mut entry = (&[][..], &[][..]);
-    for field in Fields::new(value.bytes()?) {
-        let field = field?;
-        match field.number {
-            1 => entry.0 = field.value.bytes()?,
-            2 => entry.1 = field.value.bytes()?,
-            _ => {}
-        }
-    }
-    Ok(entry)
 }
 
 fn at(field: &'static str) -> impl Fn(Fault) -> ItemError {

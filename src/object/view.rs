@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use super::ItemRef;
+use crate::encoding::protobuf::canonical;
+use crate::encoding::protobuf::estimate::check_decoded_size;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
-use crate::schema::{self, Message};
+use crate::schema::Message;
 use crate::wire::Encoding;
 
 /// A typed view of an object of one kind, which reads fields off the object's bytes without decoding it.
@@ -114,7 +116,7 @@ fn is_canonical(kind: &ViewKind, item: &ItemRef<'_>) -> Result<(u16, &'static Me
     }
     kind.expect(item.type_meta())?;
     let (number, message) = kind.find()?;
-    let is_canonical = schema::check(message, item.bytes()).map_err(|malformed| ItemError::View {
+    let is_canonical = canonical::check(message, item.bytes()).map_err(|malformed| ItemError::View {
         path: malformed.path(kind.kind).into(),
         offset: malformed.offset(item.bytes()),
         fault: malformed.fault(),
@@ -123,8 +125,8 @@ fn is_canonical(kind: &ViewKind, item: &ItemRef<'_>) -> Result<(u16, &'static Me
 }
 
 fn rewrite(message: &'static Message, item: &ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
-    schema::check_decoded_size(Encoding::Protobuf, item.type_meta(), item.bytes(), item.decoded_size)?;
-    Ok(schema::rewrite(message, item.bytes()).into())
+    check_decoded_size(Encoding::Protobuf, item.type_meta(), item.bytes(), item.decoded_size)?;
+    Ok(canonical::rewrite(message, item.bytes()).into())
 }
 
 /// Returns the number of a view's message; 0 if the table does not have it.

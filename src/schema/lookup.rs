@@ -5,6 +5,11 @@ use super::types::{Field, Form, Kind, Message, Name, Shape, Type};
 use crate::error::ItemError;
 
 impl Message {
+    /// Returns all messages, in the order of the table.
+    pub(crate) fn all() -> &'static [Self] {
+        &MESSAGES
+    }
+
     /// Returns the message of a kind of object (`Pod`, not `PodList`), or `None` when the table does not have it.
     #[must_use]
     pub fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
@@ -12,7 +17,7 @@ impl Message {
     }
 
     /// As [`of`](Self::of), with an error for a kind that the table does not have.
-    pub(super) fn of_item(api_version: &str, kind: &str) -> Result<&'static Self, ItemError> {
+    pub(crate) fn of_item(api_version: &str, kind: &str) -> Result<&'static Self, ItemError> {
         Self::of(api_version, kind)
             .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })
     }
@@ -31,13 +36,13 @@ impl Message {
         self.name.get()
     }
 
-    pub(super) fn is_time(&self) -> bool {
+    pub(crate) fn is_time(&self) -> bool {
         matches!(self.form, Form::Time | Form::MicroTime)
     }
 
     /// Returns the fields, in the order of JSON.
     #[expect(clippy::indexing_slicing, reason = "a test reads every entry of the table")]
-    pub(super) fn fields(&self) -> &'static [Field] {
+    pub(crate) fn fields(&self) -> &'static [Field] {
         &FIELDS[usize::from(self.first)..][..usize::from(self.fields)]
     }
 
@@ -130,7 +135,7 @@ impl Field {
 
 impl Type {
     #[expect(clippy::indexing_slicing, reason = "a test reads every entry of the table")]
-    pub(super) fn message(self) -> Option<&'static Message> {
+    pub(crate) fn message(self) -> Option<&'static Message> {
         match self {
             Self::Message(place) => Some(&MESSAGES[usize::from(place)]),
             _ => None,
@@ -140,14 +145,14 @@ impl Type {
 
 impl Kind {
     #[expect(clippy::indexing_slicing, reason = "a test reads every entry of the table")]
-    pub(super) fn message(&self) -> &'static Message {
+    pub(crate) fn message(&self) -> &'static Message {
         &MESSAGES[usize::from(self.message)]
     }
 }
 
 impl Name {
     #[expect(clippy::string_slice, reason = "a test reads every entry of the table")]
-    pub(super) fn get(self) -> &'static str {
+    pub(crate) fn get(self) -> &'static str {
         &NAMES[usize::from(self.at)..][..usize::from(self.len)]
     }
 }

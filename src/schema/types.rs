@@ -13,42 +13,42 @@
 /// ```
 #[derive(Debug)]
 pub struct Message {
-    pub(super) name: Name,
-    pub(super) form: Form,
+    pub(crate) name: Name,
+    pub(crate) form: Form,
     /// The place of its first field in the table.
-    pub(super) first: u16,
+    pub(crate) first: u16,
     /// The number of its fields, which have the order of JSON.
-    pub(super) fields: u8,
+    pub(crate) fields: u8,
 }
 
 /// A field of a [`Message`].
 #[derive(Debug)]
 pub struct Field {
-    pub(super) number: u16,
+    pub(crate) number: u16,
     /// Empty for a message that JSON inlines into its parent.
-    pub(super) name: Name,
-    pub(super) omit: Omit,
-    pub(super) shape: Shape,
-    pub(super) of: Type,
+    pub(crate) name: Name,
+    pub(crate) omit: Omit,
+    pub(crate) shape: Shape,
+    pub(crate) of: Type,
 }
 
 /// A kind of object in an `apiVersion`, with its message.
-pub(super) struct Kind {
-    pub(super) api_version: Name,
+pub(crate) struct Kind {
+    pub(crate) api_version: Name,
     /// Its place in the table.
-    pub(super) message: u16,
+    pub(crate) message: u16,
 }
 
 /// A part of the text of all names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Name {
-    pub(super) at: u16,
-    pub(super) len: u8,
+pub(crate) struct Name {
+    pub(crate) at: u16,
+    pub(crate) len: u8,
 }
 
 /// The JSON form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// An object of its fields.
     Object,
     /// The first field alone: a list in a map, which protobuf wraps in a message.
@@ -66,7 +66,7 @@ pub(super) enum Form {
 
 /// The condition under which JSON omits a field, by the options of Go's struct tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Omit {
+pub(crate) enum Omit {
     Never,
     /// `omitempty`
     Empty,
@@ -77,7 +77,7 @@ pub(super) enum Omit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Single,
     /// Present or absent, whatever its value.
     Optional,
@@ -86,7 +86,7 @@ pub(super) enum Shape {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
+pub(crate) enum Type {
     String,
     Bytes,
     Bool,

@@ -12,9 +12,9 @@ use crate::client::params::DEFAULT_REQUEST_TIMEOUT;
 use crate::client::send::Answer;
 use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::decode::{Event, ListDecoder};
+use crate::encoding::json::messages;
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::limits::Limits;
-use crate::meta;
 use crate::meta::TypeMeta;
 use crate::object::ItemRef;
 use crate::object::shard::Shard;
@@ -114,7 +114,7 @@ impl ListKind {
             return true;
         }
         // Go's types for lists leave out the kinds of items, but the items of a custom resource have theirs.
-        let kind = meta::json::type_meta(item.bytes()).map(|found| found.kind).unwrap_or_default();
+        let kind = messages::type_meta(item.bytes()).map(|found| found.kind).unwrap_or_default();
         let is_own = kind == listing.plan.resource.kind();
         if let Self::Own = mem::replace(self, Self::Checked) {
             return is_own;

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use crate::encoding::json::reader as json;
 use crate::error::ItemError;
+use crate::object::field_path::FieldPath;
 use crate::object::item_ref::ItemRef;
-use crate::object::path::{FieldPath, pod};
+use crate::object::path::pod;
 use crate::schema::Message;
 use crate::wire::Encoding;
-use crate::wire::json;
 
 /// Selects objects by their fields; an empty selector selects everything. All requirements must hold.
 ///

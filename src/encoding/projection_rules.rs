@@ -1,0 +1,112 @@
+//! What the paths of a projection keep and drop, as a tree.
+
+use std::borrow::Borrow;
+
+/// The rules of the paths for a field and the fields in it, by number or by name.
+#[derive(Clone, Debug)]
+pub(crate) struct Node<K> {
+    /// True if a path ends here and so applies to the whole field.
+    pub(crate) whole: bool,
+    /// The keys of a map to which paths apply. In a tree of names, keys are fields.
+    pub(crate) keys: Vec<Box<str>>,
+    pub(crate) fields: Vec<(K, Node<K>)>,
+}
+
+impl<K> Default for Node<K> {
+    fn default() -> Self {
+        Self { whole: false, keys: Vec::new(), fields: Vec::new() }
+    }
+}
+
+impl<K: PartialEq> Node<K> {
+    pub(crate) fn add(&mut self, steps: impl IntoIterator<Item = K>, key: Option<&str>) {
+        let mut node = self;
+        for step in steps {
+            let at = node.fields.iter().position(|(known, _)| *known == step).unwrap_or(node.fields.len());
+            if at == node.fields.len() {
+                node.fields.push((step, Self::default()));
+            }
+            let Some((_, child)) = node.fields.get_mut(at) else { return };
+            node = child;
+        }
+        match key {
+            Some(key) => node.keys.push(key.into()),
+            None => node.whole = true,
+        }
+    }
+
+    fn field<Q: PartialEq + ?Sized>(&self, step: &Q) -> Option<&Self>
+    where
+        K: Borrow<Q>,
+    {
+        self.fields.iter().find(|(known, _)| known.borrow() == step).map(|(_, node)| node)
+    }
+
+    fn has_key(&self, key: &[u8]) -> bool {
+        self.keys.iter().any(|known| known.as_bytes() == key)
+    }
+}
+
+/// The rules of the paths for the fields of one message.
+#[derive(Debug)]
+pub(crate) struct Rules<'p, K> {
+    /// `None` keeps all.
+    pub(crate) keep: Option<&'p Node<K>>,
+    /// `None` drops nothing.
+    pub(crate) drop: Option<&'p Node<K>>,
+}
+
+impl<K> Clone for Rules<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Rules<'_, K> {}
+
+pub(crate) enum Action<'p, K> {
+    Drop,
+    Keep,
+    /// Applies these rules to the fields of the message.
+    Project(Rules<'p, K>),
+}
+
+impl<'p, K: PartialEq> Rules<'p, K> {
+    /// Returns the action for a field, apart from keys of maps.
+    pub(crate) fn action<Q: PartialEq + ?Sized>(self, step: &Q) -> Action<'p, K>
+    where
+        K: Borrow<Q>,
+    {
+        let keep = match self.keep {
+            None => None,
+            Some(node) => match node.field(step) {
+                None => return Action::Drop,
+                Some(node) => (!node.whole).then_some(node),
+            },
+        };
+        let drop = self.drop.and_then(|node| node.field(step));
+        match (keep, drop) {
+            (_, Some(Node { whole: true, .. })) => Action::Drop,
+            (None, None) => Action::Keep,
+            _ => Action::Project(Self { keep, drop }),
+        }
+    }
+
+    /// Returns the action for an entry of a map.
+    pub(crate) fn of_key(self, key: &[u8]) -> Action<'p, K> {
+        if self.drop.is_some_and(|node| node.has_key(key)) {
+            return Action::Drop;
+        }
+        let keep = self.keep.filter(|node| !node.has_key(key));
+        let drop = self.drop.filter(|node| !node.fields.is_empty());
+        match (keep, drop) {
+            (Some(keep), _) if keep.fields.is_empty() => Action::Drop,
+            (None, None) => Action::Keep,
+            _ => Action::Project(Self { keep, drop }),
+        }
+    }
+
+    pub(crate) fn has_keys(self) -> bool {
+        [self.keep, self.drop].into_iter().flatten().any(|node| !node.keys.is_empty())
+    }
+}

@@ -1,0 +1,62 @@
+//! The messages around items in protobuf that are read whole.
+
+use crate::encoding::protobuf::wire::{Fields, Value, write_len};
+use crate::encoding::utf8;
+use crate::meta::{MAX_CAUSES, Status};
+
+/// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` if the bytes are not a Status. Its message may
+/// quote text that is not UTF-8, which gets U+FFFD.
+pub(crate) fn status(bytes: &[u8]) -> Option<Status> {
+    if bytes.len() <= 2 * MAX_CAUSES
+        && let Ok(status) = <Status as prost::Message>::decode(bytes)
+    {
+        return Some(status);
+    }
+    let unchanged = |_, _: &[u8]| Some(Nested::Unchanged);
+    let mut causes = 0;
+    let copy = replaced(bytes, &[2, 3, 4], |number, value| match number {
+        1 => replaced(value, &[2, 3], unchanged).map(Nested::Replaced),
+        5 => {
+            let details = replaced(value, &[1, 2, 3, 6], |number, value| {
+                causes += usize::from(number == 4);
+                match number {
+                    4 if causes <= MAX_CAUSES => replaced(value, &[1, 2, 3], unchanged).map(Nested::Replaced),
+                    4 => Some(Nested::LeftOut),
+                    _ => Some(Nested::Unchanged),
+                }
+            });
+            details.map(Nested::Replaced)
+        }
+        _ => Some(Nested::Unchanged),
+    });
+    <Status as prost::Message>::decode(&*copy?).ok()
+}
+
+/// What [`replaced`] writes for a field that is no text.
+enum Nested {
+    Unchanged,
+    LeftOut,
+    Replaced(Vec<u8>),
+}
+
+/// Returns a copy of a message in which the fields with these numbers are UTF-8; `None` if it is malformed, or `nested`
+/// returns `None` for another field with a length.
+fn replaced(message: &[u8], texts: &[u32], mut nested: impl FnMut(u32, &[u8]) -> Option<Nested>) -> Option<Vec<u8>> {
+    let mut copy = Vec::new();
+    for field in Fields::new(message) {
+        let field = field.ok()?;
+        let written = match field.value {
+            Value::Len(text) if texts.contains(&field.number) => {
+                Nested::Replaced(utf8::replaced(text).into_owned().into_bytes())
+            }
+            Value::Len(value) => nested(field.number, value)?,
+            _ => Nested::Unchanged,
+        };
+        match written {
+            Nested::Unchanged => copy.extend_from_slice(field.bytes),
+            Nested::LeftOut => {}
+            Nested::Replaced(value) => write_len(field.number, &value, &mut copy),
+        }
+    }
+    Some(copy)
+}

@@ -1,0 +1,179 @@
+//! The encodings, how one tells them apart by the first byte of a body, because a `Content-Type` may be wrong, and the
+//! faults that bytes have.
+
+use std::fmt;
+
+/// The encoding of an item's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// The item as a protobuf message, without `k8s\0` and envelope.
+    Protobuf,
+    /// The item as JSON, without the whitespace around it.
+    Json,
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Protobuf => "protobuf",
+            Self::Json => "JSON",
+        })
+    }
+}
+
+/// The format of a body, detected by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyFormat {
+    /// JSON, which begins with `{` or `[`.
+    Json,
+    /// A protobuf watch stream, which begins with the length of its first frame.
+    WatchStream,
+    /// gzip that the transport did not decompress.
+    Gzip,
+    /// CBOR with its self-describing tag, as API servers send it.
+    Cbor,
+    /// An HTML page, probably a proxy's.
+    Html,
+    /// Other text.
+    Text,
+    /// None of these.
+    Binary,
+}
+
+/// The beginning of a body. White space may precede JSON, as Go's `encoding/json` allows, but no byte order mark.
+pub(crate) enum Beginning {
+    /// The next byte decides.
+    Space,
+    /// The first byte of [`MAGIC`](crate::meta::MAGIC), if it is the first byte of the body.
+    Protobuf,
+    Json,
+    Other(BodyFormat),
+}
+
+impl Beginning {
+    /// Returns the kind of the first byte of a body, or of the next byte after spaces.
+    pub(crate) fn of(byte: u8, is_first: bool) -> Self {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' => Self::Space,
+            b'k' if is_first => Self::Protobuf,
+            b'{' | b'[' => Self::Json,
+            byte => Self::Other(BodyFormat::by_first_byte(byte)),
+        }
+    }
+
+    /// Returns the beginning of a body, and its bytes after the spaces; `None` for a body without other bytes.
+    pub(crate) fn find(body: &[u8]) -> Option<(Self, &[u8])> {
+        let kinds = body.iter().enumerate().map(|(at, byte)| (at, Self::of(*byte, at == 0)));
+        let (at, found) = kinds.into_iter().find(|(_, kind)| !matches!(kind, Self::Space))?;
+        Some((found, body.get(at..)?))
+    }
+}
+
+impl BodyFormat {
+    /// Returns the format. It uses only the first byte, so the result does not depend on how the body is split into
+    /// chunks.
+    pub(crate) fn by_first_byte(byte: u8) -> Self {
+        match byte {
+            b'{' | b'[' => Self::Json,
+            // A frame's length, big-endian, is below 2²⁴.
+            0x00 => Self::WatchStream,
+            0x1f => Self::Gzip,
+            0xd9 => Self::Cbor,
+            b'<' => Self::Html,
+            b'\t' | b'\n' | b'\r' | b' '..=b'~' => Self::Text,
+            _ => Self::Binary,
+        }
+    }
+}
+
+impl fmt::Display for BodyFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Json => "JSON",
+            Self::WatchStream => "a watch stream",
+            Self::Gzip => "gzip",
+            Self::Cbor => "CBOR",
+            Self::Html => "HTML",
+            Self::Text => "text",
+            Self::Binary => "unknown binary data",
+        })
+    }
+}
+
+/// A field and its fault.
+pub(crate) type FieldFault = (&'static str, Fault);
+
+/// Returns a function that adds this field to a fault.
+pub(crate) fn at(field: &'static str) -> impl Fn(Fault) -> FieldFault {
+    move |fault| (field, fault)
+}
+
+/// The fault in the bytes of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A varint over ten bytes or over 64 bits.
+    #[error("a varint over 64 bits")]
+    Varint,
+    /// Field number 0 or over 2²⁹-1, or wire type 6 or 7.
+    #[error("an invalid tag")]
+    Tag,
+    /// A known field with the wrong wire type.
+    #[error("the wrong wire type")]
+    WireType,
+    /// A length past the end of its parent, or past 64 bits.
+    #[error("a length past the end of its parent")]
+    PastParent,
+    /// An item of more than 2³¹-1 bytes, which protobuf does not allow.
+    #[error("a length over 2³¹-1")]
+    TooLong,
+    /// The end of a group without its beginning.
+    #[error("the end of a group that was not begun")]
+    EndGroup,
+    /// Groups nested deeper than 100.
+    #[error("groups nested deeper than 100")]
+    GroupDepth,
+    /// A version, a kind or a token that is not UTF-8. Texts of objects are read with U+FFFD instead.
+    #[error("invalid UTF-8")]
+    Utf8,
+    /// `raw` before `typeMeta`, which has the kind of `raw`.
+    #[error("a value before its typeMeta")]
+    Order,
+    /// A second `raw` (in JSON, `items`) after the items of the first were delivered, or a second `typeMeta` after
+    /// them.
+    #[error("a second value")]
+    Twice,
+    /// No bytes: even an empty list has metadata, and every frame of a watch has an event.
+    #[error("no bytes")]
+    Empty,
+    /// A content encoding or a content type of `raw`, which must be empty.
+    #[error("an unsupported value")]
+    NotEmpty,
+    /// A value without a JSON form: embedded text that is not JSON, a number that is not finite, a time outside the
+    /// years 0 to 9999, an empty quantity.
+    #[error("a value without a JSON form")]
+    Value,
+    /// No Status, or a Status that cannot be decoded, where only the API server's Status is allowed.
+    #[error("no valid Status")]
+    Status,
+    /// A byte that JSON does not allow in its place.
+    #[error("invalid JSON")]
+    Syntax,
+    /// A JSON value of another type than the field's.
+    #[error("a value of the wrong type")]
+    Type,
+    /// Messages nested deeper than 100, or JSON nested deeper than 10,000, as in Go.
+    #[error("nested too deep")]
+    Depth,
+    /// No value of a field that every list, event or object has.
+    #[error("no value")]
+    Missing,
+    /// An event type other than `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.
+    #[error("an unknown value")]
+    Unknown,
+    /// An object in a protobuf watch that does not begin with `k8s\0`.
+    #[error("no k8s\\0 at the beginning")]
+    Magic,
+}
