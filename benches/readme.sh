@@ -44,7 +44,7 @@ benches() {
 demo() {
     printf '\n| | wall time | user time | system time | first item | peak memory | held per item | memory ratio |\n'
     echo '|---|---:|---:|---:|---:|---:|---:|---:|'
-    cargo run --release --locked --no-default-features -- demo --svg "$target/demo.svg" | awk -F '  +' '
+    cargo run --release --locked -p listwatch-demo -- --svg "$target/demo.svg" | awk -F '  +' '
         NF == 8 && /^(full buffer|listwatch)/ { gsub(/  +/, " | "); gsub(/Box<[^ ]+>/, "`&`"); print "| " $0 " |"; rows++ }
         END { if (rows != 4) { print "error: the table of the demo does not have four rows" >"/dev/stderr"; exit 1 } }'
     echo

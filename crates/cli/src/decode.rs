@@ -45,7 +45,6 @@ pub struct DecodeArgs {
     namespace: Option<String>,
 
     /// Print only objects with these labels: `app=web,tier!=cache,env in (a,b)`
-    #[cfg(feature = "cluster")]
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "names")]
     selector: Option<LabelSelector>,
 
@@ -172,13 +171,7 @@ impl DecodeArgs {
 
     /// Returns the filter of `-n` and `-l`.
     fn item_filter(&self) -> ItemFilter {
-        ItemFilter {
-            namespace: self.namespace.clone(),
-            #[cfg(feature = "cluster")]
-            labels: self.selector.clone().unwrap_or_default(),
-            #[cfg(not(feature = "cluster"))]
-            labels: LabelSelector::new(),
-        }
+        ItemFilter { namespace: self.namespace.clone(), labels: self.selector.clone().unwrap_or_default() }
     }
 
     /// Returns the limits of the decoder.

@@ -43,12 +43,6 @@ pub fn error_chain(error: &dyn Error) -> String {
     format!("{error}{source}")
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Error(format!("{error:#}"))
-    }
-}
-
 /// Converts the error of a write to stdout.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

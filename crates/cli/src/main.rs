@@ -12,18 +12,16 @@
 //! | `output` | stdout: formats, rows, tables, progress |
 //! | `saved_body` | the saved body of a list |
 //! | `cluster` | commands that talk to an API server: `connect`, `resource`, `listing`, `query`, then one file or folder each |
-//! | `completions`, `decode`, `demo`, `stats` | the other commands |
+//! | `completions`, `decode`, `man`, `stats` | the other commands |
 //!
 //! Within a folder, `mod.rs` is the highest file. `stats` uses `cluster` for live collections; no other command imports
 //! one.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the reader has left: see `notices`")]
 
-#[cfg(feature = "cluster")]
 mod cluster;
 mod completions;
 mod decode;
-mod demo;
 mod escape;
 mod failure;
 mod field_paths;
@@ -38,7 +36,6 @@ mod signals;
 mod stats;
 
 use std::env;
-use std::ffi::OsString;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -64,49 +61,33 @@ const SIGNAL_AFTER_READER: Duration = Duration::from_millis(50);
 /// once, with 130.
 #[derive(Parser)]
 #[command(name = "listwatch", version, propagate_version = true)]
-#[cfg_attr(
-    not(feature = "cluster"),
-    command(after_help = "\
-This build has no commands that talk to an API server: list, watch, mirror, record, and stats of a live collection.
-They need the feature `cluster` of listwatch-cli, which is on by default.")
-)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 
     /// Log requests, responses and retries to stderr; -vv logs more
-    #[cfg(feature = "cluster")]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    #[cfg(feature = "cluster")]
     #[command(flatten)]
     Cluster(Box<cluster::ClusterCommand>),
     Stats(stats::StatsArgs),
     Decode(decode::DecodeArgs),
-    Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
     Man(man::ManArgs),
-    #[command(hide = true)]
-    DemoServer(demo::server::DemoServerArgs),
-    #[command(hide = true)]
-    DemoClient(demo::client::DemoClientArgs),
 }
 
 fn main() {
     let cli = parse_arguments();
-    #[cfg(feature = "cluster")]
-    {
-        cluster::logs::install_logs(cli.verbose);
-        // All TLS of the process uses it, also that of kube and, in a build of the whole workspace, of `demo`.
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-    }
+    cluster::logs::install_logs(cli.verbose);
+    // All TLS of the process uses it, also that of kube.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let handled = cli.command.exit_code_of_signals().map_or(Ok(()), signals::start_handling);
+    let handled = signals::start_handling(cli.command.exit_code_of_signals());
     let done = match (&runtime, &handled) {
         (Ok(runtime), Ok(())) => runtime.block_on(run_until_signal(cli.command)),
         (Err(error), _) | (_, Err(error)) => Err(Failure::Error(format!("cannot start: {error}"))),
@@ -138,28 +119,21 @@ async fn run_until_signal(command: Command) -> Result<(), Failure> {
 
 async fn run_command(command: Command) -> Result<(), Failure> {
     match command {
-        #[cfg(feature = "cluster")]
         Command::Cluster(command) => cluster::run(*command).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Decode(args) => decode::run(args, || named_command(&command_name())).await,
         // kubectl completes its plugins, so the script always completes `listwatch`.
         Command::Completions(args) => completions::run(&args, &named_command("listwatch")),
         Command::Man(args) => man::run(&args, named_command("listwatch")),
-        Command::Demo(args) => demo::run(args).await,
-        Command::DemoServer(args) => demo::server::run(args).await.map_err(Failure::from),
-        Command::DemoClient(args) => demo::client::run(args).await.map_err(Failure::from),
     }
 }
 
 impl Command {
-    /// Returns the exit code after the first signal; `None` if the command does not handle signals.
-    fn exit_code_of_signals(&self) -> Option<i32> {
+    /// Returns the exit code after the first signal.
+    fn exit_code_of_signals(&self) -> i32 {
         match self {
-            #[cfg(feature = "cluster")]
-            Self::Cluster(command) if command.ends_by_signal() => Some(0),
-            // Their parent ends them.
-            Self::DemoServer(_) | Self::DemoClient(_) => None,
-            _ => Some(signals::EXIT_INTERRUPTED),
+            Self::Cluster(command) if command.ends_by_signal() => 0,
+            _ => signals::EXIT_INTERRUPTED,
         }
     }
 }
@@ -167,9 +141,7 @@ impl Command {
 fn parse_arguments() -> Cli {
     let command = named_command(&command_name());
     let args = env::args_os().collect();
-    #[cfg(feature = "cluster")]
     let args = cluster::add_settings(&command, args).unwrap_or_else(|failure| std::process::exit(failure.report()));
-    let args: Vec<OsString> = args;
     let matches = command.try_get_matches_from(args).unwrap_or_else(|error| add_kubectl_hint(error).exit());
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
@@ -179,7 +151,6 @@ fn add_kubectl_hint(mut error: clap::Error) -> clap::Error {
     let typed = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
     let hint = typed.into_iter().flatten().find_map(|typed| match typed {
         ContextValue::String(typed) => match &**typed {
-            _ if !cfg!(feature = "cluster") => None,
             "get" => Some("to print objects, use the command `list`"),
             _ => None,
         },

@@ -109,7 +109,6 @@ pub async fn interrupted_early() {
 }
 
 /// Lets the command end itself in its own time after the first signal.
-#[cfg(feature = "cluster")]
 pub fn end_slowly() {
     ENDS_SLOWLY.store(true, Ordering::Relaxed);
 }

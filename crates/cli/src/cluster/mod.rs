@@ -1,4 +1,4 @@
-//! The commands that talk to an API server: cargo feature `cluster`.
+//! The commands that talk to an API server.
 
 pub mod connect;
 mod list;

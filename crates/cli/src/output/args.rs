@@ -106,7 +106,6 @@ impl OutputFormat {
     }
 
     /// Returns true if the format needs all fields of objects.
-    #[cfg(feature = "cluster")]
     pub fn needs_fields(&self) -> bool {
         self.prints_fields() || matches!(self, Self::JsonPath(_) | Self::CustomColumns(_))
     }

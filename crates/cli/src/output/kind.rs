@@ -23,7 +23,6 @@ struct OwnType {
 }
 
 impl TableKind {
-    #[cfg(feature = "cluster")]
     pub fn new(type_meta: TypeMeta, printer: Printer) -> Self {
         Self { type_meta, printer }
     }

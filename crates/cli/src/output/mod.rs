@@ -53,22 +53,17 @@ mod kind;
 mod print;
 mod progress;
 mod row;
-#[cfg(feature = "cluster")]
 mod sort;
 mod stdout;
 mod table;
 mod yaml;
 
 pub use self::args::{OutputArgs, OutputFormat};
-#[cfg(feature = "cluster")]
 pub use self::kind::TableKind;
-#[cfg(feature = "cluster")]
 pub use self::print::FLUSH_EVERY;
 pub use self::print::print_rows;
 pub use self::progress::ListProgress;
 pub use self::row::{Row, RowFormatter};
-#[cfg(feature = "cluster")]
 pub use self::sort::RowSorter;
 pub use self::stdout::{Output, SummaryObject};
-#[cfg(feature = "cluster")]
 pub use self::yaml::to_yaml;

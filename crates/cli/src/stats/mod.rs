@@ -2,7 +2,6 @@
 
 mod collect;
 mod html;
-#[cfg_attr(not(feature = "cluster"), path = "offline.rs")]
 mod live;
 mod report;
 mod savings;
@@ -41,7 +40,7 @@ pub struct StatsArgs {
     live: live::LiveArgs,
 
     /// Saved body to read in place of a resource, gzipped or not; `-` for stdin
-    #[arg(short, long, value_name = "FILE", required = live::live_argument_ids().is_empty(), conflicts_with_all = live::live_argument_ids())]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = live::live_argument_ids())]
     file: Option<PathBuf>,
 
     /// Depth of fields to show. From depth 2, annotations are shown one by one

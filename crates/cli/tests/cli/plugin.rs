@@ -49,14 +49,11 @@ fn completes_the_words_of_the_plugin_for_kubectl() {
     assert!(complete(&["decode", "-"]).lines().any(|line| line == "--output"));
     // A file: the shell completes it.
     assert_eq!(complete(&["decode", "nothing-of-this-name"]), ":0\n");
-    if cfg!(feature = "cluster") {
-        assert_eq!(complete(&["list", "deploym"]), "deployments\n:4\n");
-    }
+    assert_eq!(complete(&["list", "deploym"]), "deployments\n:4\n");
 }
 
 /// Only the files of the certificate are missing: they are read once the arguments are valid.
 #[test]
-#[cfg(feature = "cluster")]
 fn accepts_the_arguments_of_the_manifests() {
     let manifests = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/manifests.yaml")).unwrap();
     let args = manifests.split("- mirror\n").nth(1).unwrap();

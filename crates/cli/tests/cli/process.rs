@@ -36,8 +36,6 @@ fn offline(folder: &Path) -> Vec<(Command, i32)> {
         (vec!["stats", "--file", &page], 0),
         (vec!["stats", "-o", "json", "--file", &page], 0),
         (vec!["completions", "bash"], 0),
-        (vec!["demo", "--pods", "20"], 0),
-        (vec!["demo", "--svg", "/no/directory/memory.svg"], 1),
         (vec!["--help"], 0),
         (vec!["--version"], 0),
         (vec!["no-command"], 2),
@@ -187,7 +185,6 @@ mod signals {
         }
     }
 
-    #[cfg(feature = "cluster")]
     mod with_a_server {
         use std::io::{BufRead, BufReader};
         use std::net::TcpStream;
@@ -261,7 +258,6 @@ mod signals {
     }
 }
 
-#[cfg(feature = "cluster")]
 mod with_a_server {
     use listwatch_testserver::{Answer, Body};
 

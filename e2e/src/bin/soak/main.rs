@@ -1,5 +1,5 @@
 //! Runs concurrent lists against a real API server for a given time. A tenth of the lists meets a fault, and the server
-//! is killed every 30 seconds: `cargo run --release -p listwatch-e2e --bin soak -- 1h`, after apiserver/build.sh has
+//! is killed every 30 seconds: `cargo run --release -p listwatch-e2e -- 1h`, after apiserver/build.sh has
 //! built the server.
 //!
 //! It fails if a complete list differs from the loaded objects in any item or byte, if an error has no cause or reports
@@ -9,10 +9,14 @@
 //! At the same time, three reflectors, one for each strategy, fill compressed stores over unreliable connections, while
 //! objects are changed, deleted and created. A mirror serves these objects to three more reflectors and to kube's. It
 //! fails if, once the changes stop, a store differs from the server in any byte, or its subscriber has missed a change.
+//!
+//! `soak million` needs no API server and takes a minute: it lists a million Pods in a process of its own, and fails if
+//! that process ever holds 32 MB.
 
 mod caches;
 #[path = "../../../../tests/support/memory.rs"]
 mod memory;
+mod million;
 mod query;
 #[path = "../../../../tests/support/reference.rs"]
 mod reference;
@@ -52,8 +56,11 @@ const MOST_WRONG: usize = 20;
 
 /// Lists from a real API server repeatedly, with faults and restarts
 #[derive(Parser)]
-#[command(name = "soak", version)]
+#[command(name = "soak", version, args_conflicts_with_subcommands = true)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// How long to run: 90s, 2m, 1h
     #[arg(default_value = "2m", value_parser = duration)]
     duration: Duration,
@@ -75,6 +82,16 @@ struct Args {
     seed: Option<u64>,
 }
 
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List a million Pods in less than 32 MB
+    Million {
+        /// URL to list from, in the process that this one starts
+        #[arg(hide = true)]
+        url: Option<String>,
+    },
+}
+
 fn duration(text: &str) -> std::result::Result<Duration, jiff::Error> {
     text.parse::<SignedDuration>()?.try_into()
 }
@@ -83,15 +100,25 @@ fn duration(text: &str) -> std::result::Result<Duration, jiff::Error> {
 fn main() -> ExitCode {
     let args = Args::parse();
     let clients = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    if let Some(Command::Million { url }) = args.command {
+        let done = clients.block_on(async {
+            match url {
+                Some(url) => million::list(&url).await,
+                None => million::serve().await,
+            }
+        });
+        return exit_code(done.map(|()| ExitCode::SUCCESS));
+    }
     let helpers = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let reflectors = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    match clients.block_on(soak(&args, helpers.handle(), reflectors.handle())) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(clients.block_on(soak(&args, helpers.handle(), reflectors.handle())))
+}
+
+fn exit_code(done: Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
 }
 
 async fn soak(args: &Args, helpers: &Handle, reflectors: &Handle) -> Result<ExitCode> {

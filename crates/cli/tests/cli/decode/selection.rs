@@ -62,9 +62,7 @@ fn selects_by_namespace_and_labels() {
     let body = fixture("pods.pb");
     let pods = pods(&body);
     let namespace = |pod: &Pod| pod.metadata.clone().unwrap().namespace.unwrap();
-    #[cfg(feature = "cluster")]
     let app = |pod: &Pod| pod.metadata.clone().unwrap().labels.get("app.kubernetes.io/name").cloned();
-    #[cfg(feature = "cluster")]
     let checkout = Some("checkout".to_owned());
     let inside = namespace(&pods[3]);
     let by = |selects: &dyn Fn(&Pod) -> bool| {
@@ -77,9 +75,7 @@ fn selects_by_namespace_and_labels() {
         (vec!["-n", &inside], by(&|pod| namespace(pod) == inside)),
         (vec!["-n", &inside, one.trim_end().split_once('/').unwrap().1], one.clone()),
         (vec!["-n", "none"], String::new()),
-        #[cfg(feature = "cluster")]
         (vec!["-l", "app.kubernetes.io/name in (checkout)"], by(&|pod| app(pod) == checkout)),
-        #[cfg(feature = "cluster")]
         (vec!["-n", &inside, "-l", "!none,app.kubernetes.io/name!=checkout"], {
             by(&|pod| namespace(pod) == inside && app(pod) != checkout)
         }),

@@ -1,6 +1,5 @@
 //! `listwatch stats`: its sizes match prost and `serde_json`, and its page shows the text of objects as text.
 
-#[cfg(feature = "cluster")]
 mod live;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -331,7 +330,6 @@ fn counts_selected_items() {
         (&[][..], "PodList at version 525: 120 items, "),
         (&["-n", "team-07"], "PodList at version 525: 6 of 120 items, "),
         (&["-n", "none"], "PodList at version 525: 0 of 120 items, 0 B\n"),
-        #[cfg(feature = "cluster")]
         (&["-n", "team-07", "-l", "app.kubernetes.io/name=checkout"], "PodList at version 525: 2 of 120 items, "),
     ] {
         let output = stats(args, &fixture("pods.pb"));
@@ -476,8 +474,7 @@ fn reports_errors() {
     let output = listwatch(&["stats", "--file", "no/such/file"]).output().unwrap();
     assert_eq!(stderr(&output), "error: cannot read no/such/file: No such file or directory (os error 2)\n");
     let output = listwatch(&["stats"]).output().unwrap();
-    let missing = if cfg!(feature = "cluster") { "<RESOURCE>" } else { "--file <FILE>" };
-    assert!(stderr(&output).contains(missing) && output.status.code() == Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("<RESOURCE>") && output.status.code() == Some(2), "{}", stderr(&output));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Runs the command, and reads its output.
 
-#[cfg(feature = "cluster")]
 pub mod api;
 pub mod protobuf;
 

@@ -1,16 +1,26 @@
-//! `listwatch demo`, with few Pods: its table, its plot, its processes.
+//! The demo with few Pods: its table, its plot, its processes.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
 
-use crate::support::{listwatch, piped, stderr, stdout};
+use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
+
+fn demo(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_listwatch-demo"));
+    command.args(args);
+    command
+}
+
+fn stderr(output: &Output) -> &str {
+    str::from_utf8(&output.stderr).unwrap()
+}
 
 #[test]
 fn shows_a_table_and_writes_a_plot() {
     let folder = tempfile::tempdir().unwrap();
-    let mut demo = listwatch(&["demo", "--pods", "2000", "--svg", "memory.svg"]);
-    let output = demo.current_dir(&folder).output().unwrap();
+    let output = demo(&["--pods", "2000", "--svg", "memory.svg"]).current_dir(&folder).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let stdout = stdout(&output);
+    let stdout = str::from_utf8(&output.stdout).unwrap();
 
     let row = |name: &str| {
         let line = stdout.lines().find(|line| line.trim_start().starts_with(name));
@@ -40,7 +50,7 @@ fn shows_a_table_and_writes_a_plot() {
 
 #[test]
 fn refuses_an_unwritable_plot_before_any_work() {
-    let output = listwatch(&["demo", "--svg", "no/such/folder/memory.svg"]).output().unwrap();
+    let output = demo(&["--svg", "no/such/folder/memory.svg"]).output().unwrap();
     assert_eq!(
         stderr(&output),
         "error: cannot write no/such/folder/memory.svg: No such file or directory (os error 2)\n"
@@ -50,11 +60,12 @@ fn refuses_an_unwritable_plot_before_any_work() {
 
 #[test]
 fn client_fails_on_a_list_of_another_length() {
-    let mut server = piped(&["demo-server", "10"]).spawn().unwrap();
-    let mut url = String::new();
-    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut url).unwrap();
-    for way in ["full-buffer", "drop", "keep-pods", "keep-bytes"] {
-        let mut client = piped(&["demo-client", way, url.trim().trim_matches('"'), "11"]).spawn().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let pods = Synthesizer::new(&recorded_pods(), 10).unwrap();
+    let server = runtime.block_on(Server::start(Answer::ok(Body::synthesize(pods)).always())).unwrap();
+    for way in ["full buffer", "listwatch, drop", "listwatch, Box<Pod>", "listwatch, Box<[u8]>"] {
+        let mut client = demo(&["client", way, &server.addr().to_string(), "11"]);
+        let mut client = client.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         // Closing stdin would end the client.
         let mut stdin = client.stdin.take().unwrap();
         stdin.write_all(b"\n").unwrap();
@@ -65,6 +76,16 @@ fn client_fails_on_a_list_of_another_length() {
             "{way}"
         );
     }
-    // No child outlives its parent.
-    assert_eq!(server.wait_with_output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn client_exits_with_its_parent() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let pods = Synthesizer::new(&recorded_pods(), 10).unwrap();
+    let server = runtime.block_on(Server::start(Answer::ok(Body::synthesize(pods)).always())).unwrap();
+    let mut client = demo(&["client", "listwatch, drop", &server.addr().to_string(), "10"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    client.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    // Closes stdin.
+    assert_eq!(client.wait().unwrap().code(), Some(0));
 }

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use indicatif::HumanCount;
 use plotters::prelude::*;
 
-use super::measurement::{ListMethod, ListedPods, Measurement};
-use super::report::{format_seconds, format_size};
+use crate::method::{ListMethod, ListedPods, Measurement};
+use crate::report::{format_count, format_seconds, format_size};
 
 const SIZE: (u32, u32) = (960, 540);
 
@@ -22,7 +21,7 @@ fn draw(path: &Path, list: &ListedPods, runs: &[Measurement]) -> Result<(), Draw
     let longest = samples().map(|sample| sample.at.as_secs_f64()).fold(0.0, f64::max);
     let most = runs.iter().map(|run| run.peak).max().unwrap_or(1);
     let least = samples().map(|sample| sample.resident).min().unwrap_or(1);
-    let caption = format!("Memory while listing {} Pods ({})", HumanCount(list.pods.into()), format_size(list.bytes));
+    let caption = format!("Memory while listing {} Pods ({})", format_count(list.pods), format_size(list.bytes));
 
     let mut chart = ChartBuilder::on(&root)
         .caption(caption, ("sans-serif", 22))
@@ -48,7 +47,7 @@ fn draw(path: &Path, list: &ListedPods, runs: &[Measurement]) -> Result<(), Draw
         chart.draw_series(end)?;
         chart
             .draw_series(LineSeries::new(points, line))?
-            .label(format!("{}: {}, peak {}", run.method.name(), format_seconds(run.done.wall), format_size(run.peak)))
+            .label(format!("{}: {}, peak {}", run.method.name(), format_seconds(run.wall), format_size(run.peak)))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], line));
     }
     chart

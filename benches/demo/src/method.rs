@@ -1,13 +1,11 @@
-//! What is listed, in which ways, and what is measured.
+//! The ways of listing, the list, and what is measured.
 
 use std::time::Duration;
 
-use clap::ValueEnum;
 use listwatch_testserver::{Synthesizer, recorded_pods};
-use serde::{Deserialize, Serialize};
 
 /// How the client reads the list, in the order of the table.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ListMethod {
     FullBuffer,
     Drop,
@@ -18,7 +16,8 @@ pub enum ListMethod {
 /// The measurements of one method.
 pub struct Measurement {
     pub method: ListMethod,
-    pub done: ListingTimes,
+    pub wall: Duration,
+    pub first_item: Duration,
     /// User and system time of the client.
     pub cpu: Option<[Duration; 2]>,
     pub peak: u64,
@@ -45,13 +44,6 @@ pub struct ListedPods {
     pub pods: u32,
     pub bytes: u64,
     pub recorded: u32,
-}
-
-/// The message that the client sends when the list is complete, while it still holds the items that it keeps.
-#[derive(Serialize, Deserialize)]
-pub struct ListingTimes {
-    pub wall: Duration,
-    pub first_item: Duration,
 }
 
 impl ListedPods {

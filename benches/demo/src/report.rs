@@ -4,17 +4,22 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-use indicatif::HumanCount;
+use crate::method::{ListMethod, ListedPods, Measurement, SkippedMethod};
 
-use super::measurement::{ListMethod, ListedPods, Measurement, SkippedMethod};
-
-const HEADER: [&str; 8] =
-    ["", "wall\ntime", "user\ntime", "system\ntime", "first\nitem", "peak\nmemory", "held\nper item", "memory\nratio"];
+/// The columns after the name: narrow enough for 80 characters.
+const COLUMNS: [[&str; 2]; 7] = [
+    ["wall", "time"],
+    ["user", "time"],
+    ["system", "time"],
+    ["first", "item"],
+    ["peak", "memory"],
+    ["held", "per item"],
+    ["memory", "ratio"],
+];
 
 pub fn print_report(list: &ListedPods, runs: &[Measurement], skipped: &[SkippedMethod], svg: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}\n", table(list, runs, skipped))?;
+    writeln!(out, "{}", table(list, runs, skipped))?;
     for SkippedMethod { method, needed, available } in skipped {
         let (needed, available) = (format_size(*needed), format_size(*available));
         writeln!(out, "Skipped {}: it needs about {needed} of memory, and {available} is available.", method.name())?;
@@ -29,7 +34,8 @@ pub fn print_report(list: &ListedPods, runs: &[Measurement], skipped: &[SkippedM
 {pods} Pods, {bytes} of protobuf: {recorded} recorded Pods, repeated with unique names,
 uids and versions, over loopback HTTP in chunks of 4 KiB.
 
-full buffer   reqwest's bytes(), then prost with Unknown and PodList of k8s-pb
+full buffer   hyper's body in one buffer, then prost with Unknown and PodList
+              of k8s-pb
 listwatch     each Pod of the stream: decoded and dropped, kept as a decoded
               Pod, or kept as its bytes
 held          growth of resident memory per item, with the whole list kept
@@ -38,7 +44,7 @@ ratio         peak memory relative to the full buffer
 Each way ran in a separate process, with the system's allocator. User time,
 system time (in steps of 10 ms) and memory were measured for that process.
 The server ran on the same {cores} cores.",
-        pods = HumanCount(list.pods.into()),
+        pods = format_count(list.pods),
         bytes = format_size(list.bytes),
         recorded = list.recorded,
     )?;
@@ -48,37 +54,41 @@ The server ran on the same {cores} cores.",
     writeln!(out, "\nMemory over time: {}", svg.display())
 }
 
-fn table(list: &ListedPods, runs: &[Measurement], skipped: &[SkippedMethod]) -> Table {
+fn table(list: &ListedPods, runs: &[Measurement], skipped: &[SkippedMethod]) -> String {
     let full = runs.iter().find(|run| run.method == ListMethod::FullBuffer);
-    let mut table = Table::new();
-    table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─'))).set_header(HEADER);
+    let mut text = String::new();
+    for line in 0..2 {
+        text += &row("", &COLUMNS.map(|header| header[line].to_owned()));
+    }
+    text.extend(["─".repeat(79), "\n".to_owned()]);
     for run in runs {
-        let held =
-            if run.method == ListMethod::Drop { "-".into() } else { format_size(run.growth / u64::from(list.pods)) };
+        let held = match run.method {
+            ListMethod::Drop => "-".to_owned(),
+            _ => format_size(run.growth / u64::from(list.pods)),
+        };
         let cpu = |kind: usize| run.cpu.map_or("-".into(), |times| format_seconds(times[kind]));
-        let to_full = |of: fn(&Measurement) -> f64| full.map_or("-".into(), |full| format_ratio(of(run) / of(full)));
-        table.add_row([
-            run.method.name().to_owned(),
-            format_seconds(run.done.wall),
-            cpu(0),
-            cpu(1),
-            format_seconds(run.done.first_item),
-            format_size(run.peak),
-            held,
-            to_full(|run| float(run.peak)),
-        ]);
+        let ratio = full.map_or("-".into(), |full| format_ratio(float(run.peak) / float(full.peak)));
+        let (wall, first_item) = (format_seconds(run.wall), format_seconds(run.first_item));
+        text += &row(run.method.name(), &[wall, cpu(0), cpu(1), first_item, format_size(run.peak), held, ratio]);
     }
     for SkippedMethod { method, .. } in skipped {
-        table.add_row([method.name(), "skipped", "", "", "", "", "", ""]);
+        text += &row(method.name(), &["skipped", "", "", "", "", "", ""].map(String::from));
     }
-    // Narrow enough for 80 columns.
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, if index + 1 < HEADER.len() { 2 } else { 0 }));
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+    text
+}
+
+/// Returns a line of the table.
+fn row(name: &str, cells: &[String; 7]) -> String {
+    let [wall, user, system, first, peak, held, ratio] = cells;
+    let line = format!("{name:20}  {wall:>7}  {user:>7}  {system:>7}  {first:>7}  {peak:>7}  {held:>8}  {ratio:>6}");
+    format!("{}\n", line.trim_end())
+}
+
+/// Returns a number with commas: 50,000.
+pub fn format_count(number: u32) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 pub fn format_size(bytes: u64) -> String {
