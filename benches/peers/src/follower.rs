@@ -28,7 +28,7 @@ use listwatch::{ItemError, MetaView, Projection};
 use listwatch_cache::{
     Cache, Change, Index, Object, PreparedReflector, Reflector, StorageFormat, Store, StoreType, Strategy,
 };
-use listwatch_kube::controller::{Action, Controller};
+use listwatch_controller::{Action, Controller};
 use listwatch_kube::runtime;
 use tokio::sync::{Notify, oneshot};
 

@@ -19,7 +19,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use kube_lease_manager::LeaseManagerBuilder;
 use listwatch_cache::{Cache, Object, Reflector};
-use listwatch_kube::controller::{self, Action, Controller};
+use listwatch_kube::listwatch_controller::{self as controller, Action, Controller};
 use serde_json::json;
 
 type Error = Box<dyn StdError + Send + Sync>;

@@ -8,8 +8,8 @@
 //!   kube's `ApiResource`. `ToObjectKey` and `ToObjectRef` (feature `controller` or `runtime`) convert kube's
 //!   `ObjectRef`.
 //! - [`clients`](clients()) creates both clients of a program that writes: listwatch's for reads, kube's for writes.
-//! - `controller::Controller` (feature `controller`) runs a reconciler on listwatch's caches, with the words of kube's
-//!   `Controller`.
+//! - `finalizer` (feature `controller`) is kube's, for reconcilers of [listwatch-controller], whose `Controller` runs on
+//!   listwatch's caches with the words of kube's.
 //! - `runtime::watcher` (feature `runtime`) replaces `kube::runtime::watcher`, for kube's reflectors, stores and
 //!   controllers. It decodes objects while they arrive, without the fields that a projection drops, such as
 //!   `managedFields`.
@@ -25,8 +25,8 @@
 //! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 //! ```
 //!
-//! It exports the crates [`listwatch`] and [`listwatch_cache`], and with the feature `k8s-pb` the types that are decoded
-//! from protobuf. After `use listwatch_kube::{listwatch, listwatch_cache};` the examples in their docs compile.
+//! It exports the crates [`listwatch`] and [`listwatch_cache`], with the feature `controller` also
+//! `listwatch_controller`, and with the feature `k8s-pb` the types that are decoded from protobuf. After `use listwatch_kube::{listwatch, listwatch_cache};` the examples in their docs compile.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -43,6 +43,7 @@
 //! # }
 //! ```
 //!
+//! [listwatch-controller]: https://docs.rs/listwatch-controller
 //! [other versions]: https://docs.rs/listwatch-kube/latest/listwatch_kube/guide/index.html#other-versions-of-kube
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -59,11 +60,11 @@
 // | `transport` | the transport over `kube::Client`: connections, TLS, credentials |
 // | `clients` | both clients of a program |
 // | `runtime` | the replacement of kube's watcher, over `transport` |
-// | `controller` | the controller on caches: `action`, `queue`, `related`, `run` and `finalizer`, `mod` |
+// | `finalizer` | finalizers for reconcilers of `listwatch-controller` |
 //
 // Within a folder, `mod.rs` is the highest file, and names the order of the others.
 #[cfg(feature = "controller")]
-pub mod controller;
+pub mod finalizer;
 #[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
@@ -88,6 +89,8 @@ pub use dynamic::{FromResource, ToResource};
 pub use k8s_pb;
 pub use kind::Kube;
 pub use kubeconfig::{Kubeconfig, KubeconfigError};
+#[cfg(feature = "controller")]
+pub use listwatch_controller;
 #[cfg(any(feature = "controller", feature = "runtime"))]
 pub use object_ref::{ToObjectKey, ToObjectRef};
 pub use selectors::ToLabelSelector;

@@ -10,8 +10,8 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, Config, ResourceExt};
 use listwatch::client::Selection;
 use listwatch_cache::{Object, Reflector, StorageFormat};
-use listwatch_kube::controller::finalizer::{Event, finalizer};
-use listwatch_kube::controller::{Action, Controller};
+use listwatch_controller::{Action, Controller};
+use listwatch_kube::finalizer::{Event, finalizer};
 use listwatch_kube::{Kube, clients};
 use serde_json::json;
 

@@ -13,14 +13,14 @@ use listwatch::client::{
     WatchEvent, WatchParams,
 };
 use listwatch_cache::ObjectKey;
-use listwatch_kube::controller::{self, Action};
+use listwatch_controller::Action;
 use listwatch_testserver::{Answer, Body, RecordedRequest, Server, TOKEN, recorded_pods};
 use serde_json::{Value, json};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The item of a controller's stream.
-type Reconciled = Result<(ObjectKey, Action), controller::Error<BoxError>>;
+type Reconciled = Result<(ObjectKey, Action), listwatch_controller::Error<BoxError>>;
 
 /// A version of kube.
 struct Version {

@@ -6,7 +6,7 @@ use kube::api::Api;
 use kube::runtime::controller::Action as KubeAction;
 use kube::runtime::finalizer::{Event, finalizer};
 use listwatch_cache::Object;
-use listwatch_kube::controller::{Action, Controller};
+use listwatch_controller::{Action, Controller};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 

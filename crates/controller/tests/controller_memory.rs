@@ -10,11 +10,9 @@ use std::time::Duration;
 use cap::Cap;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
-use k8s_openapi::api::core::v1::ConfigMap;
-use listwatch::client::{Client, Request, Response, ResponseFuture, Transport};
+use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport};
 use listwatch_cache::{Reflector, Strategy};
-use listwatch_kube::Kube;
-use listwatch_kube::controller::{Action, Controller};
+use listwatch_controller::{Action, Controller};
 use tokio::time::sleep;
 
 #[global_allocator]
@@ -46,11 +44,10 @@ impl Transport for Server {
 
 /// Returns the bytes per object that a controller has allocated after 10 seconds in which each reconcile takes `takes`
 /// and ends with a requeue after an hour, and the number of objects that were reconciled.
-async fn measured(
-    build: fn(Controller<Kube<ConfigMap>>) -> Controller<Kube<ConfigMap>>,
-    takes: Duration,
-) -> (usize, usize) {
-    let reflector = Reflector::<Kube<ConfigMap>>::of(&Client::new(Server)).strategy(Strategy::ListThenWatch).prepare();
+async fn measured(build: fn(Controller<[u8]>) -> Controller<[u8]>, takes: Duration) -> (usize, usize) {
+    let reflector = Reflector::<[u8]>::new(&Client::new(Server), &Resource::CONFIG_MAPS)
+        .strategy(Strategy::ListThenWatch)
+        .prepare();
     let cache = reflector.cache();
     let reflector = tokio::spawn(reflector.run());
     cache.synced().await.unwrap();
@@ -61,7 +58,11 @@ async fn measured(
         sleep(takes).await;
         Ok::<_, io::Error>(Action::requeue(Duration::from_secs(3600)))
     };
-    let items = build(Controller::new(cache.clone())).run(reconcile, |_, _, _| Action::backoff(), Arc::new(()));
+    let items = build(Controller::new_with(cache.clone(), Resource::CONFIG_MAPS)).run(
+        reconcile,
+        |_, _, _| Action::backoff(),
+        Arc::new(()),
+    );
     let counted = Arc::clone(&done);
     let running = tokio::spawn(items.for_each(move |_| {
         counted.fetch_add(1, SeqCst);

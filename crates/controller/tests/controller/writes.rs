@@ -5,9 +5,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::ConfigMap;
 use listwatch_cache::{Cache, Object};
-use listwatch_kube::controller::{Action, Controller};
+use listwatch_controller::{Action, Controller};
 use tokio::time::sleep;
 
 use crate::support::*;

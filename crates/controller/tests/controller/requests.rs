@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Pod;
 use listwatch_cache::Object;
-use listwatch_kube::Kube;
-use listwatch_kube::controller::{Action, Controller};
+use listwatch_controller::{Action, Controller};
 use tokio::time::sleep;
 
 use crate::support::*;
@@ -17,16 +15,16 @@ use crate::support::*;
 #[tokio::test(start_paused = true)]
 async fn reconciles_all_objects_once_all_caches_are_synced() {
     let main = Collection::<Main>::of(["a", "b"]);
-    let (owned, mapped) = (Collection::<Kube<Pod>>::unsynced(), Collection::<Kube<Pod>>::unsynced());
+    let (owned, mapped) = (Collection::<Pods>::unsynced(), Collection::<Pods>::unsynced());
     let log = Log::new();
     let controller = Controller::new(main.cache.clone()).owns(owned.cache.clone());
     run(controller.watches(mapped.cache.clone(), |_| [key("a")]), &log, 0.0, await_change);
     sleep(seconds(1.0)).await;
-    owned.events.send::<Kube<Pod>>("ADDED", self::owned("pod", 1, &[("v1", "ConfigMap", "a")]));
+    owned.events.send::<Pods>("ADDED", self::owned("pod", 1, &[("v1", "ConfigMap", "a")]));
     owned.sync();
     sleep(seconds(1.0)).await;
     assert_eq!(log.take(), "");
-    mapped.events.send::<Kube<Pod>>("ADDED", object("pod", 1));
+    mapped.events.send::<Pods>("ADDED", object("pod", 1));
     mapped.sync();
     sleep(seconds(1.0)).await;
     // The initial state of the other caches requests no more reconciles.
@@ -136,7 +134,7 @@ async fn errors_back_off_per_object() {
 async fn reconciles_the_owners_of_changed_objects() {
     const MINE: &str = "ConfigMap";
     let main = Collection::<Main>::of(["a", "b"]);
-    let pods = Collection::<Kube<Pod>>::of(["p"]);
+    let pods = Collection::<Pods>::of(["p"]);
     let log = Log::new();
     run(Controller::new(main.cache.clone()).owns(pods.cache.clone()), &log, 0.0, await_change);
     sleep(seconds(1.0)).await;
@@ -169,7 +167,7 @@ async fn owners_in_states_that_were_coalesced_are_reconciled() {
         ("MODIFIED", "10 b@1, 10 c@1"),
     ] {
         let main = Collection::<Main>::of(["a", "b", "c"]);
-        let pods = Collection::<Kube<Pod>>::of([]);
+        let pods = Collection::<Pods>::of([]);
         let log = Log::new();
         let reconciled = log.clone();
         let items = Controller::new(main.cache.clone()).owns(pods.cache.clone()).run(
@@ -196,7 +194,7 @@ async fn owners_in_states_that_were_coalesced_are_reconciled() {
         assert!(pods.cache.get(&key("p")).is_some());
         let owners: &[Owner<'_>] =
             if late == "DELETED" { &[("v1", "ConfigMap", "b")] } else { &[("v1", "ConfigMap", "c")] };
-        pods.events.send::<Kube<Pod>>(late, owned("p", 3, owners));
+        pods.events.send::<Pods>(late, owned("p", 3, owners));
         sleep(seconds(20.0)).await;
         assert_eq!(log.take(), expected);
     }
@@ -205,10 +203,10 @@ async fn owners_in_states_that_were_coalesced_are_reconciled() {
 #[tokio::test(start_paused = true)]
 async fn reconciles_the_objects_that_a_mapper_or_a_stream_names() {
     let main = Collection::<Main>::of(["a", "b", "c"]);
-    let pods = Collection::<Kube<Pod>>::of(["p"]);
+    let pods = Collection::<Pods>::of(["p"]);
     let log = Log::new();
     // A Pod named p is mapped to the object that its version names.
-    let mapper = |pod: &Object<Kube<Pod>>| match pod.resource_version() {
+    let mapper = |pod: &Object<Pods>| match pod.resource_version() {
         "1" => vec![key("a")],
         _ => vec![key("b"), key("b")],
     };
@@ -237,7 +235,7 @@ async fn no_change_is_lost() {
     for case in 0..50 {
         let names: Vec<_> = (0..20).map(|n| format!("o-{n}")).collect();
         let main = Collection::<Main>::of(names.iter().map(String::as_str));
-        let pods = Collection::<Kube<Pod>>::of([]);
+        let pods = Collection::<Pods>::of([]);
         let (debounce, limit, takes) = (random.f64() * random.f64() * 3.0, random.u16(..8), random.f64() * 3.0);
         let controller = Controller::new(main.cache.clone()).owns(pods.cache.clone());
         let log = Log::new();

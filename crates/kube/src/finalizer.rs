@@ -6,10 +6,9 @@ use std::fmt::{self, Debug};
 use kube::api::{Api, Patch, PatchParams};
 use listwatch::ItemError;
 use listwatch_cache::{Object, StoreType};
+use listwatch_controller::Action;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
-
-use super::action::Action;
 
 /// What a reconciler with a [finalizer](finalizer()) does with the object. Each must be idempotent.
 #[derive(Debug)]
@@ -81,8 +80,8 @@ impl From<Error> for kube::Error {
 /// use kube::api::Api;
 /// use listwatch_cache::Object;
 /// use listwatch_kube::Kube;
-/// use listwatch_kube::controller::Action;
-/// use listwatch_kube::controller::finalizer::{Event, finalizer};
+/// use listwatch_kube::finalizer::{Event, finalizer};
+/// use listwatch_kube::listwatch_controller::Action;
 ///
 /// async fn reconcile(
 ///     config_map: Object<Kube<ConfigMap>>,
@@ -102,7 +101,9 @@ impl From<Error> for kube::Error {
 ///
 /// # Requests
 ///
-/// The finalizer is added and removed by a JSON patch, for which the server returns the metadata only. As kube's, the
+/// The finalizer is added and removed by a JSON patch, for which the server returns the metadata only. The finalizer
+/// does not wait for the watch to deliver its own patch, so the reconciler may be called again with the state before
+/// the patch. The server then refuses a second patch, and the error policy decides when to retry. As kube's, the
 /// patch fails if another writer has changed the finalizers meanwhile. Here it also fails for another object: an object
 /// that was created again with the same name, or an `Api` of another resource.
 ///

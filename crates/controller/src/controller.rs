@@ -1,91 +1,4 @@
-//! [`Controller`] runs a reconciler for each object of a cache, with the shape and the words of
-//! `kube::runtime::Controller`.
-//!
-//! It keeps no objects of its own: the reconciler gets an [`Object`] of the cache, and reads, views or decodes it. A
-//! process with a compressed cache of 50,000 Pods and a controller took 69 MB. kube's controller keeps all Pods
-//! decoded.
-//!
-//! ```no_run
-//! use std::sync::Arc;
-//!
-//! use futures::StreamExt as _;
-//! use k8s_openapi::api::core::v1 as api;
-//! use k8s_pb::api::core::v1::{ConfigMap, Pod};
-//! use kube::api::{Api, Patch, PatchParams};
-//! use listwatch_cache::{Cache, Object, Reflector};
-//! use listwatch_kube::controller::{Action, Controller, Error};
-//! use serde_json::json;
-//!
-//! struct Context {
-//!     client: kube::Client,
-//!     config_maps: Cache<ConfigMap>,
-//! }
-//!
-//! type BoxError = Box<dyn std::error::Error + Send + Sync>;
-//!
-//! /// Keeps a ConfigMap for each Pod.
-//! async fn reconcile(pod: Object<Pod>, context: Arc<Context>) -> Result<Action, BoxError> {
-//!     if context.config_maps.get((pod.namespace(), pod.name())).is_some() {
-//!         return Ok(Action::await_change());
-//!     }
-//!     let (name, uid) = (pod.name(), pod.uid());
-//!     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true});
-//!     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"ownerReferences": [owner]}});
-//!     let api = Api::<api::ConfigMap>::namespaced(context.client.clone(), pod.namespace());
-//!     let written = api.patch(pod.name(), &PatchParams::apply("example"), &Patch::Apply(config_map)).await?;
-//!     // The next reconcile of this Pod sees the ConfigMap.
-//!     if let Some(version) = written.metadata.resource_version {
-//!         context.config_maps.wait_for_resource_version(&version).await?;
-//!     }
-//!     Ok(Action::await_change())
-//! }
-//!
-//! # async fn run() -> Result<(), BoxError> {
-//! let config = kube::Config::infer().await?;
-//! let (reads, client) = listwatch_kube::clients(config)?;
-//! let config_maps = Reflector::<ConfigMap>::of(&reads).spawn();
-//! Controller::new(Reflector::<Pod>::of(&reads).spawn())
-//!     .owns(config_maps.clone())
-//!     .shutdown_on_signal()
-//!     .run(reconcile, |_, _, _| Action::backoff(), Arc::new(Context { client, config_maps }))
-//!     .for_each(async |done| {
-//!         // Failed reconciles are logged. Any other error ends the controller.
-//!         if let Err(Error::Cache(error)) = done {
-//!             eprintln!("error: {error}");
-//!         }
-//!     })
-//!     .await;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # Own writes
-//!
-//! A reconciler writes with kube's [`Api`](kube::Api), and records events with kube's
-//! [`Recorder`](kube::runtime::events::Recorder). The cache gets such a write later, by its watch. So after a write, a
-//! reconciler should make one of two calls. No later reconcile then sees a state that is older than the write:
-//!
-//! - [`Cache::wait_for_resource_version`] waits until the watch has delivered the write. It has no time limit, so a
-//!   reconcile waits while the watch is down. A [`timeout`](tokio::time::timeout) with [`Action::backoff`] ends it
-//!   earlier.
-//! - [`Cache::apply_decoded`] and [`Cache::apply`] write the server's answer into the cache, and wait for nothing. The
-//!   answer has the type or the encoding of the cache, so kube's answers fit caches of [`Kube<K>`](crate::Kube).
-//!
-//! [`finalizer()`](finalizer::finalizer) makes neither call for its own patch. It may be called again with the state
-//! before the patch. The server then refuses a second patch, and the error policy decides when to retry.
-//!
-//! controller-runtime has had a client since 2026 that waits for each write ([`EnableReadYourWritesConsistency`]).
-//! Reads of a written object, and lists of its kind, block until the informer has the write. There a reconciler cannot
-//! forget to wait. Here it chooses the writes to wait for, and `apply` makes it wait for none.
-//!
-//! [`EnableReadYourWritesConsistency`]: https://github.com/kubernetes-sigs/controller-runtime/pull/3472
-
-// The order of the files, lowest first: action, queue, related, run; this file and finalizer.
-mod action;
-pub mod finalizer;
-mod queue;
-mod related;
-mod run;
+//! The builder of a controller, and the stream that it runs as.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -101,10 +14,10 @@ use listwatch::internal::{Timer, WarningLimit, chain};
 use listwatch_cache::{Cache, Object, ObjectKey, Predicate, StoreType, SyncError};
 use tokio::task::JoinSet;
 
-pub use self::action::{Action, BoxedError, Error, ReconcileError, TypedError};
-use self::queue::RequestQueue;
-use self::related::{StartSubscription, all_keys, owner_keys, subscribe_keys, wait_synced};
-use self::run::{ControllerRun, RunPhase};
+use crate::action::{Action, Error, ReconcileError};
+use crate::queue::RequestQueue;
+use crate::related::{StartSubscription, all_keys, owner_keys, subscribe_keys, wait_synced};
+use crate::run::{ControllerRun, RunPhase};
 
 /// The number of items of a trigger that lead to one round over all objects.
 const MAX_TRIGGERS: usize = 1024;
@@ -123,7 +36,7 @@ const MAX_TRIGGERS: usize = 1024;
 /// the latest state in the cache.
 ///
 /// An object that is not in the cache is skipped, so the reconciler is not called for a deleted object. Use owner
-/// references or a [finalizer] to clean up. A relist requests reconciles only of objects that have changed; kube's
+/// references or a finalizer to clean up. A relist requests reconciles only of objects that have changed; kube's
 /// controller then reconciles all.
 ///
 /// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`. A reconcile that fails is
@@ -191,13 +104,13 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// [`SubscriberBuilder::predicate_filter`](listwatch_cache::SubscriberBuilder::predicate_filter).
     ///
     /// The other requests, and the first reconcile of each object, do not depend on it. A reconciler with a
-    /// [finalizer] needs [`Predicate::generation`], which passes the request to delete, and
+    /// finalizer needs [`Predicate::generation`], which passes the request to delete, and
     /// [`Predicate::finalizers`]: the reconcile after its finalizer was added applies the object.
     ///
     /// ```no_run
     /// # use k8s_pb::api::apps::v1::Deployment;
     /// use listwatch_cache::Predicate;
-    /// # use listwatch_kube::controller::Controller;
+    /// # use listwatch_controller::Controller;
     ///
     /// # fn build(deployments: listwatch_cache::Cache<Deployment>) {
     /// let controller = Controller::new(deployments)
@@ -242,7 +155,7 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// ```no_run
     /// # use k8s_pb::api::core::v1::{ConfigMap, Secret};
     /// use listwatch_cache::{Cache, ObjectKey};
-    /// # use listwatch_kube::controller::Controller;
+    /// # use listwatch_controller::Controller;
     ///
     /// # fn build(config_maps: Cache<ConfigMap>, secrets: Cache<Secret>) {
     /// let controller = Controller::new(config_maps).watches(secrets, |secret| {

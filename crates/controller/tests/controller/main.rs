@@ -1,6 +1,5 @@
 //! When a [`Controller`] reconciles which object, under paused time.
 
-mod finalizer;
 mod lifecycle;
 mod requests;
 mod selection;

@@ -46,9 +46,9 @@ use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::action::{Action, Error, NextReconcile};
-use super::queue::{ReconcileReason, ReconcileRequest, RequestQueue};
-use super::related::{KeyStream, NO_WRITER, StartSubscription};
+use crate::action::{Action, Error, NextReconcile};
+use crate::queue::{ReconcileReason, ReconcileRequest, RequestQueue};
+use crate::related::{KeyStream, NO_WRITER, StartSubscription};
 
 /// The number of due keys at which changes of the cache stay in their subscriber, which keeps them in less memory.
 const MAX_DUE: usize = 256;
@@ -68,33 +68,33 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// The state of a controller that runs.
-pub(super) struct ControllerRun<T: StoreType + ?Sized, E> {
-    pub(super) cache: Cache<T>,
-    pub(super) debounce: Duration,
+pub(crate) struct ControllerRun<T: StoreType + ?Sized, E> {
+    pub(crate) cache: Cache<T>,
+    pub(crate) debounce: Duration,
     /// The number of reconciles at once; 0 for no limit.
-    pub(super) concurrency: usize,
-    pub(super) phase: RunPhase,
+    pub(crate) concurrency: usize,
+    pub(crate) phase: RunPhase,
     /// Selects the changes of the objects themselves.
-    pub(super) predicate: Option<Predicate>,
+    pub(crate) predicate: Option<Predicate>,
     /// The changes of the objects themselves.
-    pub(super) changes: Option<Subscriber<T>>,
-    pub(super) related: SelectAll<KeyStream>,
-    pub(super) requested: SelectAll<BoxStream<'static, ObjectKey>>,
-    pub(super) graceful: Vec<BoxFuture<'static, ()>>,
-    pub(super) forceful: Vec<BoxFuture<'static, ()>>,
-    pub(super) queue: RequestQueue,
+    pub(crate) changes: Option<Subscriber<T>>,
+    pub(crate) related: SelectAll<KeyStream>,
+    pub(crate) requested: SelectAll<BoxStream<'static, ObjectKey>>,
+    pub(crate) graceful: Vec<BoxFuture<'static, ()>>,
+    pub(crate) forceful: Vec<BoxFuture<'static, ()>>,
+    pub(crate) queue: RequestQueue,
     /// True if the last poll left requests unread, because the queue had many due keys.
-    pub(super) is_paused: bool,
-    pub(super) tasks: JoinSet<FinishedReconcile<T, E>>,
+    pub(crate) is_paused: bool,
+    pub(crate) tasks: JoinSet<FinishedReconcile<T, E>>,
     /// The runtimes and the objects of `tasks`.
-    pub(super) running: HashMap<task::Id, (runtime::Id, Arc<ObjectKey>)>,
-    pub(super) timer: Timer,
+    pub(crate) running: HashMap<task::Id, (runtime::Id, Arc<ObjectKey>)>,
+    pub(crate) timer: Timer,
     /// True if the log says that the stream was polled outside of a runtime.
-    pub(super) is_reported: bool,
+    pub(crate) is_reported: bool,
 }
 
 /// How far a controller has come.
-pub(super) enum RunPhase {
+pub(crate) enum RunPhase {
     /// Waits until all caches are synced.
     Syncing(BoxFuture<'static, Result<(), SyncError>>, Vec<StartSubscription>),
     Reconciling,
@@ -104,7 +104,7 @@ pub(super) enum RunPhase {
 }
 
 /// A reconcile that has ended.
-pub(super) struct FinishedReconcile<T: StoreType + ?Sized, E> {
+pub(crate) struct FinishedReconcile<T: StoreType + ?Sized, E> {
     key: Arc<ObjectKey>,
     object: Object<T>,
     result: Result<Action, E>,
@@ -115,7 +115,7 @@ type ReconcileResult<E> = Result<(ObjectKey, Action), Error<E>>;
 
 impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
     /// Returns the next item of the controller's stream.
-    pub(super) fn poll<Reconcile>(
+    pub(crate) fn poll<Reconcile>(
         &mut self,
         cx: &mut Context<'_>,
         mut reconcile: impl FnMut(Object<T>) -> Reconcile,

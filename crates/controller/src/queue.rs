@@ -39,7 +39,7 @@ const MAX_IDLE_CAPACITY: usize = 1024;
 
 /// The queue of a controller.
 #[derive(Default)]
-pub(super) struct RequestQueue {
+pub(crate) struct RequestQueue {
     /// All keys with a request, a reconcile or failures. The key is shared with the fields below.
     keys: HashMap<Arc<ObjectKey>, KeyState>,
     /// The keys in the phase `Ready`, in the order in which they became due.
@@ -68,14 +68,14 @@ enum KeyPhase {
 
 /// A request to reconcile an object.
 #[derive(Clone, Copy)]
-pub(super) struct ReconcileRequest {
-    pub(super) at: Instant,
-    pub(super) reason: ReconcileReason,
+pub(crate) struct ReconcileRequest {
+    pub(crate) at: Instant,
+    pub(crate) reason: ReconcileReason,
 }
 
 /// The cause of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ReconcileReason {
+pub(crate) enum ReconcileReason {
     Changed,
     RelatedChanged,
     Requested,
@@ -84,7 +84,7 @@ pub(super) enum ReconcileReason {
 }
 
 impl ReconcileReason {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Changed => "object changed",
             Self::RelatedChanged => "related object changed",
@@ -97,7 +97,7 @@ impl ReconcileReason {
 
 impl RequestQueue {
     /// Adds a request. If the object has one, the earlier time stays.
-    pub(super) fn add_request(&mut self, key: ObjectKey, request: ReconcileRequest, now: Instant) {
+    pub(crate) fn add_request(&mut self, key: ObjectKey, request: ReconcileRequest, now: Instant) {
         self.schedule_key(Arc::new(key), request, now);
     }
 
@@ -128,7 +128,7 @@ impl RequestQueue {
     }
 
     /// Removes the requests of an object that was deleted.
-    pub(super) fn remove_requests(&mut self, key: &ObjectKey) {
+    pub(crate) fn remove_requests(&mut self, key: &ObjectKey) {
         let Some(state) = self.keys.get_mut(key) else { return };
         state.failures = 0;
         match &mut state.phase {
@@ -147,17 +147,17 @@ impl RequestQueue {
     }
 
     /// Returns the time at which the next delayed key is due.
-    pub(super) fn next_due_at(&self) -> Option<Instant> {
+    pub(crate) fn next_due_at(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)
     }
 
     /// Returns the number of due keys.
-    pub(super) fn due_count(&self) -> usize {
+    pub(crate) fn due_count(&self) -> usize {
         self.ready.len()
     }
 
     /// Makes the delayed keys ready whose time has come.
-    pub(super) fn move_due(&mut self, now: Instant) {
+    pub(crate) fn move_due(&mut self, now: Instant) {
         while self.next_due_at().is_some_and(|at| at <= now) {
             let Some((_, key)) = self.delayed.pop_first() else { return };
             if let Some(state) = self.keys.get_mut(&key) {
@@ -168,7 +168,7 @@ impl RequestQueue {
     }
 
     /// Removes and returns the next due key. Its reconcile runs until [`finish_reconcile`](Self::finish_reconcile).
-    pub(super) fn start_next(&mut self) -> Option<(Arc<ObjectKey>, ReconcileReason)> {
+    pub(crate) fn start_next(&mut self) -> Option<(Arc<ObjectKey>, ReconcileReason)> {
         let key = self.ready.pop_front()?;
         let state = self.keys.get_mut(&key)?;
         state.phase = KeyPhase::Running(None);
@@ -176,20 +176,20 @@ impl RequestQueue {
     }
 
     /// Removes a started key whose object does not exist.
-    pub(super) fn remove_key(&mut self, key: &ObjectKey) {
+    pub(crate) fn remove_key(&mut self, key: &ObjectKey) {
         self.keys.remove(key);
         self.free_capacity();
     }
 
     /// Records the result of a reconcile, and returns the number of failures in a row.
-    pub(super) fn record_result(&mut self, key: &ObjectKey, has_failed: bool) -> u32 {
+    pub(crate) fn record_result(&mut self, key: &ObjectKey, has_failed: bool) -> u32 {
         let Some(state) = self.keys.get_mut(key) else { return u32::from(has_failed) };
         state.failures = if has_failed { state.failures.saturating_add(1) } else { 0 };
         state.failures
     }
 
     /// Ends a reconcile. `next` is the request that follows from its result.
-    pub(super) fn finish_reconcile(&mut self, key: &Arc<ObjectKey>, next: Option<ReconcileRequest>, now: Instant) {
+    pub(crate) fn finish_reconcile(&mut self, key: &Arc<ObjectKey>, next: Option<ReconcileRequest>, now: Instant) {
         let Entry::Occupied(mut entry) = self.keys.entry(Arc::clone(key)) else { return };
         let KeyPhase::Running(held) = mem::replace(&mut entry.get_mut().phase, KeyPhase::Idle) else { return };
         let earliest = held.into_iter().chain(next).min_by_key(|request| request.at);
@@ -204,7 +204,7 @@ impl RequestQueue {
     }
 
     /// Removes all requests.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 

@@ -9,11 +9,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Pod;
 use listwatch::Encoding;
 use listwatch_cache::{CacheWriter, EndReason, Object, SyncError};
-use listwatch_kube::Kube;
-use listwatch_kube::controller::{Action, Controller, Error};
+use listwatch_controller::{Action, Controller, Error};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
@@ -69,7 +67,7 @@ async fn a_graceful_shutdown_waits_for_running_reconciles_only() {
     for ends_cache in [false, true] {
         let names: Vec<_> = (0..2000).map(|n| format!("o-{n}")).collect();
         let main = Collection::<Main>::of(names.iter().map(String::as_str));
-        let pods = Collection::<Kube<Pod>>::of([]);
+        let pods = Collection::<Pods>::of([]);
         let mut controller = Controller::new(main.cache.clone()).owns(pods.cache.clone()).concurrency(4);
         if !ends_cache {
             controller = controller.graceful_shutdown_on(sleep(seconds(5.0)));
@@ -121,7 +119,7 @@ async fn dropping_the_stream_aborts_running_reconciles() {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_cache_ends_the_controller() {
     for ends_main in [true, false] {
-        let (main, pods) = (Collection::<Main>::of(["a", "b"]), Collection::<Kube<Pod>>::of([]));
+        let (main, pods) = (Collection::<Main>::of(["a", "b"]), Collection::<Pods>::of([]));
         let log = Log::new();
         let controller = Controller::new(main.cache.clone()).owns(pods.cache.clone()).concurrency(1);
         let done = run(controller, &log, 10.0, await_change);

@@ -11,19 +11,41 @@ use std::time::Duration;
 use futures::stream::unfold;
 use futures::{Stream, StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
-use k8s_openapi::api::core::v1::ConfigMap;
+use listwatch::Json;
 use listwatch::client::{
-    Client, Kind, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind,
+    Client, Kind, Request, Resource, Response, ResponseFuture, Transport, TransportError, TransportErrorKind,
 };
 use listwatch_cache::{Cache, Object, ObjectKey, Reflector, StoreType};
-use listwatch_kube::Kube;
-use listwatch_kube::controller::{Action, Controller, Error};
+use listwatch_controller::{Action, Controller, Error};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-pub type Main = Kube<ConfigMap>;
+/// The objects that are reconciled.
+#[derive(Deserialize, Serialize)]
+pub struct ConfigMap(Value);
+
+impl Kind for ConfigMap {
+    fn resource() -> Resource {
+        Resource::CONFIG_MAPS
+    }
+}
+
+/// The objects that are owned or watched.
+#[derive(Deserialize, Serialize)]
+pub struct Pod(Value);
+
+impl Kind for Pod {
+    fn resource() -> Resource {
+        Resource::PODS
+    }
+}
+
+pub type Main = Json<ConfigMap>;
+
+pub type Pods = Json<Pod>;
 
 pub fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)

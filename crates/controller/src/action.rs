@@ -12,11 +12,11 @@ use listwatch_cache::{ObjectKey, SyncError};
 /// [`backoff`](Self::backoff). So a reconciler that moves changes the import, and keeps its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Action(pub(super) NextReconcile);
+pub struct Action(pub(crate) NextReconcile);
 
 /// When an object is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextReconcile {
+pub(crate) enum NextReconcile {
     Requeue(Duration),
     AwaitChange,
     Backoff,
@@ -43,7 +43,7 @@ impl Action {
     }
 }
 
-/// An error of a [`Controller`](super::Controller).
+/// An error of a [`Controller`](crate::Controller).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error<E> {

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use json_patch::PatchOperation;
@@ -9,19 +10,20 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use kube::client::Body;
 use listwatch_cache::{CacheWriter, Object};
-use listwatch_kube::controller::Action;
-use listwatch_kube::controller::finalizer::{Error, Event, finalizer};
+use listwatch_kube::Kube;
+use listwatch_kube::finalizer::{Error, Event, finalizer};
+use listwatch_kube::listwatch_controller::Action;
 use serde_json::{Value, json};
 
-use crate::support::{Main, object, seconds, written};
-
 type BoxError = Box<dyn StdError + Send + Sync>;
+
+const REQUEUE: Action = Action::requeue(Duration::from_secs(1));
 
 /// The object of a server, which patches change.
 type Served = Arc<Mutex<Value>>;
 
 fn with(finalizers: &[&str], is_deleting: bool) -> Value {
-    let mut object = object("a", 1);
+    let mut object = json!({"metadata": {"namespace": "ns", "name": "a", "uid": "a", "resourceVersion": "1"}});
     if !finalizers.is_empty() {
         object["metadata"]["finalizers"] = finalizers.into();
     }
@@ -31,8 +33,8 @@ fn with(finalizers: &[&str], is_deleting: bool) -> Value {
     object
 }
 
-fn cached(object: Value) -> Object<Main> {
-    let writer = CacheWriter::<Main>::of();
+fn cached(object: Value) -> Object<Kube<ConfigMap>> {
+    let writer = CacheWriter::<Kube<ConfigMap>>::of();
     writer.apply_decoded(&serde_json::from_value(object).unwrap()).unwrap();
     writer.cache().get(("ns", "a")).unwrap()
 }
@@ -75,12 +77,12 @@ async fn reconcile<E: From<Error> + ToString>(cached_state: Value, served: Value
             Event::Apply(object) => ("apply", object),
             Event::Cleanup(object) => ("cleanup", object),
         };
-        assert_eq!(written(&object), "a@1");
+        assert_eq!((object.name(), object.resource_version()), ("a", "1"));
         calls = format!("{name}, ");
-        error.map_or(Ok(Action::requeue(seconds(1.0))), Err)
+        error.map_or(Ok(REQUEUE), Err)
     });
     let result = match result.await {
-        Ok(action) if action == Action::requeue(seconds(1.0)) => "requeue".to_owned(),
+        Ok(action) if action == REQUEUE => "requeue".to_owned(),
         Ok(action) if action == Action::await_change() => "await".to_owned(),
         Ok(action) => panic!("{action:?}"),
         Err(error) => error.to_string(),

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use futures::channel::mpsc;
 use futures::stream;
-use k8s_openapi::api::core::v1::Pod;
 use listwatch_cache::{CacheWriter, Predicate};
-use listwatch_kube::Kube;
-use listwatch_kube::controller::{Action, Controller};
+use listwatch_controller::{Action, Controller};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -61,7 +59,7 @@ async fn a_predicate_selects_the_changes_that_request_reconciles() {
 #[tokio::test(start_paused = true)]
 async fn predicates_select_changes_of_owned_and_watched_objects() {
     for is_owned in [true, false] {
-        let (main, pods) = (Collection::<Main>::of(["a", "b"]), Collection::<Kube<Pod>>::of([]));
+        let (main, pods) = (Collection::<Main>::of(["a", "b"]), Collection::<Pods>::of([]));
         let log = Log::new();
         let controller = Controller::new(main.cache.clone());
         let controller = if is_owned {
@@ -85,7 +83,7 @@ async fn predicates_select_changes_of_owned_and_watched_objects() {
             ("DELETED", json!({}), &a, "a@1"),
         ] {
             let version = pods.cache.resource_version().parse::<u64>().unwrap() + 1;
-            pods.events.send::<Kube<Pod>>(event, with("pod", version, &json!({ "labels": labels }), owners));
+            pods.events.send::<Pods>(event, with("pod", version, &json!({ "labels": labels }), owners));
             sleep(seconds(1.0)).await;
             let lines = log.take();
             let starts = lines.split(", ").filter_map(|line| line.split_once(' ')).map(|(_, text)| text);
@@ -141,7 +139,7 @@ async fn a_trigger_requests_all_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn controllers_share_caches_and_their_watches() {
-    let (main, pods) = (Collection::<Main>::of(["a"]), Collection::<Kube<Pod>>::of([]));
+    let (main, pods) = (Collection::<Main>::of(["a"]), Collection::<Pods>::of([]));
     let [first, second, third] = [(); 3].map(|()| Log::new());
     let controller = || Controller::new(main.cache.clone()).owns(pods.cache.clone());
     let ended = run(controller().graceful_shutdown_on(sleep(seconds(5.0))), &first, 0.0, await_change);
@@ -179,7 +177,7 @@ async fn controllers_share_caches_and_their_watches() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_runs_on_written_caches() {
-    let (main, pods) = (CacheWriter::<Main>::of(), CacheWriter::<Kube<Pod>>::of());
+    let (main, pods) = (CacheWriter::<Main>::of(), CacheWriter::<Pods>::of());
     let log = Log::new();
     let controller = Controller::new(main.cache()).owns(pods.cache());
     let task = run(controller, &log, 0.0, |_| Ok(Action::requeue(Duration::from_secs(100))));

@@ -18,19 +18,19 @@ use listwatch_cache::{Cache, Change, EndReason, Object, ObjectKey, Predicate, St
 const KEYS_STEP: usize = 256;
 
 /// The error of a cache whose changes ended without a reason: it has no reflector, but the writer of a test.
-pub(super) const NO_WRITER: SyncError = SyncError::Ended(EndReason::Dropped);
+pub(crate) const NO_WRITER: SyncError = SyncError::Ended(EndReason::Dropped);
 
 /// The keys of the objects to reconcile, or the error of the cache.
-pub(super) type KeyStream = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;
+pub(crate) type KeyStream = BoxStream<'static, Result<BTreeSet<ObjectKey>, SyncError>>;
 
 /// Registers a subscriber, for the changes from then on.
-pub(super) type StartSubscription = Box<dyn FnOnce() -> KeyStream + Send>;
+pub(crate) type StartSubscription = Box<dyn FnOnce() -> KeyStream + Send>;
 
 /// Returns a subscription to a cache, whose changes request the objects that `keys` returns for a state.
 ///
 /// It is called for every state that the predicate does not drop: a subscriber coalesces changes, but a reconcile can
 /// have seen a state that no change delivers.
-pub(super) fn subscribe_keys<O: StoreType + ?Sized>(
+pub(crate) fn subscribe_keys<O: StoreType + ?Sized>(
     cache: Cache<O>,
     predicate: Option<Predicate>,
     keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
@@ -61,7 +61,7 @@ pub(super) fn subscribe_keys<O: StoreType + ?Sized>(
 ///
 /// Each step reads the cache as it is then, so a slow reader keeps no old states in memory. It misses no object of the
 /// start, and new objects are reconciled anyway.
-pub(super) fn all_keys<T: StoreType + ?Sized>(cache: Cache<T>) -> impl Stream<Item = ObjectKey> {
+pub(crate) fn all_keys<T: StoreType + ?Sized>(cache: Cache<T>) -> impl Stream<Item = ObjectKey> {
     let steps = stream::unfold(None::<ObjectKey>, move |last| {
         let snapshot = cache.snapshot();
         let objects = snapshot.range(None, last.as_ref().map(Into::into));
@@ -73,12 +73,12 @@ pub(super) fn all_keys<T: StoreType + ?Sized>(cache: Cache<T>) -> impl Stream<It
 }
 
 /// Waits until the cache is synced.
-pub(super) fn wait_synced<O: StoreType + ?Sized>(cache: Cache<O>) -> BoxFuture<'static, Result<(), SyncError>> {
+pub(crate) fn wait_synced<O: StoreType + ?Sized>(cache: Cache<O>) -> BoxFuture<'static, Result<(), SyncError>> {
     async move { cache.synced().await.map(drop) }.boxed()
 }
 
 /// Returns the owners of an object that are of this resource.
-pub(super) fn owner_keys<O: StoreType + ?Sized>(
+pub(crate) fn owner_keys<O: StoreType + ?Sized>(
     object: &Object<O>,
     resource: &Resource,
     warnings: &WarningLimit,
