@@ -10,8 +10,8 @@ use crate::error::ItemError;
 /// A type that the objects of a store are decoded as: any prost message, [`Json<T>`](Json), or `[u8]`
 /// for objects that are not decoded.
 ///
-/// It differs from an [`Item`] in two ways: readers share one decoded value, so it is not boxed; and it can be encoded
-/// again, because the storage format `Decoded` keeps no bytes.
+/// It differs from an [`Item`] in two ways: readers may share a decoded value, so it is not boxed; and it can be encoded
+/// again, for callers who write decoded objects to a cache.
 ///
 /// prost drops fields that the message does not have, so an object that is encoded again may lack some of its fields.
 pub trait StoreType: Item + 'static {

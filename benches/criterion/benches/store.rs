@@ -23,11 +23,7 @@ fn main() {
         [("diverse", &|| listwatch_corpus::pods(DIVERSE)), ("uniform", &|| uniform.to_vec())];
     for (corpus, body) in corpora {
         let pods = pods(&body());
-        for (name, format) in [
-            ("encoded", StorageFormat::Encoded),
-            ("compressed", StorageFormat::Compressed),
-            ("decoded", StorageFormat::Decoded),
-        ] {
+        for (name, format) in [("encoded", StorageFormat::Encoded), ("compressed", StorageFormat::Compressed)] {
             bench(&mut criterion, &format!("{corpus}, {name}"), format, &pods);
         }
     }

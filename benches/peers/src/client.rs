@@ -71,7 +71,6 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "json" => Box::new(keep_json(url, seen).await?),
         "bytes" => Box::new(keep_bytes(url, seen).await?),
         "metadata" => Box::new(keep_metadata(url, seen).await?),
-        "store-decoded" => Box::new(fill_store(url, StorageFormat::Decoded, seen).await?),
         "store-encoded" => Box::new(fill_store(url, StorageFormat::Encoded, seen).await?),
         "store-compressed" => Box::new(fill_store(url, StorageFormat::Compressed, seen).await?),
         "prost" => Box::new(full_buffer(url, seen).await?),
@@ -219,11 +218,6 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
         let (format, ref store) = *self;
         let read = |object: &Object<pb::Pod>| -> anyhow::Result<usize> {
             Ok(match format {
-                StorageFormat::Decoded => {
-                    let pod = object.decode()?;
-                    let metadata = pod.metadata.as_ref().context("no metadata")?;
-                    touch([metadata.namespace(), metadata.name(), metadata.resource_version()])
-                }
                 // Read from the bytes.
                 StorageFormat::Encoded => touch([object.namespace(), object.name(), object.resource_version()]),
                 _ => {
@@ -239,13 +233,8 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
         }
         let iterate = per(store.len(), start);
         let start = Instant::now();
-        let by_node = store.index("node", move |object| {
-            let node = match format {
-                StorageFormat::Decoded => object.decode()?.spec.as_ref().map(|spec| Arc::from(spec.node_name())),
-                _ => pod::NODE_NAME.str(object.item()?)?.map(Arc::<str>::from),
-            };
-            Ok::<_, ItemError>(node)
-        });
+        let by_node = store
+            .index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.item()?)?.map(Arc::<str>::from)));
         let add_index = Some(per(store.len(), start));
         let keys: Vec<_> = store.snapshot().iter().map(|pod| pod.key()).collect();
         let look_up_key = look_up(KEYS, &keys, |key| read(&store.get(key)?).ok())?;
@@ -254,12 +243,7 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
             let metadata = pod.metadata.as_ref()?;
             Some(touch([metadata.namespace(), metadata.name(), metadata.resource_version()]))
         })?;
-        let six = |object: &Object<pb::Pod>| -> anyhow::Result<usize> {
-            if format == StorageFormat::Decoded {
-                return six_of_pb(&*object.decode()?);
-            }
-            Ok(six_of_view(object.view()?))
-        };
+        let six = |object: &Object<pb::Pod>| -> anyhow::Result<usize> { Ok(six_of_view(object.view()?)) };
         // The store checks a Pod at its first view.
         for pod in store.snapshot().iter() {
             black_box(six(&pod)?);
@@ -406,15 +390,6 @@ fn six_of_view(pod: PodView<'_>) -> usize {
     let images = spec.containers().iter().map(|container| last(container.image())).sum::<usize>();
     let single = [metadata.name(), metadata.namespace(), label, spec.node_name(), pod.status().phase()];
     single.map(last).iter().sum::<usize>() + images
-}
-
-fn six_of_pb(pod: &pb::Pod) -> anyhow::Result<usize> {
-    let metadata = pod.metadata.as_ref().context("no metadata")?;
-    let (spec, status) = (pod.spec.as_ref().context("no spec")?, pod.status.as_ref().context("no status")?);
-    let label = metadata.labels.get(LABEL).map_or("", String::as_str);
-    let images = spec.containers.iter().map(|container| last(container.image())).sum::<usize>();
-    let single = [metadata.name(), metadata.namespace(), label, spec.node_name(), status.phase()];
-    Ok(single.map(last).iter().sum::<usize>() + images)
 }
 
 fn six_of_kube(pod: &KubePod) -> Option<usize> {

@@ -153,7 +153,6 @@ pub const GROUPS: &[Group] = &[
         ways: &[
             "store-encoded",
             "store-compressed",
-            "store-decoded",
             "kube-reflector",
             "kube-reflector-streaming",
             "kube-reflector-modify",
@@ -183,7 +182,6 @@ pub const WAYS: &[Way] = &[
     way("json", "listwatch, `Json<Pod>`, JSON", Program::Rust, "json"),
     drawn(BLUE, true, way("bytes", "listwatch, `Box<[u8]>`", Program::Rust, "bytes")),
     way("metadata", "listwatch, metadata only", Program::Rust, "metadata"),
-    way("store-decoded", "listwatch, store, decoded", Program::Rust, "store-decoded"),
     way("store-encoded", "listwatch, store, encoded", Program::Rust, "store-encoded"),
     way("store-compressed", "listwatch, store, compressed", Program::Rust, "store-compressed"),
     drawn(PURPLE, false, way("prost", "reqwest and prost, full buffer", Program::Rust, "prost")),

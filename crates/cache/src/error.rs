@@ -12,7 +12,7 @@ use crate::key::ObjectKey;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The metadata cannot be read; or the object cannot be decoded, and the store keeps objects decoded.
+    /// The metadata cannot be read.
     #[error(transparent)]
     Object(#[from] ItemError),
     /// The object has no name.

@@ -96,10 +96,10 @@ pub use self::log::{
     status::{ChangeLogLimits, ChangeLogStatus},
 };
 pub use self::reflector::{Cache, CacheWriter, PreparedReflector, Reflector, ReflectorStatus, Strategy, SyncError};
+pub use self::state::entry::StorageFormat;
 pub use self::state::memory::Memory;
 pub use self::state::object::{Encoded, Object};
 pub use self::state::snapshot::Snapshot;
-pub use self::state::storage_format::StorageFormat;
 pub use self::store::handle::{Relist, Store};
 pub use self::store::reader::StoreReader;
 pub use self::subscribe::change::Change;

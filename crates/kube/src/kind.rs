@@ -51,7 +51,7 @@ impl<K: kube::Resource + DeserializeOwned + Send + 'static> Item for Kube<K> {
     }
 }
 
-/// The object type of a cache whose readers share one decoded `K`.
+/// The object type of a cache whose objects are decoded as `K`.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Pod;

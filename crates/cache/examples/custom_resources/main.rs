@@ -82,7 +82,7 @@ async fn print(kinds: &BTreeMap<String, Kind>) -> Result<(), Box<dyn Error>> {
         let objects = cache.snapshot();
         let (mut json, mut newest) = (0, String::new());
         for object in objects.iter() {
-            json += object.encoded_len()?;
+            json += object.encoded_len();
             // A field of a kind that is known only now: no number of a protobuf field is needed for JSON.
             let created = FieldPath::new("metadata.creationTimestamp", &[]).str(object.item()?)?.unwrap_or_default();
             newest = newest.max(created.into_owned());

@@ -30,11 +30,10 @@ use crate::compress::{Dictionary, ElidedObject, Encoder, MAX_GROUPED_LEN, Refere
 use crate::error::StoreError;
 use crate::key::{Identity, ObjectKey};
 use crate::state::entry::EntryForm;
+use crate::state::entry::StorageFormat;
 use crate::state::entry::{Entry, MAX_TEXT};
-use crate::state::memory::Usage;
 use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
-use crate::state::storage_format::StorageFormat;
 
 const MAGIC: [u8; 8] = *b"lw-cache";
 const FORMAT: u32 = 7;
@@ -75,11 +74,7 @@ pub enum FileError {
     /// or it lacks objects that it could not hold ([`skipped`](crate::StoreReader::skipped)).
     #[error("the store does not have the whole collection at one resource version")]
     Incomplete,
-    /// Not saved: the store keeps objects decoded, and the type lacks fields of this object: encoded again it would be
-    /// incomplete.
-    #[error("{0} was decoded as a type that does not have all its fields")]
-    Lossy(ObjectKey),
-    /// Not saved: the object cannot be encoded or decompressed.
+    /// Not saved: the object cannot be decompressed.
     #[error("cannot read {0}: {1}")]
     Unreadable(ObjectKey, ItemError),
     /// The file does not begin like a saved store.
@@ -104,8 +99,8 @@ pub enum FileError {
         /// The collection that the caller expected.
         expected: String,
     },
-    /// The store cannot hold an object of the file: it cannot be decoded, and the store keeps objects decoded; or the
-    /// objects exceed the budget.
+    /// The store cannot hold an object of the file, because its metadata cannot be read or the objects exceed the
+    /// budget.
     #[error("the store cannot hold an object of the file: {0}")]
     Object(StoreError),
     /// Not loaded: the store has been written to.
@@ -224,9 +219,6 @@ impl<'f> FileOutput<'f> {
             return Ok(self.entry(entry, form, entry.body())?);
         }
         let bytes = object.encoded().map_err(|error| FileError::Unreadable(object.key(), error))?;
-        if bytes.len() != entry.wire_len() as usize {
-            return Err(FileError::Lossy(object.key()));
-        }
         if entry.wire_len() <= MAX_COMPRESSED
             && let Some(encoder) = encoder
             && let Some(elided) = ElidedObject::of(&entry.identity(), bytes)
@@ -239,7 +231,7 @@ impl<'f> FileOutput<'f> {
         Ok(self.entry(entry, ENCODED, bytes)?)
     }
 
-    fn entry<D>(&mut self, entry: &Entry<D>, form: u64, body: &[u8]) -> io::Result<()> {
+    fn entry(&mut self, entry: &Entry, form: u64, body: &[u8]) -> io::Result<()> {
         let Identity { namespace, name, uid, resource_version } = entry.identity();
         self.record.extend([OBJECT, u8::from(entry.encoding() == Encoding::Json)]);
         encode_varint(form, &mut self.record);
@@ -429,12 +421,10 @@ impl<'r> ObjectRecord<'r> {
 
     /// Returns a lower bound of the object's memory in this format, so that an object that does not fit is not
     /// expanded.
-    pub(crate) fn size<D>(&self, format: StorageFormat) -> usize {
-        let wire_len = self.wire_len as usize;
+    pub(crate) fn size(&self, format: StorageFormat) -> usize {
         match format {
-            StorageFormat::Encoded => Entry::<D>::allocated_with(wire_len),
-            StorageFormat::Compressed => Entry::<D>::allocated_with(self.body.len()),
-            StorageFormat::Decoded => Usage::of_decoded(self.wire_len).saturating_add(Entry::<D>::allocated_with(0)),
+            StorageFormat::Encoded => Entry::allocated_with(self.wire_len as usize),
+            StorageFormat::Compressed => Entry::allocated_with(self.body.len()),
         }
     }
 }

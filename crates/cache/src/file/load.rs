@@ -29,22 +29,21 @@ use crate::file::format::{
     ObjectRecord, REFERENCE, ReferenceRecord,
 };
 use crate::key::{Identity, Namespaces};
-use crate::state::entry::{Entry, EntryForm, wire_len};
-use crate::state::memory::Usage;
+use crate::state::entry::StorageFormat;
+use crate::state::entry::{Entry, EntryForm};
 use crate::state::object::Object;
-use crate::state::storage_format::StorageFormat;
 use crate::write::core::StoreCore;
 
 /// The fewest objects for which another thread pays.
 const FEW: usize = 1024;
 
 /// The contents of a file that was read and checked.
-pub(crate) struct SavedStore<T: StoreType + ?Sized> {
+pub(crate) struct SavedStore {
     version: String,
     /// The version up to which it has all changes.
     resumes_from: String,
     epoch: u32,
-    entries: Vec<Entry<T::Decoded>>,
+    entries: Vec<Entry>,
     namespaces: Namespaces,
     dictionaries: LoadedDictionaries,
 }
@@ -54,7 +53,7 @@ pub(crate) fn read<T: StoreType + ?Sized>(
     core: &StoreCore<T>,
     path: &Path,
     holds: &str,
-) -> Result<SavedStore<T>, FileError> {
+) -> Result<SavedStore, FileError> {
     let (format, budget) = {
         let writer = core.writer();
         (writer.format, writer.budget.clone())
@@ -84,7 +83,7 @@ pub(crate) fn read<T: StoreType + ?Sized>(
             }
             OBJECT => {
                 let record = ObjectRecord::parse(rest).ok_or(damaged(at))?;
-                bytes = bytes.saturating_add(record.size::<T::Decoded>(format));
+                bytes = bytes.saturating_add(record.size(format));
                 budget.check_empty_store(bytes)?;
                 let entry = saved.entry(&record)?;
                 saved.entries.push(entry.ok_or(damaged(at))?);
@@ -102,7 +101,7 @@ pub(crate) fn read<T: StoreType + ?Sized>(
 /// Converts objects to the format of the store. This takes most of the time of a load, so each core converts a part.
 fn expand<T: StoreType + ?Sized>(
     core: &StoreCore<T>,
-    entries: &mut [Entry<T::Decoded>],
+    entries: &mut [Entry],
     namespaces: &Namespaces,
     format: StorageFormat,
 ) -> Result<(), FileError> {
@@ -118,14 +117,13 @@ fn expand<T: StoreType + ?Sized>(
 
 fn expand_one<T: StoreType + ?Sized>(
     core: &StoreCore<T>,
-    entry: &mut Entry<T::Decoded>,
+    entry: &mut Entry,
     namespaces: &Namespaces,
     format: StorageFormat,
 ) -> Result<(), FileError> {
     let is_converted = match entry.form() {
-        EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } => format != StorageFormat::Decoded,
+        EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } => true,
         EntryForm::Whole { .. } | EntryForm::Delta { .. } => format == StorageFormat::Compressed,
-        EntryForm::Decoded { .. } => true,
     };
     if is_converted {
         return Ok(());
@@ -135,17 +133,12 @@ fn expand_one<T: StoreType + ?Sized>(
     let identity = Identity::of(ItemRef::new(encoding, bytes))?;
     // Only in a forged file the namespace is unknown.
     let namespace = || namespaces.get(&identity.namespace).unwrap_or_else(|| (*identity.namespace).into());
-    *entry = if format == StorageFormat::Decoded {
-        let decoded = core.objects.codec.decode(encoding, bytes).map_err(StoreError::from)?;
-        Entry::decoded(encoding, wire_len(bytes), &identity, namespace(), decoded)
-    } else {
-        Entry::encoded(encoding, bytes, &identity, namespace)
-    };
+    *entry = Entry::encoded(encoding, bytes, &identity, namespace);
     Ok(())
 }
 
 /// Puts the objects of a file into the empty store.
-pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore<T>) -> Result<(), FileError> {
+pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore) -> Result<(), FileError> {
     let mut writer = core.writer();
     let writer = &mut *writer;
     let was_written = {
@@ -156,7 +149,7 @@ pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore<
         return Err(FileError::NotEmpty);
     }
     // The budget may have changed since `read_saved`.
-    let bytes = saved.entries.iter().map(Usage::of).sum::<usize>();
+    let bytes = saved.entries.iter().map(Entry::allocated).sum::<usize>();
     let bytes = bytes + writer.compression.reference_bytes();
     writer.budget.check_empty_store(bytes)?;
     writer.relists.set_begun(saved.epoch.into());
@@ -184,7 +177,7 @@ pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore<
     Ok(())
 }
 
-impl<T: StoreType + ?Sized> SavedStore<T> {
+impl SavedStore {
     fn new(head: &FileHead<'_>) -> Self {
         Self {
             version: head.version.to_owned(),
@@ -197,7 +190,7 @@ impl<T: StoreType + ?Sized> SavedStore<T> {
     }
 
     /// Returns the entry of an object, in the form of the file; `None` if the record is malformed.
-    fn entry(&mut self, record: &ObjectRecord<'_>) -> Result<Option<Entry<T::Decoded>>, FileError> {
+    fn entry(&mut self, record: &ObjectRecord<'_>) -> Result<Option<Entry>, FileError> {
         let namespace = self.namespaces.intern(&record.identity.namespace);
         if record.form == ENCODED {
             if record.body.len() != record.wire_len as usize {
@@ -231,7 +224,7 @@ impl<T: StoreType + ?Sized> SavedStore<T> {
     }
 }
 
-impl<T: StoreType + ?Sized> SavedStore<T> {
+impl SavedStore {
     pub(crate) fn resumes_from(&self) -> &str {
         &self.resumes_from
     }

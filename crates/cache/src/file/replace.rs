@@ -104,3 +104,115 @@ fn create_locked(folder: &Path, prefix: &OsString) -> io::Result<NamedTempFile> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, stdin};
+    use std::process::{Command, Stdio, exit};
+
+    use super::*;
+
+    /// The number of pieces in which the child writes a file.
+    const PIECES: usize = 4;
+
+    /// Returns a piece that is longer than the buffer of the file.
+    fn piece(of: u8) -> Vec<u8> {
+        vec![of; 2 * BUFFER]
+    }
+
+    /// Reports a step to the parent and waits for its answer. Without a parent the child ends.
+    fn reach(step: &str) {
+        println!("\n{step}");
+        if stdin().read_line(&mut String::new()).unwrap() == 0 {
+            exit(0);
+        }
+    }
+
+    /// The child of the next tests. It is killed at one of the steps that it reports.
+    #[test]
+    #[ignore = "other tests run it as a child process"]
+    fn replaces_step_by_step() {
+        let path = PathBuf::from(std::env::var("REPLACED").unwrap());
+        replace(&path, |file| Ok(file.write_all(&piece(b'o'))?)).unwrap();
+        reach("old");
+        let write = |file: &mut dyn Write| {
+            for _ in 0..PIECES {
+                reach("writing");
+                file.write_all(&piece(b'n'))?;
+            }
+            Ok(())
+        };
+        replace(&path, write).unwrap();
+        reach("new");
+    }
+
+    /// Runs the child for this number of steps, lets it continue if `continues`, and kills it. Returns the last step.
+    fn kill_after(steps: usize, continues: bool, path: &Path) -> String {
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([&format!("{module}::replaces_step_by_step"), "--exact", "--ignored", "--nocapture"])
+            .env("REPLACED", path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let is_step = |line: &String| ["old", "writing", "new"].contains(&&**line);
+        let mut reached = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).filter(is_step);
+        let mut step = reached.next().expect("the child writes the old file");
+        for _ in 0..steps {
+            stdin.write_all(b"\n").unwrap();
+            step = reached.next().expect("the child continues");
+        }
+        if continues {
+            stdin.write_all(b"\n").unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        step
+    }
+
+    /// Checks that the file is complete, and returns true if it is the new one.
+    fn is_new(path: &Path) -> bool {
+        let found = fs::read(path).unwrap();
+        let is_new = found.first() == Some(&b'n');
+        assert!(found == if is_new { piece(b'n').repeat(PIECES) } else { piece(b'o') }, "{} bytes", found.len());
+        is_new
+    }
+
+    fn path() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("things");
+        (folder, path)
+    }
+
+    #[test]
+    fn a_crash_leaves_the_old_or_the_new_file() {
+        let (folder, path) = path();
+        // Before the new file, before each of its pieces, and after it.
+        for steps in 0..=PIECES + 1 {
+            let step = kill_after(steps, false, &path);
+            let (expected, files) = match steps {
+                0 => ("old", 1),
+                1..=PIECES => ("writing", 2),
+                _ => ("new", 1),
+            };
+            assert_eq!(step, expected, "step {steps}");
+            assert_eq!(is_new(&path), expected == "new", "step {steps}");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), files, "step {steps}: the files in the folder");
+        }
+    }
+
+    /// The child cannot wait between the last piece and the rename, so either file is valid.
+    #[test]
+    fn a_crash_at_the_end_leaves_the_old_or_the_new_file() {
+        let (folder, path) = path();
+        for _ in 0..6 {
+            assert_eq!(kill_after(PIECES, true, &path), "writing");
+            is_new(&path);
+            let files = fs::read_dir(&folder).unwrap().count();
+            assert!(files <= 2, "{files} files");
+        }
+    }
+}

@@ -8,9 +8,9 @@ use crate::StoreType;
 use crate::compress::{ElidedObject, Encoder, FEW_SAMPLES, SampleChoice};
 use crate::file::format::{FileError, FileOutput};
 use crate::file::replace::replace;
+use crate::state::entry::StorageFormat;
 use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
-use crate::state::storage_format::StorageFormat;
 use crate::write::core::StoreCore;
 
 /// Saves the collection of this moment. A watch resumes from the version `resumes_from`: of the changes up to its own

@@ -69,7 +69,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
             for (_, entry) in &entries {
                 entry.prefetch();
             }
-            let values_of = |entry: &Entry<_>| self.data.values_of(&Object::for_functions(entry, &objects.codec));
+            let values_of = |entry: &Entry| self.data.values_of(&Object::for_functions(entry, &objects.codec));
             let mut values: Vec<_> = entries.iter().map(|(_, entry)| Some(values_of(entry))).collect();
             self.host.exclude_writers(&mut |_| {
                 let found = entries.iter().zip(&mut values).filter_map(|((slot, before), values)| {

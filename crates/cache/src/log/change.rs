@@ -16,8 +16,8 @@ use crate::state::object::{Codec, Object};
 pub struct LoggedChange<T: StoreType + ?Sized> {
     pub(super) kind: EventType,
     pub(super) resource_version: String,
-    pub(super) old: Option<Entry<T::Decoded>>,
-    pub(super) object: Entry<T::Decoded>,
+    pub(super) old: Option<Entry>,
+    pub(super) object: Entry,
     pub(super) codec: Arc<Codec<T>>,
     /// Identifies this change among the keys of kept frames.
     pub(super) number: u64,

@@ -76,7 +76,7 @@ pub(crate) struct LogContents<T: StoreType + ?Sized> {
     kept_bytes: usize,
     frames: Arc<Frames>,
     /// The states at `version` of objects that others than the reflector have written since.
-    ahead: HashMap<ObjectKey, Option<Entry<T::Decoded>>>,
+    ahead: HashMap<ObjectKey, Option<Entry>>,
     /// The wakers of waiting readers, by the number of the reader.
     wakers: HashMap<u64, Waker>,
     readers: u64,
@@ -115,11 +115,11 @@ enum LogState {
 }
 
 /// A change of the server that was written.
-pub(crate) struct ObservedChange<D> {
+pub(crate) struct ObservedChange {
     /// The state that the store had before.
-    pub(crate) old: Option<Entry<D>>,
+    pub(crate) old: Option<Entry>,
     /// The state of the change; of a deleted object, its final state.
-    pub(crate) object: Entry<D>,
+    pub(crate) object: Entry,
     pub(crate) is_deleted: bool,
     /// True if the store changed.
     pub(crate) has_effect: bool,
@@ -128,7 +128,7 @@ pub(crate) struct ObservedChange<D> {
     pub(crate) known: Option<String>,
 }
 
-impl<D> ObservedChange<D> {
+impl ObservedChange {
     fn is_old_version(&self, version: &str) -> bool {
         self.old.as_ref().is_some_and(|old| old.resource_version() == version)
     }
@@ -252,7 +252,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
     }
 
     /// Records the state before a write of others than the reflector, which the log does not have.
-    pub(crate) fn note_own_write(&mut self, key: ObjectKey, old: Option<Entry<T::Decoded>>, resource_version: &str) {
+    pub(crate) fn note_own_write(&mut self, key: ObjectKey, old: Option<Entry>, resource_version: &str) {
         match &mut self.state {
             LogState::Closed => {}
             LogState::Opening(newest) => {
@@ -269,7 +269,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
     }
 
     /// Appends a change.
-    pub(crate) fn append(&mut self, observed: ObservedChange<T::Decoded>, codec: &Arc<Codec<T>>) {
+    pub(crate) fn append(&mut self, observed: ObservedChange, codec: &Arc<Codec<T>>) {
         let own_version = observed.object.resource_version().into_owned();
         let is_newer = self.has_not_seen(&own_version);
         if is_newer {
@@ -307,11 +307,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
 
     /// Returns the change of the state that the log has of an object, if others than the reflector have written the
     /// object; `None` if nothing changes.
-    fn catch_up(
-        &mut self,
-        mut observed: ObservedChange<T::Decoded>,
-        place: Place,
-    ) -> Option<ObservedChange<T::Decoded>> {
+    fn catch_up(&mut self, mut observed: ObservedChange, place: Place) -> Option<ObservedChange> {
         let version = observed.object.resource_version();
         let key = observed.object.identity().key();
         let Some(state) = self.ahead.remove(&key) else { return Some(observed) };
@@ -350,7 +346,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         self.close();
     }
 
-    fn push(&mut self, observed: ObservedChange<T::Decoded>, place: Place, codec: &Arc<Codec<T>>) {
+    fn push(&mut self, observed: ObservedChange, place: Place, codec: &Arc<Codec<T>>) {
         let ObservedChange { old, object, is_deleted, .. } = observed;
         let kind = match (is_deleted, &old) {
             (true, None) => return,

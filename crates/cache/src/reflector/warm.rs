@@ -65,7 +65,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         Ok(())
     }
 
-    async fn check_origin(&self, saved: &SavedStore<T>) -> Result<(), FileError> {
+    async fn check_origin(&self, saved: &SavedStore) -> Result<(), FileError> {
         let mut is_known = false;
         for object in saved.identifying_objects().into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());

@@ -19,7 +19,7 @@ pub(crate) struct DecodeErrors(Mutex<(u64, VecDeque<UndecodableObject>)>);
 
 impl DecodeErrors {
     /// Counts the state of the entry, unless it is counted.
-    pub(super) fn count<D>(&self, entry: &Entry<D>, error: &ItemError) {
+    pub(super) fn count(&self, entry: &Entry, error: &ItemError) {
         if !entry.set_undecodable() {
             return;
         }

@@ -9,13 +9,29 @@ use listwatch::{Encoding, ItemRef};
 use triomphe::ThinArc;
 
 use crate::compress::{CompressedForm, CompressedObject, NamespaceDictionary, Reference, StoredWhole};
-use crate::contain::Contained;
 use crate::error::StoreError;
 use crate::key::Identity;
 use crate::state::head::{Head, text};
 
 /// The longest namespace, name, uid or resource version, in bytes. API servers allow 253 in a name.
 pub(crate) const MAX_TEXT: usize = u16::MAX as usize;
+
+/// The form in which a [`Store`](crate::Store) keeps objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StorageFormat {
+    /// The bytes as they arrived. A reader decodes them.
+    #[default]
+    Encoded,
+    /// Compressed by zstd, mostly as the delta to a similar object of the same owner. A reader decompresses the object.
+    ///
+    /// The store trains a dictionary while it grows, and another one when its objects have drifted from it. The write
+    /// that trains takes about 0.1 s, and other writes wait for it. The next writes each compress a few objects again
+    /// with the new dictionary, until none uses the old one. An object that compression does not make shorter is kept
+    /// encoded, and so are the latest changes, which are compressed together. The chapter on caching has the sizes and
+    /// costs.
+    Compressed,
+}
 
 impl<'a> Identity<'a> {
     /// Reads the identity off the bytes of an object.
@@ -42,19 +58,14 @@ impl<'a> Identity<'a> {
 /// The bytes are a [head](Head) and the body, or only the body if the form is `Encoded`.
 ///
 /// A state is never changed, except for its [`Marks`].
-pub(crate) struct Entry<D>(ThinArc<EntryForm<D>, u8>);
-
-impl<D> Clone for Entry<D> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
+#[derive(Clone)]
+pub(crate) struct Entry(ThinArc<EntryForm, u8>);
 
 /// The form of the body, in 16 bytes. So each form has the encoding, the marks and the length of the object's bytes as
 /// they arrived: they fill the space before its pointer.
 ///
 /// The head does not contain the namespace, so forms with a head hold it.
-pub(crate) enum EntryForm<D> {
+pub(crate) enum EntryForm {
     /// The bytes as they arrived. They contain the identity.
     Encoded { encoding: Encoding, marks: Marks, spans: Spans },
     /// The bytes as they arrived. Their JSON escapes a part of the identity, or it is far from their beginning.
@@ -63,32 +74,27 @@ pub(crate) enum EntryForm<D> {
     Whole { encoding: Encoding, marks: Marks, wire_len: u32, shared: Arc<NamespaceDictionary> },
     /// The delta to the reference, which holds the namespace. An empty body is the reference itself.
     Delta { encoding: Encoding, marks: Marks, wire_len: u32, reference: Arc<Reference> },
-    /// An empty body, and the namespace and the decoded object.
-    Decoded { encoding: Encoding, marks: Marks, wire_len: u32, decoded: Box<(Arc<str>, Contained<Arc<D>>)> },
 }
 
-/// What is remembered about a state: [`SHARED`], [`UNDECODABLE`], and above them the number of the message as which the
-/// bytes were checked and are canonical; 0 if they were not checked.
+/// What is remembered about a state: [`UNDECODABLE`], and above it the number of the message as which the bytes were
+/// checked and are canonical; 0 if they were not checked.
 #[derive(Default)]
 pub(crate) struct Marks(AtomicU16);
 
-/// The codec has had a decoded value of this state.
-const SHARED: u16 = 1;
-
 /// A reader could not decode this state.
-const UNDECODABLE: u16 = 2;
+const UNDECODABLE: u16 = 1;
 
 /// The place of the number.
-const CHECKED_SHIFT: u32 = 2;
+const CHECKED_SHIFT: u32 = 1;
 
 impl Marks {
-    fn has(&self, mark: u16) -> bool {
-        self.0.load(Ordering::Relaxed) & mark != 0
+    fn is_undecodable(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & UNDECODABLE != 0
     }
 
     /// Returns false if the mark was set before.
-    fn set(&self, mark: u16) -> bool {
-        self.0.fetch_or(mark, Ordering::Relaxed) & mark == 0
+    fn set_undecodable(&self) -> bool {
+        self.0.fetch_or(UNDECODABLE, Ordering::Relaxed) & UNDECODABLE == 0
     }
 
     fn checked(&self) -> u16 {
@@ -98,7 +104,7 @@ impl Marks {
     /// Returns false if the number is too large.
     fn set_checked(&self, number: u16) -> bool {
         let shifted = number << CHECKED_SHIFT;
-        let set = |marks| Some(marks & (SHARED | UNDECODABLE) | shifted);
+        let set = |marks| Some(marks & UNDECODABLE | shifted);
         shifted >> CHECKED_SHIFT == number && self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set).is_ok()
     }
 }
@@ -147,8 +153,8 @@ impl Spans {
     }
 }
 
-impl<D> Entry<D> {
-    fn new(form: EntryForm<D>, bytes: &[u8]) -> Self {
+impl Entry {
+    fn new(form: EntryForm, bytes: &[u8]) -> Self {
         Self(ThinArc::from_header_and_slice(form, bytes))
     }
 
@@ -216,19 +222,6 @@ impl<D> Entry<D> {
         Self::new(EntryForm::Delta { encoding, marks: Marks::default(), wire_len, reference }, self.bytes())
     }
 
-    /// Keeps the identity and the decoded object.
-    pub(crate) fn decoded(
-        encoding: Encoding,
-        wire_len: u32,
-        identity: &Identity<'_>,
-        namespace: Arc<str>,
-        decoded: Arc<D>,
-    ) -> Self {
-        let decoded = Box::new((namespace, Contained::new(decoded)));
-        let form = EntryForm::Decoded { encoding, marks: Marks::default(), wire_len, decoded };
-        Self::new(form, &Head::write(identity, &[]))
-    }
-
     /// Returns namespace and name.
     pub(crate) fn key(&self) -> (&str, &str) {
         let namespace = match self.form() {
@@ -237,7 +230,6 @@ impl<D> Entry<D> {
                 return (namespace, name);
             }
             EntryForm::EncodedWithHead { namespace, .. } => namespace,
-            EntryForm::Decoded { decoded, .. } => &decoded.0,
             EntryForm::Whole { shared, .. } => &shared.namespace,
             EntryForm::Delta { reference, .. } => reference.namespace(),
         };
@@ -274,7 +266,7 @@ impl<D> Entry<D> {
         match self.form() {
             EntryForm::Encoded { .. } => Some(self.bytes()),
             EntryForm::EncodedWithHead { .. } => Some(self.body()),
-            EntryForm::Whole { .. } | EntryForm::Delta { .. } | EntryForm::Decoded { .. } => None,
+            EntryForm::Whole { .. } | EntryForm::Delta { .. } => None,
         }
     }
 
@@ -286,7 +278,7 @@ impl<D> Entry<D> {
                 [] => CompressedForm::Reference(reference),
                 body => CompressedForm::Delta { reference, body },
             },
-            EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } | EntryForm::Decoded { .. } => return None,
+            EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } => return None,
         };
         Some(CompressedObject { form, identity: self.identity(), wire_len: self.wire_len() })
     }
@@ -330,7 +322,7 @@ impl<D> Entry<D> {
         }
     }
 
-    pub(crate) fn form(&self) -> &EntryForm<D> {
+    pub(crate) fn form(&self) -> &EntryForm {
         &self.0.header.header
     }
 
@@ -339,8 +331,7 @@ impl<D> Entry<D> {
             EntryForm::Encoded { encoding, .. }
             | EntryForm::EncodedWithHead { encoding, .. }
             | EntryForm::Whole { encoding, .. }
-            | EntryForm::Delta { encoding, .. }
-            | EntryForm::Decoded { encoding, .. } => *encoding,
+            | EntryForm::Delta { encoding, .. } => *encoding,
         }
     }
 
@@ -349,28 +340,23 @@ impl<D> Entry<D> {
         self.marks().checked()
     }
 
-    /// Records that the codec has a decoded value of this state.
-    pub(crate) fn set_shared(&self) {
-        self.marks().set(SHARED);
-    }
-
-    pub(crate) fn is_shared(&self) -> bool {
-        self.marks().has(SHARED)
-    }
-
     /// Records that this state cannot be decoded. Returns true for the first call.
     pub(crate) fn set_undecodable(&self) -> bool {
-        self.marks().set(UNDECODABLE)
+        self.marks().set_undecodable()
     }
 
-    pub(crate) fn is_undecodable(&self) -> bool {
-        self.marks().has(UNDECODABLE)
-    }
-
-    /// Remembers that the bytes are canonical as this message. An entry without bytes may be encoded differently each
-    /// time, so it remembers nothing, and this returns false. So it does for a number of more than 14 bits.
+    /// Remembers that the bytes are canonical as this message. Returns false for a number of more than 15 bits, which
+    /// it cannot remember.
     pub(crate) fn remember_checked(&self, message: u16) -> bool {
-        !matches!(self.form(), EntryForm::Decoded { .. }) && self.marks().set_checked(message)
+        self.marks().set_checked(message)
+    }
+
+    /// Remembers what is remembered about another form of the same state.
+    pub(crate) fn keep_marks_of(&self, old: &Self) {
+        self.remember_checked(old.marks().checked());
+        if old.marks().is_undecodable() {
+            self.marks().set_undecodable();
+        }
     }
 
     fn marks(&self) -> &Marks {
@@ -378,8 +364,7 @@ impl<D> Entry<D> {
             EntryForm::Encoded { marks, .. }
             | EntryForm::EncodedWithHead { marks, .. }
             | EntryForm::Whole { marks, .. }
-            | EntryForm::Delta { marks, .. }
-            | EntryForm::Decoded { marks, .. } => marks,
+            | EntryForm::Delta { marks, .. } => marks,
         }
     }
 
@@ -389,8 +374,7 @@ impl<D> Entry<D> {
             EntryForm::Encoded { .. } => wire_len(self.bytes()),
             EntryForm::EncodedWithHead { wire_len, .. }
             | EntryForm::Whole { wire_len, .. }
-            | EntryForm::Delta { wire_len, .. }
-            | EntryForm::Decoded { wire_len, .. } => *wire_len,
+            | EntryForm::Delta { wire_len, .. } => *wire_len,
         }
     }
 
@@ -398,7 +382,6 @@ impl<D> Entry<D> {
     pub(crate) fn allocated(&self) -> usize {
         let form = match self.form() {
             EntryForm::EncodedWithHead { namespace, .. } => size_of_val(&**namespace),
-            EntryForm::Decoded { decoded, .. } => size_of_val(&**decoded),
             _ => 0,
         };
         Self::allocated_with(self.bytes().len()) + form
@@ -406,7 +389,7 @@ impl<D> Entry<D> {
 
     /// Returns the length of the allocation for this many bytes.
     pub(crate) fn allocated_with(bytes: usize) -> usize {
-        2 * size_of::<usize>() + size_of::<EntryForm<D>>() + bytes
+        2 * size_of::<usize>() + size_of::<EntryForm>() + bytes
     }
 }
 
@@ -421,20 +404,19 @@ mod tests {
 
     #[test]
     fn a_form_takes_16_bytes() {
-        assert_eq!(size_of::<EntryForm<()>>(), 16);
+        assert_eq!(size_of::<EntryForm>(), 16);
     }
 
     #[test]
     fn marks_keep_each_other() {
         let marks = Marks::default();
-        assert!(marks.set(UNDECODABLE) && !marks.set(UNDECODABLE) && !marks.has(SHARED));
-        for number in [1, (1 << 14) - 1, 0] {
+        assert!(marks.set_checked(7) && !marks.is_undecodable());
+        assert!(marks.set_undecodable() && !marks.set_undecodable());
+        for number in [1, (1 << 15) - 1, 0] {
             assert!(marks.set_checked(number));
-            assert_eq!((marks.checked(), marks.has(UNDECODABLE), marks.has(SHARED)), (number, true, false));
+            assert_eq!((marks.checked(), marks.is_undecodable()), (number, true));
         }
-        assert!(!marks.set_checked(1 << 14));
-        assert!(marks.set_checked(7) && marks.set(SHARED));
-        assert_eq!((marks.checked(), marks.has(UNDECODABLE), marks.has(SHARED)), (7, true, true));
+        assert!(!marks.set_checked(1 << 15));
     }
 
     #[test]
@@ -447,13 +429,13 @@ mod tests {
             Identity { namespace: next(), name: next(), uid: next(), resource_version: next() }
         };
         let here = identity(str::from_utf8(&bytes[..15]).unwrap());
-        let entry = Entry::<()>::encoded(Encoding::Json, bytes, &here, || "a".into());
+        let entry = Entry::encoded(Encoding::Json, bytes, &here, || "a".into());
         assert!(matches!(entry.form(), EntryForm::Encoded { .. }));
         assert_eq!(entry.identity(), here);
         // The same text elsewhere in memory, after the bytes or before them.
         let elsewhere = identity(str::from_utf8(other).unwrap());
         for (bytes, identity) in [(bytes, &elsewhere), (other, &here), (&bytes[..14], &here)] {
-            let entry = Entry::<()>::encoded(Encoding::Json, bytes, identity, || "a".into());
+            let entry = Entry::encoded(Encoding::Json, bytes, identity, || "a".into());
             assert!(matches!(entry.form(), EntryForm::EncodedWithHead { .. }));
             assert_eq!(entry.identity(), *identity);
         }

@@ -9,5 +9,4 @@ pub(crate) mod object;
 pub(crate) mod objects;
 pub(crate) mod slot_set;
 pub(crate) mod snapshot;
-pub(crate) mod storage_format;
 pub(crate) mod table;

@@ -1,12 +1,12 @@
-//! The objects that a store returns, and how they are decoded once for all readers.
+//! The objects that a store returns, and how they are decoded.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use listwatch::internal::{self as view, Checked};
 use listwatch::view::View;
@@ -16,8 +16,7 @@ use crate::compress::Decoder;
 use crate::contain::{Contained, contain};
 use crate::key::{Identity, ObjectKey};
 use crate::state::decode_errors::DecodeErrors;
-use crate::state::entry::{Entry, EntryForm};
-use crate::sync::{Mutex, lock};
+use crate::state::entry::Entry;
 
 /// One state of an object of a store. It never changes: a write replaces the state that the store has.
 ///
@@ -33,7 +32,7 @@ pub struct Object<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> Object<T> {
-    pub(crate) fn new(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
+    pub(crate) fn new(entry: &Entry, codec: &Arc<Codec<T>>) -> Self {
         let (entry, codec) = (entry.clone(), Arc::clone(codec));
         let encoded = Encoded { entry, codec, bytes: OnceLock::new(), ends: OnceLock::new(), checked: OnceLock::new() };
         Self { encoded, uid: OnceLock::new(), resource_version: OnceLock::new(), decoded: None }
@@ -41,12 +40,12 @@ impl<T: StoreType + ?Sized> Object<T> {
 
     /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them.
     /// The value is dropped with it.
-    pub(crate) fn for_functions(entry: &Entry<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
+    pub(crate) fn for_functions(entry: &Entry, codec: &Arc<Codec<T>>) -> Self {
         Self { decoded: Some(OnceLock::new()), ..Self::new(entry, codec) }
     }
 
     /// Creates an object of the same store, [for functions](Self::for_functions).
-    pub(crate) fn other_state(&self, entry: &Entry<T::Decoded>) -> Self {
+    pub(crate) fn other_state(&self, entry: &Entry) -> Self {
         Self::for_functions(entry, &self.encoded.codec)
     }
 
@@ -58,7 +57,7 @@ impl<T: StoreType + ?Sized> Object<T> {
         self
     }
 
-    pub(crate) fn entry(&self) -> &Entry<T::Decoded> {
+    pub(crate) fn entry(&self) -> &Entry {
         &self.encoded.entry
     }
 
@@ -103,38 +102,31 @@ impl<T: StoreType + ?Sized> Object<T> {
     /// Returns the bytes of the object, for a [`FieldPath`](listwatch::FieldPath) for example. They dereference to
     /// `[u8]`.
     ///
-    /// Where the store keeps objects compressed or decoded, the first call decompresses or encodes the object, and the
-    /// bytes stay in this handle until it is dropped.
+    /// Where the store keeps objects compressed, the first call decompresses the object, and the bytes stay in this
+    /// handle until it is dropped.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the object cannot be encoded.
+    /// [`ItemError`] when the object cannot be decompressed.
     pub fn encoded(&self) -> Result<&Encoded<T>, ItemError> {
         let encoded = &self.encoded;
         if encoded.known().is_none() {
-            let bytes = encoded.codec.encode(&encoded.entry)?;
+            let bytes = encoded.codec.bytes_of(&encoded.entry)?;
             encoded.bytes.get_or_init(|| bytes.into());
         }
         Ok(encoded)
     }
 
-    /// Returns the length of the [bytes](Self::encoded), without decompressing them. An object that the store keeps
-    /// decoded is encoded.
-    ///
-    /// # Errors
-    ///
-    /// As [`encoded`](Self::encoded).
-    pub fn encoded_len(&self) -> Result<usize, ItemError> {
-        match self.entry().form() {
-            EntryForm::Decoded { .. } => Ok(self.encoded()?.len()),
-            _ => Ok(self.entry().wire_len() as usize),
-        }
+    /// Returns the length of the [bytes](Self::encoded), without decompressing them.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        self.entry().wire_len() as usize
     }
 
     /// Returns a typed view, such as `PodView` of the crate `listwatch-views`. Its reads are infallible.
     ///
     /// The first view of an object checks the whole object, which takes about 3 µs for a Pod of 8.5 kB. The store
-    /// remembers the check for all readers, except of an object that it keeps decoded. An object that is valid, but not
+    /// remembers the check for all readers. An object that is valid, but not
     /// [canonical](listwatch::view::Canonical), is rewritten; this handle keeps the rewritten bytes until it is
     /// dropped, and the store keeps the bytes that arrived.
     ///
@@ -187,7 +179,8 @@ impl<T: StoreType + ?Sized> Object<T> {
         self.meta().and_then(matches).unwrap_or(false)
     }
 
-    /// Returns the decoded object. All readers share one decoded value for as long as any of them keeps it.
+    /// Decodes the object, each time it is called. Nothing keeps the value but the caller, so share the [`Arc`] between
+    /// those who need it. In a function of an index or a filter, all functions that a write runs get the same value.
     ///
     /// # Errors
     ///
@@ -198,22 +191,16 @@ impl<T: StoreType + ?Sized> Object<T> {
             return Ok(Arc::clone(decoded));
         }
         let Encoded { entry, codec, .. } = &self.encoded;
-        if let Some(decoded) = codec.decoded(entry) {
-            return Ok(decoded);
-        }
         // No lock is held: this may run the caller's code.
         let decoded = match self.encoded.known() {
             Some(bytes) => codec.decode(self.encoding(), bytes),
-            None => codec.encode(entry).and_then(|bytes| codec.decode(self.encoding(), &bytes)),
+            None => codec.bytes_of(entry).and_then(|bytes| codec.decode(self.encoding(), &bytes)),
         };
         let decoded = decoded.inspect_err(|error| self.encoded.count_error(error))?;
-        Ok(match &self.decoded {
-            Some(kept) => {
-                _ = kept.set(Contained::new(Arc::clone(&decoded)));
-                decoded
-            }
-            None => codec.share(entry, decoded),
-        })
+        if let Some(kept) = &self.decoded {
+            _ = kept.set(Contained::new(Arc::clone(&decoded)));
+        }
+        Ok(decoded)
     }
 }
 
@@ -246,7 +233,7 @@ impl<T: StoreType + ?Sized> fmt::Debug for Object<T> {
 
 /// The bytes of an [`Object`], which dereference to `[u8]`. The object keeps them.
 pub struct Encoded<T: StoreType + ?Sized> {
-    entry: Entry<T::Decoded>,
+    entry: Entry,
     codec: Arc<Codec<T>>,
     /// The bytes of the object, once they are needed, if the entry does not have them.
     bytes: OnceLock<Box<[u8]>>,
@@ -331,72 +318,25 @@ impl<T: StoreType + ?Sized> fmt::Debug for Encoded<T> {
 
 /// Decodes the objects of a store. The objects keep it alive, but not the store.
 pub(crate) struct Codec<T: StoreType + ?Sized> {
+    /// It decodes objects as `T`, and has none.
+    kind: PhantomData<fn(&T)>,
     pub(crate) decoder: Decoder,
     /// The type meta of the objects, or of their list, once it is known.
     pub(crate) type_meta: OnceLock<TypeMeta>,
     /// The error of all objects, if `T` reads another kind than that.
     wrong_kind: OnceLock<ItemError>,
-    /// Decoded objects by the address of their entry, in parts with separate locks.
-    decoded: [Mutex<DecodedValues<T::Decoded>>; PARTS],
     pub(crate) errors: DecodeErrors,
     /// [`Limits::decoded_size`]
     pub(crate) decoded_size: AtomicU64,
 }
 
-const PARTS: usize = 16;
-
-/// The decoded objects that readers hold, and some that they held.
-struct DecodedValues<D> {
-    /// By the address of the entry. A value is of the entry that has the address now only if that entry is marked as
-    /// shared.
-    known: HashMap<usize, Weak<D>>,
-    /// The length of `known` at which dropped objects are removed: twice the number of objects that were alive the last
-    /// time.
-    full: usize,
-}
-
-impl<D> Default for DecodedValues<D> {
-    fn default() -> Self {
-        Self { known: HashMap::new(), full: 16 }
-    }
-}
-
-impl<D> DecodedValues<D> {
-    fn get(&self, entry: &Entry<D>) -> Option<&Weak<D>> {
-        self.known.get(&entry.address()).filter(|_| entry.is_shared())
-    }
-
-    /// Returns the value that another thread has inserted, or else inserts `decoded`.
-    fn get_or_insert(&mut self, entry: &Entry<D>, decoded: &Arc<D>) -> Option<Arc<D>> {
-        let known = self.get(entry).and_then(Weak::upgrade);
-        if known.is_none() {
-            if self.known.len() >= self.full {
-                self.forget_dropped();
-            }
-            self.insert(entry, Arc::downgrade(decoded));
-        }
-        known
-    }
-
-    fn insert(&mut self, entry: &Entry<D>, decoded: Weak<D>) {
-        self.known.insert(entry.address(), decoded);
-        entry.set_shared();
-    }
-
-    fn forget_dropped(&mut self) {
-        self.known.retain(|_, decoded| decoded.strong_count() > 0);
-        self.full = (2 * self.known.len()).max(16);
-        self.known.shrink_to(self.full);
-    }
-}
-
 impl<T: StoreType + ?Sized> Codec<T> {
     pub(crate) fn new() -> Self {
         Self {
+            kind: PhantomData,
             decoder: Decoder::default(),
             type_meta: OnceLock::new(),
             wrong_kind: OnceLock::new(),
-            decoded: Default::default(),
             errors: DecodeErrors::default(),
             decoded_size: AtomicU64::new(Limits::DEFAULT_DECODED_SIZE),
         }
@@ -412,7 +352,7 @@ impl<T: StoreType + ?Sized> Codec<T> {
         });
     }
 
-    /// Decodes an object of the store, which was encoded or decompressed.
+    /// Decodes the bytes of an object of the store.
     ///
     /// # Errors
     ///
@@ -431,68 +371,12 @@ impl<T: StoreType + ?Sized> Codec<T> {
         self.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta))
     }
 
-    /// Decompresses or encodes an object.
-    pub(crate) fn encode(&self, entry: &Entry<T::Decoded>) -> Result<Vec<u8>, ItemError> {
-        match entry.form() {
-            EntryForm::Encoded { .. } | EntryForm::EncodedWithHead { .. } => {
-                Ok(entry.as_encoded().unwrap_or_default().into())
-            }
-            EntryForm::Whole { .. } | EntryForm::Delta { .. } => {
-                let object = entry.compressed().ok_or_else(undecompressed)?;
-                self.decoder.decode(&object).ok_or_else(undecompressed)
-            }
-            EntryForm::Decoded { decoded, .. } => {
-                let decoded = decoded.1.get().ok_or_else(undecompressed)?;
-                contain(|| T::encode(decoded))?
-            }
+    /// Returns a copy of the bytes of an object, which are decompressed.
+    pub(crate) fn bytes_of(&self, entry: &Entry) -> Result<Vec<u8>, ItemError> {
+        match entry.as_encoded() {
+            Some(bytes) => Ok(bytes.into()),
+            None => entry.compressed().and_then(|object| self.decoder.decode(&object)).ok_or_else(undecompressed),
         }
-    }
-
-    /// Returns the decoded object, if the entry or a reader holds it.
-    fn decoded(&self, entry: &Entry<T::Decoded>) -> Option<Arc<T::Decoded>> {
-        if let EntryForm::Decoded { decoded, .. } = entry.form() {
-            return decoded.1.get().cloned();
-        }
-        lock(self.part(entry)).get(entry).and_then(Weak::upgrade)
-    }
-
-    /// Shares a decoded object with other readers. Returns the value of a faster thread, if there is one, or else
-    /// `decoded`.
-    fn share(&self, entry: &Entry<T::Decoded>, decoded: Arc<T::Decoded>) -> Arc<T::Decoded> {
-        let known = lock(self.part(entry)).get_or_insert(entry, &decoded);
-        known.unwrap_or(decoded)
-    }
-
-    /// Lets readers of `new` share the value that readers of `old` have decoded, and the check. Both are the same
-    /// state.
-    pub(crate) fn copy_decoded(&self, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
-        new.remember_checked(old.checked());
-        if old.is_undecodable() {
-            new.set_undecodable();
-        }
-        let known = match old.form() {
-            EntryForm::Decoded { decoded, .. } => decoded.1.get().map(Arc::downgrade),
-            _ => lock(self.part(old)).get(old).cloned(),
-        };
-        if let Some(decoded) = known {
-            lock(self.part(new)).insert(new, decoded);
-        }
-    }
-
-    fn part(&self, entry: &Entry<T::Decoded>) -> &Mutex<DecodedValues<T::Decoded>> {
-        #[expect(clippy::indexing_slicing, reason = "a remainder is in range")]
-        &self.decoded[entry.address() / 16 % PARTS]
-    }
-
-    /// Frees the memory of decoded objects that no reader holds, which weak references keep allocated.
-    pub(crate) fn forget_dropped(&self) {
-        self.decoded.iter().for_each(|part| lock(part).forget_dropped());
-    }
-
-    /// Returns the bytes of the tables of decoded objects.
-    pub(crate) fn shared_bytes(&self) -> usize {
-        let entry = size_of::<(usize, Weak<T::Decoded>)>() + 1;
-        self.decoded.iter().map(|part| lock(part).known.capacity() * 8 / 7 * entry).sum()
     }
 }
 
@@ -527,8 +411,6 @@ mod tests {
         let canonical = b"\x0a\x09\x0a\x03web\x1a\x02ns";
         for (format, bytes, remembers) in [
             (StorageFormat::Encoded, &canonical[..], true),
-            // No bytes are kept.
-            (StorageFormat::Decoded, canonical, false),
             // Not canonical.
             (StorageFormat::Encoded, b"\x0a\x09\x1a\x02ns\x0a\x03web", false),
         ] {

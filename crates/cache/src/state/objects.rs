@@ -24,7 +24,7 @@ pub(crate) struct Objects<T: StoreType + ?Sized> {
     pub(crate) hasher: RandomState,
     pub(crate) codec: Arc<Codec<T>>,
     /// Locked while one object is written into its slot, or a table that was built before is swapped.
-    pub(crate) state: RwLock<ObjectTable<T::Decoded>>,
+    pub(crate) state: RwLock<ObjectTable>,
 }
 
 impl<T: StoreType + ?Sized> Objects<T> {
@@ -33,16 +33,16 @@ impl<T: StoreType + ?Sized> Objects<T> {
     }
 
     /// Locks the table for a reader.
-    pub(crate) fn state(&self) -> RwLockReadGuard<'_, ObjectTable<T::Decoded>> {
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, ObjectTable> {
         read(&self.state)
     }
 
     /// Locks the table for the writer.
-    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, ObjectTable<T::Decoded>> {
+    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, ObjectTable> {
         write(&self.state)
     }
 
-    pub(crate) fn object(&self, entry: &Entry<T::Decoded>) -> Object<T> {
+    pub(crate) fn object(&self, entry: &Entry) -> Object<T> {
         Object::new(entry, &self.codec)
     }
 
@@ -55,14 +55,14 @@ impl<T: StoreType + ?Sized> Objects<T> {
         self.hasher.hash_one(value)
     }
 
-    pub(crate) fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Entry<T::Decoded>)> {
+    pub(crate) fn find(&self, hash: u32, identity: &Identity<'_>) -> Option<(u32, Entry)> {
         let state = self.state();
         let (slot, entry) = state.find(hash, &identity.namespace, &identity.name)?;
         Some((slot, entry.clone()))
     }
 
     /// Finds an object by the address of its state.
-    pub(crate) fn find_state(&self, state: StateId) -> Option<(u32, Entry<T::Decoded>)> {
+    pub(crate) fn find_state(&self, state: StateId) -> Option<(u32, Entry)> {
         let table = self.state();
         let (slot, entry) = table.find_state(state)?;
         Some((slot, entry.clone()))
@@ -73,7 +73,7 @@ impl<T: StoreType + ?Sized> Objects<T> {
         self.state().find_state(state).is_some()
     }
 
-    pub(crate) fn entry_at(&self, slot: u32) -> Option<Entry<T::Decoded>> {
+    pub(crate) fn entry_at(&self, slot: u32) -> Option<Entry> {
         self.state().get(slot).cloned()
     }
 

@@ -10,7 +10,7 @@ use crate::state::table::{Chunk, ObjectTable, bound_of, compare, get, of_bound, 
 
 /// The collection at one moment: see [`StoreReader::snapshot`](crate::StoreReader::snapshot).
 pub struct Snapshot<T: StoreType + ?Sized> {
-    chunks: Vec<Arc<Chunk<T::Decoded>>>,
+    chunks: Vec<Arc<Chunk>>,
     order: KeyOrder,
     len: usize,
     version: String,
@@ -85,7 +85,7 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         self.len == 0
     }
 
-    pub(super) fn of(table: &ObjectTable<T::Decoded>, codec: &Arc<Codec<T>>) -> Self {
+    pub(super) fn of(table: &ObjectTable, codec: &Arc<Codec<T>>) -> Self {
         Self {
             chunks: table.chunks.clone(),
             order: table.order.clone(),

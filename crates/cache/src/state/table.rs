@@ -13,11 +13,11 @@ use crate::state::key_order::{KeyOrder, compare_keys};
 ///
 /// An object has a slot, a number that it keeps until it is deleted. A write copies a chunk or a leaf of the order only
 /// if a [snapshot](super::snapshot::Snapshot) shares it.
-pub(crate) struct ObjectTable<D> {
+pub(crate) struct ObjectTable {
     /// The slots by the hash of the key.
     pub(crate) keys: HashTable<HashedSlot>,
     /// `CHUNK` slots each, copied on write while a snapshot shares them.
-    pub(crate) chunks: Vec<Arc<Chunk<D>>>,
+    pub(crate) chunks: Vec<Arc<Chunk>>,
     /// The slots in key order.
     pub(super) order: KeyOrder,
     /// The version up to which the store has all changes. Empty before the first list.
@@ -25,7 +25,7 @@ pub(crate) struct ObjectTable<D> {
 }
 
 const CHUNK: usize = 64;
-pub(crate) type Chunk<D> = [Option<Entry<D>>; CHUNK];
+pub(crate) type Chunk = [Option<Entry>; CHUNK];
 
 /// A slot and the hash of its key.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ impl HashedSlot {
     }
 }
 
-impl<D> ObjectTable<D> {
+impl ObjectTable {
     pub(crate) fn new() -> Self {
         Self { keys: HashTable::new(), chunks: Vec::new(), order: KeyOrder::default(), version: String::new() }
     }
@@ -51,25 +51,25 @@ impl<D> ObjectTable<D> {
         self.keys.len()
     }
 
-    pub(crate) fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<(u32, &Entry<D>)> {
+    pub(crate) fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<(u32, &Entry)> {
         self.find_if(hash, |held| held.is(namespace, name))
     }
 
-    pub(crate) fn find_state(&self, state: StateId) -> Option<(u32, &Entry<D>)> {
+    pub(crate) fn find_state(&self, state: StateId) -> Option<(u32, &Entry)> {
         self.find_if(state.key_hash, |held| state.is_at(held.address()))
     }
 
-    fn find_if(&self, hash: u32, is: impl Fn(&Entry<D>) -> bool) -> Option<(u32, &Entry<D>)> {
+    fn find_if(&self, hash: u32, is: impl Fn(&Entry) -> bool) -> Option<(u32, &Entry)> {
         let is = |located: &HashedSlot| located.hash == hash && self.get(located.slot).is_some_and(&is);
         let slot = self.keys.find(HashedSlot::spread(hash), is)?.slot;
         Some((slot, self.get(slot)?))
     }
 
-    pub(crate) fn get(&self, slot: u32) -> Option<&Entry<D>> {
+    pub(crate) fn get(&self, slot: u32) -> Option<&Entry> {
         get(&self.chunks, slot)
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry<D>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
     }
 
@@ -85,7 +85,7 @@ impl<D> ObjectTable<D> {
     }
 
     /// Removes the object of a slot.
-    pub(crate) fn remove(&mut self, hash: u32, slot: u32) -> Option<Entry<D>> {
+    pub(crate) fn remove(&mut self, hash: u32, slot: u32) -> Option<Entry> {
         if let Ok(found) = self.keys.find_entry(HashedSlot::spread(hash), |located| located.slot == slot) {
             found.remove();
         }
@@ -98,7 +98,7 @@ impl<D> ObjectTable<D> {
     }
 
     /// Returns the slots of the objects of a namespace, in key order.
-    pub(crate) fn of_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = u32> + use<'s, D> {
+    pub(crate) fn of_namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = u32> + use<'s> {
         of_range(&self.order, &self.chunks, Some(namespace), None)
     }
 
@@ -106,7 +106,7 @@ impl<D> ObjectTable<D> {
     pub(crate) fn bytes(&self) -> usize {
         self.keys.allocation_size()
             + self.chunks.capacity() * size_of::<usize>()
-            + self.chunks.len() * (2 * size_of::<usize>() + size_of::<Chunk<D>>())
+            + self.chunks.len() * (2 * size_of::<usize>() + size_of::<Chunk>())
             + self.order.bytes()
     }
 
@@ -133,7 +133,7 @@ impl<D> ObjectTable<D> {
     }
 
     /// Returns the slot, in a chunk that no snapshot shares.
-    pub(crate) fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Entry<D>>> {
+    pub(crate) fn slot_mut(&mut self, slot: u32) -> Option<&mut Option<Entry>> {
         let at = slot as usize / CHUNK;
         while self.chunks.len() <= at {
             self.chunks.push(Arc::new([const { None }; CHUNK]));
@@ -160,23 +160,23 @@ fn resized(keys: &HashTable<HashedSlot>, capacity: usize) -> HashTable<HashedSlo
     resized
 }
 
-pub(super) fn get<D>(chunks: &[Arc<Chunk<D>>], slot: u32) -> Option<&Entry<D>> {
+pub(super) fn get(chunks: &[Arc<Chunk>], slot: u32) -> Option<&Entry> {
     chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)?.as_ref()
 }
 
 /// Compares the key of the object of a slot with another key.
-pub(super) fn compare<D>(chunks: &[Arc<Chunk<D>>], slot: u32, key: (&str, &str)) -> Ordering {
+pub(super) fn compare(chunks: &[Arc<Chunk>], slot: u32, key: (&str, &str)) -> Ordering {
     // The order has only slots of objects.
     get(chunks, slot).map_or(Ordering::Less, |entry| compare_keys(entry.key(), key))
 }
 
 /// Returns the slots of the objects of a namespace, or of all, that follow a key.
-pub(super) fn of_range<'s, D>(
+pub(super) fn of_range<'s>(
     order: &'s KeyOrder,
-    chunks: &'s [Arc<Chunk<D>>],
+    chunks: &'s [Arc<Chunk>],
     namespace: Option<&'s str>,
     after: Option<(&'s str, &'s str)>,
-) -> impl Iterator<Item = u32> + use<'s, D> {
+) -> impl Iterator<Item = u32> + use<'s> {
     let of = move |slot, namespace: &str| get(chunks, slot).is_some_and(|entry| entry.key().0 == namespace);
     // Keys of other namespaces may be between those of cluster-scoped objects, but only in a store that mixes
     // collections.
@@ -195,7 +195,7 @@ pub(super) fn bound_of<'s>(namespace: &'s str, after: Option<(&'s str, &'s str)>
 }
 
 /// Compares a slot with a bound: less, if its key is the bound or before it.
-pub(super) fn of_bound<D>(chunks: &[Arc<Chunk<D>>], slot: u32, bound: Option<(&str, &str)>) -> Ordering {
+pub(super) fn of_bound(chunks: &[Arc<Chunk>], slot: u32, bound: Option<(&str, &str)>) -> Ordering {
     match bound {
         Some(bound) if compare(chunks, slot, bound).is_le() => Ordering::Less,
         _ => Ordering::Greater,

@@ -68,11 +68,11 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.put_saved(self.read_saved(path.as_ref(), holds)?)
     }
 
-    pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<SavedStore<T>, FileError> {
+    pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<SavedStore, FileError> {
         load::read(&self.core, path, holds)
     }
 
-    pub(crate) fn put_saved(&self, saved: SavedStore<T>) -> Result<(), FileError> {
+    pub(crate) fn put_saved(&self, saved: SavedStore) -> Result<(), FileError> {
         load::put(&self.core, saved)
     }
 }

@@ -13,8 +13,8 @@ use crate::error::{EndReason, ObjectError, StoreError};
 use crate::handles::CountedHandle;
 use crate::key::Identity;
 use crate::log::status::ChangeLogLimits;
+use crate::state::entry::StorageFormat;
 use crate::state::object::Object;
-use crate::state::storage_format::StorageFormat;
 use crate::store::reader::StoreReader;
 use crate::write::commit::Commit;
 use crate::write::core::StoreCore;
@@ -42,7 +42,7 @@ use crate::write::writer::Writer;
 ///
 /// An encoded object takes its bytes and about 100 bytes more: see [`memory`](StoreReader::memory). The memory of a
 /// replaced state is freed with its last [`Object`]. The drop of the last handle frees all objects at once, about 0.1 s
-/// for a million objects that are not decoded: a task that must not block drops it in
+/// for a million objects: a task that must not block drops it in
 /// [`spawn_blocking`](tokio::task::spawn_blocking).
 pub struct Store<T: StoreType + ?Sized> {
     reader: StoreReader<T>,
@@ -61,11 +61,6 @@ impl<T: StoreType + ?Sized> Store<T> {
     #[must_use]
     pub fn reader(&self) -> StoreReader<T> {
         self.reader.clone()
-    }
-
-    /// Sets the storage format of objects that are written from now on. Stored objects keep their format.
-    pub fn set_storage_format(&self, format: StorageFormat) {
-        self.core.writer().format = format;
     }
 
     /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] and

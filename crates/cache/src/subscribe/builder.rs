@@ -30,7 +30,7 @@ pub struct SubscriberBuilder<T: StoreType + ?Sized> {
     predicate: Option<Predicate>,
     inspect: Option<Inspect<T>>,
     resync: Option<Resync>,
-    delayed: Option<DelayedDeletions<T::Decoded>>,
+    delayed: Option<DelayedDeletions>,
 }
 
 impl<T: StoreType + ?Sized> SubscriberBuilder<T> {

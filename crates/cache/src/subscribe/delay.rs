@@ -19,16 +19,16 @@ use crate::subscribe::queue::{Delivery, PendingDeletion};
 use crate::subscribe::resync::LONGEST;
 
 /// The deletions that a subscriber holds.
-pub(crate) struct DelayedDeletions<D> {
+pub(crate) struct DelayedDeletions {
     delay: Duration,
     /// Each with the time at which it is due.
-    held: HashMap<Arc<ObjectKey>, (Instant, PendingDeletion<D>)>,
+    held: HashMap<Arc<ObjectKey>, (Instant, PendingDeletion)>,
     /// The keys of `held`, by time.
     due: BTreeSet<(Instant, Arc<ObjectKey>)>,
     timer: Timer,
 }
 
-impl<D> DelayedDeletions<D> {
+impl DelayedDeletions {
     /// Returns `None` for a delay of zero.
     pub(crate) fn new(delay: Duration) -> Option<Self> {
         let delay = (!delay.is_zero()).then_some(delay.min(LONGEST))?;
@@ -41,12 +41,12 @@ impl<D> DelayedDeletions<D> {
     }
 
     /// Returns the deletion of this object, if it is held.
-    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&PendingDeletion<D>> {
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&PendingDeletion> {
         self.held.get(key).map(|(_, deletion)| deletion)
     }
 
     /// Holds a deletion, and returns any other change.
-    pub(crate) fn hold_deletion(&mut self, delivery: Delivery<D>) -> Option<Delivery<D>> {
+    pub(crate) fn hold_deletion(&mut self, delivery: Delivery) -> Option<Delivery> {
         match delivery {
             Delivery::Deleted(deletion) => {
                 let (key, at) = (Arc::new(deletion.last.identity().key()), Instant::now() + self.delay);
@@ -62,20 +62,20 @@ impl<D> DelayedDeletions<D> {
         }
     }
 
-    fn remove(&mut self, key: &ObjectKey) -> Option<PendingDeletion<D>> {
+    fn remove(&mut self, key: &ObjectKey) -> Option<PendingDeletion> {
         let (key, (at, deletion)) = self.held.remove_entry(key)?;
         self.due.remove(&(at, key));
         Some(deletion)
     }
 
     /// Returns the next deletion that is due.
-    pub(crate) fn pop_due(&mut self) -> Option<Delivery<D>> {
+    pub(crate) fn pop_due(&mut self) -> Option<Delivery> {
         let (at, _) = self.due.first()?;
         (*at <= Instant::now()).then(|| self.pop())?
     }
 
     /// Returns the next deletion, due or not.
-    pub(crate) fn pop(&mut self) -> Option<Delivery<D>> {
+    pub(crate) fn pop(&mut self) -> Option<Delivery> {
         let (_, key) = self.due.pop_first()?;
         let (_, deletion) = self.held.remove(&key)?;
         if self.held.is_empty() {

@@ -31,11 +31,11 @@ pub(crate) const WALK_STEP: u32 = 64;
 const KEPT_QUEUE: usize = 64;
 
 /// The pending changes of one subscriber.
-pub(crate) struct ChangeQueue<D> {
+pub(crate) struct ChangeQueue {
     /// The pending changes in the order of their tickets. Some entries are void.
     order: VecDeque<(Ticket, QueuedItem)>,
     /// By slot.
-    pending: HashMap<u32, PendingChange<D>>,
+    pending: HashMap<u32, PendingChange>,
     /// The number of changes in `pending`.
     pub(crate) lag: usize,
     tickets: Ticket,
@@ -90,32 +90,32 @@ enum QueuedItem {
 
 /// The deletion of an announced object, and the current state of the slot. A re-created object may get another slot,
 /// and a new object may reuse this slot, so the two have separate tickets: the deletion is delivered first.
-struct PendingChange<D> {
-    deletion: Option<(Ticket, PendingDeletion<D>)>,
-    update: Option<(Ticket, PendingUpdate<D>)>,
+struct PendingChange {
+    deletion: Option<(Ticket, PendingDeletion)>,
+    update: Option<(Ticket, PendingUpdate)>,
 }
 
-pub(crate) struct PendingDeletion<D> {
+pub(crate) struct PendingDeletion {
     /// The state that the subscriber has received.
-    pub(crate) old: Entry<D>,
-    pub(crate) last: Entry<D>,
+    pub(crate) old: Entry,
+    pub(crate) last: Entry,
     pub(crate) final_state_unknown: bool,
 }
 
-struct PendingUpdate<D> {
+struct PendingUpdate {
     /// The state that the subscriber has received.
-    old: Option<Entry<D>>,
-    new: Entry<D>,
+    old: Option<Entry>,
+    new: Entry,
 }
 
 /// A change, with the entries of the objects.
-pub(crate) enum Delivery<D> {
-    Applied { old: Option<Entry<D>>, new: Entry<D> },
-    Deleted(PendingDeletion<D>),
+pub(crate) enum Delivery {
+    Applied { old: Option<Entry>, new: Entry },
+    Deleted(PendingDeletion),
     Synced,
 }
 
-impl<D> ChangeQueue<D> {
+impl ChangeQueue {
     pub(crate) fn new() -> Self {
         Self {
             order: VecDeque::new(),
@@ -137,7 +137,7 @@ impl<D> ChangeQueue<D> {
     ///
     /// A change that `is_dropped` by the predicate adds no pending change of an announced object. It still replaces the
     /// latest state of one.
-    pub(crate) fn put(&mut self, slot: u32, old: Option<&Entry<D>>, new: &Entry<D>, is_dropped: bool) {
+    pub(crate) fn put(&mut self, slot: u32, old: Option<&Entry>, new: &Entry, is_dropped: bool) {
         let is_announced = self.announced.contains(slot as usize);
         if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut()) {
             update.new = new.clone();
@@ -150,7 +150,7 @@ impl<D> ChangeQueue<D> {
     }
 
     /// Records that the store has its current state in another form.
-    pub(crate) fn change_form(&mut self, slot: u32, old: &Entry<D>, new: &Entry<D>) {
+    pub(crate) fn change_form(&mut self, slot: u32, old: &Entry, new: &Entry) {
         if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut())
             && update.new.is_same(old)
         {
@@ -159,14 +159,14 @@ impl<D> ChangeQueue<D> {
     }
 
     /// Records that the store replaced `old` with a state that does not pass the filters.
-    pub(crate) fn remove_rejected(&mut self, slot: u32, old: &Entry<D>) {
+    pub(crate) fn remove_rejected(&mut self, slot: u32, old: &Entry) {
         let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
         let last = update.map_or(old, |(_, update)| &update.new).clone();
         self.remove(slot, old, &last, false);
     }
 
     /// Records that the store removed `old`. The last state may be a newer one.
-    pub(crate) fn remove(&mut self, slot: u32, old: &Entry<D>, last: &Entry<D>, final_state_unknown: bool) {
+    pub(crate) fn remove(&mut self, slot: u32, old: &Entry, last: &Entry, final_state_unknown: bool) {
         let mut received = None;
         if let Slot::Occupied(mut found) = self.pending.entry(slot)
             && let Some((_, update)) = found.get_mut().update.take()
@@ -192,8 +192,7 @@ impl<D> ChangeQueue<D> {
         self.lag += 1;
         if self.order.len() > 2 * self.lag + KEPT_QUEUE {
             let pending = &self.pending;
-            let is_valid =
-                |ticket, slot| pending.get(&slot).is_some_and(|pending: &PendingChange<D>| pending.has(ticket));
+            let is_valid = |ticket, slot| pending.get(&slot).is_some_and(|pending: &PendingChange| pending.has(ticket));
             let mut last = None;
             self.order.retain(|&(ticket, queued)| {
                 let stays = match queued {
@@ -217,7 +216,7 @@ impl<D> ChangeQueue<D> {
     }
 
     /// Records an object of the walk that passes the filters.
-    pub(crate) fn add_walked(&mut self, slot: u32, entry: &Entry<D>) {
+    pub(crate) fn add_walked(&mut self, slot: u32, entry: &Entry) {
         if self.walk.as_ref().is_some_and(|walk| walk.delivers) {
             self.put(slot, None, entry, false);
         } else {
@@ -237,7 +236,7 @@ impl<D> ChangeQueue<D> {
     }
 
     /// Queues an announced object again, unless it has a pending change.
-    pub(crate) fn requeue(&mut self, slot: u32, entry: &Entry<D>) {
+    pub(crate) fn requeue(&mut self, slot: u32, entry: &Entry) {
         if self.announced.contains(slot as usize) && !self.pending.contains_key(&slot) {
             self.put(slot, Some(entry), entry, false);
         }
@@ -251,7 +250,7 @@ impl<D> ChangeQueue<D> {
         self.announced.contains(slot as usize) || is_written() || delivers && has_update()
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Delivery<D>> {
+    pub(crate) fn pop(&mut self) -> Option<Delivery> {
         while let Some((ticket, queued)) = self.order.pop_front() {
             let QueuedItem::Slot(slot) = queued else { return Some(Delivery::Synced) };
             let Slot::Occupied(mut found) = self.pending.entry(slot) else { continue };
@@ -282,7 +281,7 @@ impl<D> ChangeQueue<D> {
     }
 
     /// Returns the last state of an object whose deletion is pending. It looks through all pending changes.
-    pub(crate) fn find_deleted(&self, key: (&str, &str)) -> Option<&Entry<D>> {
+    pub(crate) fn find_deleted(&self, key: (&str, &str)) -> Option<&Entry> {
         let deletions = self.pending.values().filter_map(|pending| pending.deletion.as_ref());
         deletions.map(|(_, deletion)| &deletion.last).find(|last| {
             let identity = last.identity();
@@ -304,7 +303,7 @@ impl<D> ChangeQueue<D> {
     }
 }
 
-impl<D> PendingChange<D> {
+impl PendingChange {
     fn has(&self, ticket: Ticket) -> bool {
         self.deletion.as_ref().is_some_and(|(own, _)| *own == ticket)
             || self.update.as_ref().is_some_and(|(own, _)| *own == ticket)

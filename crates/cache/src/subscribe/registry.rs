@@ -99,7 +99,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
     pub(crate) fn notify_put(
         &mut self,
         slot: u32,
-        old: Option<&Entry<T::Decoded>>,
+        old: Option<&Entry>,
         object: &Object<T>,
         routed: &[Arc<Subscription<T>>],
     ) {
@@ -113,8 +113,8 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
     pub(crate) fn notify_removal(
         &mut self,
         slot: u32,
-        old: &Entry<T::Decoded>,
-        last: &Entry<T::Decoded>,
+        old: &Entry,
+        last: &Entry,
         final_state_unknown: bool,
         routed: &[Arc<Subscription<T>>],
     ) {
@@ -123,7 +123,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
     }
 
     /// Replaces the form of a current state that subscribers have yet to receive, so that it is not kept in two forms.
-    pub(crate) fn change_form(&mut self, slot: u32, old: &Entry<T::Decoded>, new: &Entry<T::Decoded>) {
+    pub(crate) fn change_form(&mut self, slot: u32, old: &Entry, new: &Entry) {
         for subscription in self.all.iter().filter_map(Weak::upgrade) {
             lock(&subscription.queue).change_form(slot, old, new);
         }

@@ -74,7 +74,7 @@ pub struct Subscriber<T: StoreType + ?Sized> {
     /// Changes delivered since the last step of the walk.
     delivered: u32,
     resync: Option<Resync>,
-    delayed: Option<DelayedDeletions<T::Decoded>>,
+    delayed: Option<DelayedDeletions>,
 }
 
 impl<T: StoreType + ?Sized> Subscriber<T> {
@@ -83,7 +83,7 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         host: &Arc<dyn SubscriberHost<T>>,
         handle: CountedHandle,
         resync: Option<Resync>,
-        delayed: Option<DelayedDeletions<T::Decoded>>,
+        delayed: Option<DelayedDeletions>,
     ) -> Self {
         let codec = Arc::clone(&host.objects().codec);
         Self { subscription, host: Arc::downgrade(host), _handle: handle, codec, delivered: 0, resync, delayed }
@@ -227,14 +227,14 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
     }
 
     /// Holds a deletion that is to be delivered later, and returns any other change.
-    fn hold_deletion(&mut self, delivery: Delivery<T::Decoded>) -> Option<Delivery<T::Decoded>> {
+    fn hold_deletion(&mut self, delivery: Delivery) -> Option<Delivery> {
         match &mut self.delayed {
             Some(delayed) => delayed.hold_deletion(delivery),
             None => Some(delivery),
         }
     }
 
-    fn change(&self, delivery: Delivery<T::Decoded>) -> Change<T> {
+    fn change(&self, delivery: Delivery) -> Change<T> {
         let object = |entry| Object::new(&entry, &self.codec);
         match delivery {
             Delivery::Applied { old, new } => Change::Applied { old: old.map(object), new: object(new) },

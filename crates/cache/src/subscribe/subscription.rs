@@ -42,7 +42,7 @@ pub(crate) struct Subscription<T: StoreType + ?Sized> {
     pub(crate) predicate: Option<Predicate>,
     pub(crate) inspect: Option<Inspect<T>>,
     pub(crate) codec: Arc<Codec<T>>,
-    pub(crate) queue: Mutex<ChangeQueue<T::Decoded>>,
+    pub(crate) queue: Mutex<ChangeQueue>,
 }
 
 impl<T: StoreType + ?Sized> Subscription<T> {
@@ -66,7 +66,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
 
     /// Finds out whether the subscriber knows an object that is written while it starts, before its walk has reached
     /// the object.
-    fn mark_first_write(&self, slot: u32, old: Option<&Entry<T::Decoded>>) {
+    fn mark_first_write(&self, slot: u32, old: Option<&Entry>) {
         if !lock(&self.queue).is_first_write(slot) {
             return;
         }
@@ -130,13 +130,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         queue.due_waker()
     }
 
-    pub(super) fn remove(
-        &self,
-        slot: u32,
-        old: &Entry<T::Decoded>,
-        last: &Entry<T::Decoded>,
-        final_state_unknown: bool,
-    ) -> Option<Waker> {
+    pub(super) fn remove(&self, slot: u32, old: &Entry, last: &Entry, final_state_unknown: bool) -> Option<Waker> {
         if let Some(inspect) = &self.inspect {
             let last_states = once(old).chain(Some(last).filter(|last| !old.is_same(last)));
             let last_states: Vec<_> = last_states.map(|entry| Object::new(entry, &self.codec)).collect();

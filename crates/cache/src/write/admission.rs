@@ -7,7 +7,6 @@ use crate::StoreType;
 use crate::error::StoreError;
 use crate::key::Identity;
 use crate::state::entry::Entry;
-use crate::state::memory::Usage;
 use crate::write::budget::MEASURE;
 use crate::write::compression::NewObject;
 use crate::write::core::StoreCore;
@@ -78,14 +77,14 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         encoding: Encoding,
         bytes: &[u8],
         identity: &Identity<'_>,
-    ) -> Result<Entry<T::Decoded>, StoreError> {
+    ) -> Result<Entry, StoreError> {
         let known = slot.and_then(|slot| self.entry_at(slot));
         let object = NewObject { known: known.as_ref(), encoding, bytes, identity };
-        let entry = self.entry(writer, &object)?;
+        let entry = self.entry(writer, &object);
         let Some(budget) = writer.budget.limit else { return Ok(entry) };
         self.measure_if_due(writer);
-        let old = known.as_ref().map(Usage::of).unwrap_or_default();
-        let new = Usage::of(&entry);
+        let old = known.as_ref().map_or(0, Entry::allocated);
+        let new = entry.allocated();
         if new <= old || writer.used() + new - old <= budget {
             return Ok(entry);
         }

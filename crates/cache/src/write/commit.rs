@@ -29,7 +29,7 @@ enum CommitStep {
     /// Deletes and replaces objects of the slots below this one. In descending order, so that the lowest free slots are
     /// reused first.
     Sweep(u32),
-    /// Forgets delta groups, namespaces and decoded objects that are not used any more.
+    /// Forgets delta groups and namespaces that are not used any more.
     ForgetDropped,
     /// Makes the table smaller.
     Shrink,
@@ -61,7 +61,6 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             CommitStep::ForgetDropped => {
                 writer.compression.forget_dropped(|state| self.has_state(state));
                 writer.namespaces.forget_unused();
-                self.codec.forget_dropped();
                 CommitStep::Shrink
             }
             CommitStep::Shrink => {

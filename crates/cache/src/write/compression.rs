@@ -18,17 +18,16 @@ use crate::StoreType;
 use crate::compress::{
     CompressInput, Compression, ElidedObject, EncodeOutcome, RecompressedWhole, Reference, SampleChoice, StateId,
 };
-use crate::error::StoreError;
 use crate::key::Identity;
+use crate::state::entry::StorageFormat;
 use crate::state::entry::{Entry, EntryForm, wire_len};
-use crate::state::storage_format::StorageFormat;
 use crate::state::table::ObjectTable;
 use crate::write::core::StoreCore;
 use crate::write::writer::Writer;
 
 /// An object to be written, and the entry that it replaces.
-pub(crate) struct NewObject<'a, D> {
-    pub(crate) known: Option<&'a Entry<D>>,
+pub(crate) struct NewObject<'a> {
+    pub(crate) known: Option<&'a Entry>,
     pub(crate) encoding: Encoding,
     pub(crate) bytes: &'a [u8],
     pub(crate) identity: &'a Identity<'a>,
@@ -36,40 +35,22 @@ pub(crate) struct NewObject<'a, D> {
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Returns the entry of an object, in the form in which the store keeps objects.
-    pub(super) fn entry(
-        &self,
-        writer: &mut Writer<T>,
-        object: &NewObject<'_, T::Decoded>,
-    ) -> Result<Entry<T::Decoded>, StoreError> {
-        let NewObject { encoding, bytes, identity, .. } = *object;
-        match writer.format {
-            StorageFormat::Encoded => {}
-            StorageFormat::Compressed => {
-                if let Some(entry) = self.compressed_entry(writer, object) {
-                    return Ok(entry);
-                }
-            }
-            StorageFormat::Decoded => {
-                let decoded = self.objects.codec.decode(encoding, bytes)?;
-                let namespace = writer.namespaces.intern(&identity.namespace);
-                return Ok(Entry::decoded(encoding, wire_len(bytes), identity, namespace, decoded));
-            }
-        }
-        Ok(Self::encoded_entry(writer, object))
+    pub(super) fn entry(&self, writer: &mut Writer<T>, object: &NewObject<'_>) -> Entry {
+        let compressed = match writer.format {
+            StorageFormat::Encoded => None,
+            StorageFormat::Compressed => self.compressed_entry(writer, object),
+        };
+        compressed.unwrap_or_else(|| Self::encoded_entry(writer, object))
     }
 
     /// Returns the entry of an object as it arrived.
-    pub(super) fn encoded_entry(writer: &mut Writer<T>, object: &NewObject<'_, T::Decoded>) -> Entry<T::Decoded> {
+    pub(super) fn encoded_entry(writer: &mut Writer<T>, object: &NewObject<'_>) -> Entry {
         let NewObject { encoding, bytes, identity, .. } = *object;
         Entry::encoded(encoding, bytes, identity, || writer.namespaces.intern(&identity.namespace))
     }
 
     /// Returns the entry of a compressed object; `None` if it is not compressed.
-    fn compressed_entry(
-        &self,
-        writer: &mut Writer<T>,
-        object: &NewObject<'_, T::Decoded>,
-    ) -> Option<Entry<T::Decoded>> {
+    fn compressed_entry(&self, writer: &mut Writer<T>, object: &NewObject<'_>) -> Option<Entry> {
         let NewObject { known, encoding, bytes, identity } = *object;
         let delta = |body: &[u8], reference| Entry::delta(encoding, wire_len(bytes), identity, body, reference);
         let Writer { compression, namespaces, .. } = &mut *writer;
@@ -112,13 +93,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     }
 
     /// Replaces the entry of a candidate, whose bytes are now the reference, by an empty delta.
-    fn make_reference_entry(
-        &self,
-        writer: &mut Writer<T>,
-        slot: u32,
-        candidate: &Entry<T::Decoded>,
-        reference: Arc<Reference>,
-    ) {
+    fn make_reference_entry(&self, writer: &mut Writer<T>, slot: u32, candidate: &Entry, reference: Arc<Reference>) {
         let (encoding, wire_len) = (candidate.encoding(), candidate.wire_len());
         let empty = Entry::delta(encoding, wire_len, &candidate.identity(), &[], reference);
         self.change_form(writer, slot, candidate, empty);
@@ -126,7 +101,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
 
     /// Returns the entry of a delta to a reference of the current dictionary, if there is such a reference with the
     /// same bytes.
-    fn renewed_delta(writer: &mut Writer<T>, delta: Entry<T::Decoded>) -> Entry<T::Decoded> {
+    fn renewed_delta(writer: &mut Writer<T>, delta: Entry) -> Entry {
         let Writer { compression, namespaces, .. } = writer;
         let old = delta.compressed().filter(|object| compression.is_of_old_dictionary(object));
         let renewed = old.and_then(|object| compression.renew_reference(&object, delta.encoding(), namespaces));
@@ -143,7 +118,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             return;
         }
         // Empty deltas stand for their references.
-        let is_whole = |entry: &&Entry<_>| entry.reference().is_none() || entry.body().is_empty();
+        let is_whole = |entry: &&Entry| entry.reference().is_none() || entry.body().is_empty();
         let (mut count, mut len, mut untrained_len) = (0, 0, 0);
         for entry in self.state().entries().filter(is_whole) {
             count += 1;
@@ -154,15 +129,15 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             return;
         }
         let choice = SampleChoice::of(count, len);
-        let samples = |state: &ObjectTable<_>| {
+        let samples = |state: &ObjectTable| {
             let places = state.entries().filter(is_whole).zip(0..);
             places.filter(|(_, place)| choice.has(*place)).map(|(entry, _)| entry.clone()).collect::<Vec<_>>()
         };
         let samples = samples(&self.state());
         // One after the other, because the store has them compressed.
-        let sample = |entry: &Entry<T::Decoded>| match entry.compressed() {
+        let sample = |entry: &Entry| match entry.compressed() {
             Some(object) => self.codec.decoder.decode_elided(&object),
-            None => Some(ElidedObject::of(&entry.identity(), &self.codec.encode(entry).ok()?)?.into_bytes()),
+            None => Some(ElidedObject::of(&entry.identity(), &self.codec.bytes_of(entry).ok()?)?.into_bytes()),
         };
         writer.compression.train(samples.iter().filter_map(sample));
     }
@@ -223,7 +198,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
 
     /// Compresses the state of a slot as if it was written. A compressed object that is not compressed again becomes
     /// encoded.
-    fn encode_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>) {
+    fn encode_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry) {
         let stored = self.object(old);
         let Ok(bytes) = stored.encoded() else { return };
         let object = NewObject { known: Some(old), encoding: stored.encoding(), bytes, identity: &old.identity() };
@@ -260,7 +235,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     }
 
     /// Compares later objects with the references of loaded objects.
-    pub(crate) fn learn_references(writer: &mut Writer<T>, entries: &[Entry<T::Decoded>]) {
+    pub(crate) fn learn_references(writer: &mut Writer<T>, entries: &[Entry]) {
         let mut last = None;
         for entry in entries {
             let Some(reference) = entry.reference() else { continue };
@@ -275,7 +250,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
 
     /// Replaces the entry of a slot by another form of the same state, and the entries that subscribers have yet to
     /// receive. The caller has one reference to the old entry.
-    fn replace_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
+    fn replace_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry, new: Entry) {
         let is_held = old.references() > 2;
         if is_held {
             writer.subscribers.change_form(slot, old, &new);
@@ -284,8 +259,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     }
 
     /// Replaces the entry of a slot by another form of the same state. What leaves the slot is what is subtracted.
-    fn change_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry<T::Decoded>, new: Entry<T::Decoded>) {
-        self.codec.copy_decoded(old, &new);
+    fn change_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry, new: Entry) {
+        new.keep_marks_of(old);
         writer.usage.add(&new);
         let replaced = self.state_mut().slot_mut(slot).and_then(|held| held.replace(new));
         if let Some(replaced) = &replaced {
@@ -319,7 +294,7 @@ mod tests {
         (store, write)
     }
 
-    fn entry(store: &Store<[u8]>, object: u32) -> Entry<Box<[u8]>> {
+    fn entry(store: &Store<[u8]>, object: u32) -> Entry {
         store.get(("a", &*object.to_string())).unwrap().entry().clone()
     }
 

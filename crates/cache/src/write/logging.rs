@@ -11,7 +11,7 @@ use crate::write::writer::Writer;
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
     /// Records a write of others than the reflector.
-    pub(crate) fn note_own_write(&self, identity: &Identity<'_>, old: Option<&Entry<T::Decoded>>) {
+    pub(crate) fn note_own_write(&self, identity: &Identity<'_>, old: Option<&Entry>) {
         self.log.lock().note_own_write(identity.key(), old.cloned(), &identity.resource_version);
     }
 

@@ -49,7 +49,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         writer: &mut Writer<T>,
         hash: u32,
         slot: u32,
-        last: &Entry<T::Decoded>,
+        last: &Entry,
         final_state_unknown: bool,
     ) {
         let indexes = writer.indexes.stage(Some(slot), None);

@@ -48,8 +48,9 @@ use crate::write::tombstones::{Deletion, Tombstones};
 use crate::write::unconfirmed::UnconfirmedWrites;
 
 /// The relists of a store: the open relist, and what outlasts it.
-pub(crate) struct Relists<D> {
-    pub(super) open: Option<RelistState<D>>,
+#[derive(Default)]
+pub(crate) struct Relists {
+    pub(super) open: Option<RelistState>,
     /// The number of relists that were begun, which is the id of the last.
     begun: u64,
     /// True if an uncommitted list has changed the store, which then mixes two states of the collection.
@@ -60,20 +61,7 @@ pub(crate) struct Relists<D> {
     tombstones: Tombstones,
 }
 
-impl<D> Default for Relists<D> {
-    fn default() -> Self {
-        Self {
-            open: None,
-            begun: 0,
-            is_mixed: false,
-            unconfirmed: UnconfirmedWrites::default(),
-            ahead: FixedBitSet::new(),
-            tombstones: Tombstones::default(),
-        }
-    }
-}
-
-impl<D> Relists<D> {
+impl Relists {
     /// Begins a relist of a collection that is at version `known`, and returns its id. An earlier relist that is not
     /// committed is superseded.
     pub(crate) fn begin(&mut self, known: String) -> u64 {
@@ -85,7 +73,7 @@ impl<D> Relists<D> {
     }
 
     /// Returns the relist with this id, unless it was superseded.
-    pub(crate) fn open_mut(&mut self, id: u64) -> Option<&mut RelistState<D>> {
+    pub(crate) fn open_mut(&mut self, id: u64) -> Option<&mut RelistState> {
         self.open.as_mut().filter(|open| open.id == id)
     }
 
@@ -93,12 +81,12 @@ impl<D> Relists<D> {
         self.open.is_some()
     }
 
-    fn take_open(&mut self, id: u64) -> Option<RelistState<D>> {
+    fn take_open(&mut self, id: u64) -> Option<RelistState> {
         self.open.take_if(|open| open.id == id)
     }
 
     /// Ends a relist without a commit, at this version of the collection. The caller frees what it has set aside.
-    pub(crate) fn abandon(&mut self, id: u64, version: &str) -> Option<RelistState<D>> {
+    pub(crate) fn abandon(&mut self, id: u64, version: &str) -> Option<RelistState> {
         let abandoned = self.take_open(id)?;
         self.ahead.union_with(&abandoned.ahead);
         self.forget_deletions(version);
@@ -184,11 +172,7 @@ impl<D> Relists<D> {
     /// Ends the commit of the open list. Keeps the deletions that are newer than the list, unless they are of the
     /// history before the server went back. `hash` returns the hash of a key. Returns the states that are older than a
     /// deletion before the relist.
-    pub(super) fn end_commit(
-        &mut self,
-        version: &str,
-        hash: impl Fn(&ObjectKey) -> u64,
-    ) -> HashMap<ObjectKey, Entry<D>> {
+    pub(super) fn end_commit(&mut self, version: &str, hash: impl Fn(&ObjectKey) -> u64) -> HashMap<ObjectKey, Entry> {
         let Some(open) = self.open.take() else { return HashMap::new() };
         let list = open.version(version);
         self.forget_deletions(list.version);
@@ -234,16 +218,16 @@ fn remove(bits: &mut FixedBitSet, slot: u32) {
 }
 
 /// What the commit of a list does with an object of the store.
-pub(super) enum Fate<D> {
+pub(super) enum Fate {
     Stays,
     /// The watch has yet to deliver the state.
     StaysUnconfirmed,
-    Replaced(Entry<D>),
+    Replaced(Entry),
     Deleted,
 }
 
 /// The progress of a relist, by slot.
-pub(crate) struct RelistState<D> {
+pub(crate) struct RelistState {
     pub(super) id: u64,
     /// The version of the collection when the relist began.
     known: String,
@@ -261,12 +245,12 @@ pub(crate) struct RelistState<D> {
     /// The objects that a watch beside the list has written. They exist until it deletes them, whatever their versions.
     watched: FixedBitSet,
     /// States of the list that are older than the store's.
-    staged: HashMap<u32, Entry<D>>,
+    staged: HashMap<u32, Entry>,
     /// States of the list that are older than a deletion before the relist.
-    staged_deleted: HashMap<ObjectKey, Entry<D>>,
+    staged_deleted: HashMap<ObjectKey, Entry>,
 }
 
-impl<D> RelistState<D> {
+impl RelistState {
     pub(super) fn new(id: u64, known: String) -> Self {
         Self {
             id,
@@ -311,7 +295,7 @@ impl<D> RelistState<D> {
 
     /// Records that the list has an older state than the store, or that others wrote an older state. `staged` is kept
     /// until the commit.
-    pub(super) fn stage(&mut self, slot: u32, staged: Option<Entry<D>>, listed: bool) {
+    pub(super) fn stage(&mut self, slot: u32, staged: Option<Entry>, listed: bool) {
         if listed {
             self.listed.grow_and_insert(slot as usize);
         }
@@ -336,7 +320,7 @@ impl<D> RelistState<D> {
     }
 
     /// Sets aside a state of the list that is older than a deletion before the relist.
-    pub(super) fn stage_deleted(&mut self, key: ObjectKey, staged: Entry<D>) {
+    pub(super) fn stage_deleted(&mut self, key: ObjectKey, staged: Entry) {
         self.staged_deleted.insert(key, staged);
     }
 
@@ -360,7 +344,7 @@ impl<D> RelistState<D> {
 
     /// Returns what the commit of the list does with an object whose stored state has this version. It takes the state
     /// that was set aside.
-    pub(super) fn decide(&mut self, slot: u32, version: &str, list: &str) -> Fate<D> {
+    pub(super) fn decide(&mut self, slot: u32, version: &str, list: &str) -> Fate {
         let list = self.version(list);
         let at = slot as usize;
         let is_newer = is_older(list.version, version);
@@ -382,11 +366,11 @@ impl<D> RelistState<D> {
 
     pub(super) fn bytes(&self) -> usize {
         let bits = (self.listed.len() + self.written.len() + self.watched.len() + self.ahead.len()) / 8;
-        let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry<D>)>() + 1);
+        let staged = self.staged.capacity() * 8 / 7 * (size_of::<(u32, Entry)>() + 1);
         let keys = self
             .staged_deleted
             .keys()
-            .map(|key| size_of::<(ObjectKey, Entry<D>)>() + key.namespace.len() + key.name.len());
+            .map(|key| size_of::<(ObjectKey, Entry)>() + key.namespace.len() + key.name.len());
         let entries = self.staged.values().chain(self.staged_deleted.values()).map(Entry::allocated);
         bits + staged + keys.sum::<usize>() + entries.sum::<usize>()
     }

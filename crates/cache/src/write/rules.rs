@@ -41,10 +41,10 @@ use crate::write::tombstones::Deletion;
 use crate::write::writer::Writer;
 
 /// The states of a deleted object.
-pub(crate) struct DeletedStates<D> {
+pub(crate) struct DeletedStates {
     /// The state that the store had.
-    pub(crate) old: Entry<D>,
-    pub(crate) last: Entry<D>,
+    pub(crate) old: Entry,
+    pub(crate) last: Entry,
 }
 
 impl<T: StoreType + ?Sized> StoreCore<T> {
@@ -180,7 +180,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         writer: &mut Writer<T>,
         object: ItemRef<'_>,
         origin: Origin,
-    ) -> Result<Option<DeletedStates<T::Decoded>>, StoreError> {
+    ) -> Result<Option<DeletedStates>, StoreError> {
         let (encoding, bytes) = (object.encoding(), object.bytes());
         let identity = Identity::of(object).inspect_err(|_| self.add_skipped(writer, object, None, false))?;
         let hash = self.hash(&identity.namespace, &identity.name);

@@ -58,7 +58,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         writer: &Writer<T>,
         object: ItemRef<'_>,
         is_deleted: bool,
-    ) -> Result<ObservedChange<T::Decoded>, StoreError> {
+    ) -> Result<ObservedChange, StoreError> {
         let identity = Identity::of(object)?;
         let known = self.find(self.hash(&identity.namespace, &identity.name), &identity);
         let known = known.map(|(_, known)| known.resource_version().into_owned());

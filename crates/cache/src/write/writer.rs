@@ -5,9 +5,9 @@ use crate::compress::{Compression, CompressionMemory, Decoder};
 use crate::index::registry::IndexRegistry;
 use crate::key::Namespaces;
 use crate::log::change_log::ChangeLog;
+use crate::state::entry::StorageFormat;
 use crate::state::memory::{Memory, Usage};
 use crate::state::objects::Objects;
-use crate::state::storage_format::StorageFormat;
 use crate::subscribe::registry::SubscriberRegistry;
 use crate::write::budget::BudgetState;
 use crate::write::relist::Relists;
@@ -23,7 +23,7 @@ pub(crate) struct Writer<T: StoreType + ?Sized> {
     pub(crate) namespaces: Namespaces,
     pub(crate) indexes: IndexRegistry<T>,
     pub(crate) subscribers: SubscriberRegistry<T>,
-    pub(crate) relists: Relists<T::Decoded>,
+    pub(crate) relists: Relists,
     pub(crate) usage: Usage,
     pub(crate) compression: Compression,
 }
@@ -56,16 +56,14 @@ impl<T: StoreType + ?Sized> Writer<T> {
 
     pub(super) fn measure(&self, objects: &Objects<T>, log: &ChangeLog<T>) -> Memory {
         let state = objects.state();
-        let codec = &objects.codec;
         debug_assert_eq!(self.usage, Usage::of_all(state.entries()), "a write was counted twice, or not at all");
-        let Usage { encoded, compressed, decoded } = self.usage;
+        let Usage { encoded, compressed } = self.usage;
         let CompressionMemory { buffers, zstd } = self.compression.measure();
         let namespaces = self.namespaces.bytes();
-        let table = state.bytes() + self.slots.bytes() + namespaces + self.skipped.bytes() + codec.shared_bytes();
+        let table = state.bytes() + self.slots.bytes() + namespaces + self.skipped.bytes();
         Memory {
             encoded,
             compressed: compressed + self.compression.reference_bytes(),
-            decoded,
             table: table + buffers,
             indexes: self.indexes.bytes(),
             log: log.lock().bytes(),

@@ -230,7 +230,7 @@ fn new_reflector(
     rng: &mut Rng,
     written: &Written,
 ) -> PreparedReflector<[u8]> {
-    let format = if rng.bool() { StorageFormat::Encoded } else { StorageFormat::Decoded };
+    let format = if rng.bool() { StorageFormat::Encoded } else { StorageFormat::Compressed };
     let mut limits = ChangeLogLimits::default();
     if rng.bool() {
         limits.bytes = rng.usize(..20_000);

@@ -7,7 +7,7 @@ use crate::script::{LIST, added, list, objects, reflector, scripted, watch};
 #[tokio::test(start_paused = true)]
 async fn options_apply_in_any_order_to_the_store_that_readers_have() {
     let script = scripted([list("10", "a@1"), watch([added("b@11")]).then_stalls()]);
-    let options = reflector(script, LIST).change_log(ChangeLogLimits::default()).store(StorageFormat::Decoded);
+    let options = reflector(script, LIST).change_log(ChangeLogLimits::default()).store(StorageFormat::Compressed);
     let reflector = options.namespace("default").fail_fast().prepare();
     let before = reflector.cache();
     let after = reflector.spawn();
@@ -16,7 +16,7 @@ async fn options_apply_in_any_order_to_the_store_that_readers_have() {
         assert_eq!(objects(&cache), "a@1 b@11");
         let change = cache.changes_after("10").unwrap().try_next().unwrap().expect("a change");
         assert_eq!(change.object().name(), "b");
-        assert!(cache.memory().decoded > 0);
+        assert!(cache.memory().zstd > 0);
     }
 }
 

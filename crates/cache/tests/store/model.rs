@@ -31,7 +31,6 @@ enum Op {
     Snapshot,
     /// Also compares the counted bytes with the bytes of all objects.
     Measure,
-    SetFormat(StorageFormat),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -280,12 +279,9 @@ fn key_of(object: &listwatch_cache::Object<[u8]>) -> Key {
 type Met = BTreeMap<&'static str, usize>;
 
 fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
-    let is_compressed = |op: &Op| matches!(op, Op::SetFormat(StorageFormat::Compressed));
-    let store = if format == StorageFormat::Compressed || ops.iter().any(is_compressed) {
+    let store = if format == StorageFormat::Compressed {
         let sample = |i: usize| object("train", &i.to_string(), "1").data("ab".repeat(i)).label("team1", "r");
-        let store = trained((0..100).map(|i| sample(5 * i)));
-        store.set_storage_format(format);
-        store
+        trained((0..100).map(|i| sample(5 * i)))
     } else {
         Store::new(format)
     };
@@ -360,7 +356,6 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
             Op::AddIndex => indexes.push(store.index("team", teams)),
             Op::Snapshot => snapshots.push((store.snapshot(), model.held.clone())),
             Op::Measure => drop(store.memory()),
-            Op::SetFormat(format) => store.set_storage_format(*format),
         }
         count("index error", compare(&store, &model, &indexes));
     }
@@ -372,7 +367,7 @@ fn run(format: StorageFormat, ops: &[Op], met: &mut Met) {
     drop((snapshots, relist));
     store.begin_relist().commit("100").unwrap();
     let memory = store.memory();
-    assert_eq!((store.len(), memory.encoded, memory.compressed, memory.decoded, memory.relist), (0, 0, 0, 0, 0));
+    assert_eq!((store.len(), memory.encoded, memory.compressed, memory.relist), (0, 0, 0, 0));
 }
 
 /// Checks the effect of a write, and returns its name.
@@ -464,7 +459,7 @@ fn written() -> impl Strategy<Value = Written> {
 }
 
 fn formats() -> impl Strategy<Value = StorageFormat> {
-    prop::sample::select(vec![StorageFormat::Encoded, StorageFormat::Decoded, StorageFormat::Compressed])
+    prop::sample::select(vec![StorageFormat::Encoded, StorageFormat::Compressed])
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -479,7 +474,6 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::AddIndex),
         1 => Just(Op::Snapshot),
         1 => Just(Op::Measure),
-        2 => formats().prop_map(Op::SetFormat),
     ];
     vec(op, 0..120)
 }

@@ -135,7 +135,7 @@ fn passes_what_changes_its_property() {
         ("fallback, version", generation().fallback(version()), "l1", "l1", true),
     ] {
         for (before, after) in [(Protobuf, Protobuf), (Json, Json), (Protobuf, Json), (Json, Protobuf)] {
-            for format in [StorageFormat::Encoded, StorageFormat::Compressed, StorageFormat::Decoded] {
+            for format in [StorageFormat::Encoded, StorageFormat::Compressed] {
                 let store = Store::<[u8]>::new(format);
                 apply(&store, before, &state(old, 1));
                 let mut subscriber = store.subscribe().predicate_filter(predicate.clone()).start();

@@ -12,7 +12,7 @@ use listwatch_corpus::custom::CustomKind;
 use crate::support::chain;
 use crate::support::store::{Object, object};
 
-const FORMATS: [StorageFormat; 3] = [StorageFormat::Encoded, StorageFormat::Compressed, StorageFormat::Decoded];
+const FORMATS: [StorageFormat; 2] = [StorageFormat::Encoded, StorageFormat::Compressed];
 
 fn apply(store: &Store<Object>, object: &Object) -> &'static str {
     name(&store.apply(Encoding::Protobuf, &object.to_bytes(Encoding::Protobuf)).unwrap())
@@ -115,12 +115,6 @@ fn an_invalid_object_is_an_error_and_changes_nothing() {
         }
         assert!(store.is_empty());
     }
-    // The type of this store is decoded from protobuf only.
-    let store = Store::<Object>::new(StorageFormat::Decoded);
-    let json = object("a", "x", "1").to_bytes(Encoding::Json);
-    let error = store.apply(Encoding::Json, &json).unwrap_err();
-    assert!(matches!(error, StoreError::Object(ItemError::WrongEncoding { .. })), "{error}");
-    assert!(store.is_empty());
 }
 
 #[test]
@@ -244,26 +238,27 @@ fn the_list_of_a_restored_server_wins() {
 }
 
 #[test]
-fn a_listed_object_that_cannot_be_decoded_is_missing_in_the_list() {
-    let store = Store::<Object>::new(StorageFormat::Decoded);
+fn a_listed_object_that_cannot_be_held_is_missing_in_the_list() {
+    let store = Store::<Object>::new(StorageFormat::Encoded);
     apply(&store, &object("", "a", "5"));
     store.advance("5");
     let mut relist = store.begin_relist();
-    // The data are not UTF-8.
-    let broken = [object("", "a", "3").to_bytes(Encoding::Protobuf), b"\x12\x01\xff".to_vec()].concat();
-    let error = relist.apply(Encoding::Protobuf, &broken).unwrap_err();
-    assert!(matches!(error, StoreError::Object(ItemError::Protobuf(_))), "{error}");
+    let large = object("", "a", "3").data("x".repeat(10_000)).to_bytes(Encoding::Protobuf);
+    store.set_budget(Some(5000));
+    let error = relist.apply(Encoding::Protobuf, &large).unwrap_err();
+    assert!(matches!(error, StoreError::OverBudget(5000)), "{error}");
     relist.commit("4").unwrap();
     assert!(store.is_empty());
 }
 
 #[test]
 fn counts_a_skipped_object_until_it_is_written_deleted_or_listed() {
-    let store = Store::<Object>::new(StorageFormat::Decoded);
+    let store = Store::<Object>::new(StorageFormat::Encoded);
+    store.set_budget(Some(20_000));
     let whole = |name: &str, version: &str| object("", name, version).to_bytes(Encoding::Protobuf);
-    // The data are not UTF-8.
-    let broken = |name: &str, version: &str| [whole(name, version), b"\x12\x01\xff".to_vec()].concat();
-    let fails = |name: &str, version: &str| assert!(store.apply(Encoding::Protobuf, &broken(name, version)).is_err());
+    let large =
+        |name: &str, version: &str| object("", name, version).data("x".repeat(20_000)).to_bytes(Encoding::Protobuf);
+    let fails = |name: &str, version: &str| assert!(store.apply(Encoding::Protobuf, &large(name, version)).is_err());
     let skips = |times: usize| assert_eq!(store.skipped(), times);
     apply(&store, &object("", "a", "1"));
     fails("a", "2");
@@ -291,9 +286,9 @@ fn counts_a_skipped_object_until_it_is_written_deleted_or_listed() {
     skips(1);
 
     let mut relist = store.begin_relist();
-    assert!(relist.apply(Encoding::Protobuf, &broken("a", "7")).is_err());
+    assert!(relist.apply(Encoding::Protobuf, &large("a", "7")).is_err());
     for _ in 0..2 {
-        assert!(relist.apply(Encoding::Protobuf, &broken("c", "7")).is_err());
+        assert!(relist.apply(Encoding::Protobuf, &large("c", "7")).is_err());
     }
     // Another writer skips a newer state than the list has.
     fails("d", "9");
@@ -313,24 +308,22 @@ fn counts_a_skipped_object_until_it_is_written_deleted_or_listed() {
 
 #[test]
 fn a_list_over_the_budget_deletes_the_missing_objects() {
-    for format in [StorageFormat::Encoded, StorageFormat::Decoded] {
-        let store = Store::new(format);
-        fill(&store, 100);
-        store.set_budget(Some(store.memory().total()));
-        let mut relist = store.begin_relist();
-        let list: Vec<_> = (100..150).map(|i| sample(i).to_bytes(Encoding::Protobuf)).collect();
-        let refused = list.iter().filter(|object| relist.apply(Encoding::Protobuf, object).is_err()).count();
-        assert!(refused > 40, "{refused}");
-        relist.commit("200").unwrap();
-        assert_eq!((store.len(), store.skipped()), (50 - refused, refused));
-        // Now there is room.
-        let mut relist = store.begin_relist();
-        for object in &list {
-            drop(relist.apply(Encoding::Protobuf, object).unwrap());
-        }
-        relist.commit("200").unwrap();
-        assert_eq!((store.len(), store.skipped()), (50, 0));
+    let store = Store::new(StorageFormat::Encoded);
+    fill(&store, 100);
+    store.set_budget(Some(store.memory().total()));
+    let mut relist = store.begin_relist();
+    let list: Vec<_> = (100..150).map(|i| sample(i).to_bytes(Encoding::Protobuf)).collect();
+    let refused = list.iter().filter(|object| relist.apply(Encoding::Protobuf, object).is_err()).count();
+    assert!(refused > 40, "{refused}");
+    relist.commit("200").unwrap();
+    assert_eq!((store.len(), store.skipped()), (50 - refused, refused));
+    // Now there is room.
+    let mut relist = store.begin_relist();
+    for object in &list {
+        drop(relist.apply(Encoding::Protobuf, object).unwrap());
     }
+    relist.commit("200").unwrap();
+    assert_eq!((store.len(), store.skipped()), (50, 0));
 }
 
 #[test]
@@ -410,34 +403,7 @@ fn the_type_meta_of_the_store_is_in_the_json_of_its_objects() {
 }
 
 #[test]
-fn an_object_is_decoded_once_while_its_value_is_held() {
-    for format in FORMATS {
-        let store = Store::<Object>::new(format);
-        fill(&store, 600);
-        let (one, other) = (store.get(("default", "web-1")).unwrap(), store.get(("default", "web-1")).unwrap());
-        let held = one.decode().unwrap();
-        assert!(Arc::ptr_eq(&held, &other.decode().unwrap()));
-        let threads: Vec<_> = (0..4).map(|_| (other.clone(), Arc::clone(&held))).collect();
-        thread::scope(|scope| {
-            for (other, held) in &threads {
-                scope.spawn(|| assert!(Arc::ptr_eq(held, &other.decode().unwrap())));
-            }
-        });
-        let known = Arc::downgrade(&held);
-        // The store compresses a changed object while the value is held.
-        if format == StorageFormat::Compressed {
-            assert_eq!(apply(&store, &object("default", "web-2", "1000").data("changed ".repeat(20))), "modified");
-            let held = store.get(("default", "web-2")).unwrap().decode().unwrap();
-            assert_eq!(store.memory().encoded, 0);
-            assert!(Arc::ptr_eq(&held, &store.get(("default", "web-2")).unwrap().decode().unwrap()));
-        }
-        drop((held, threads));
-        assert_eq!(known.strong_count(), usize::from(format == StorageFormat::Decoded), "{format:?}");
-    }
-}
-
-#[test]
-fn an_object_is_decompressed_or_encoded_once_for_each_handle() {
+fn an_object_is_decompressed_once_for_each_handle() {
     for format in FORMATS {
         let store = Store::<Object>::new(format);
         fill(&store, 600);
@@ -726,11 +692,7 @@ fn trains_a_new_dictionary_when_the_objects_have_changed() {
         }
         store.memory().compressed
     };
-    // The first dictionary is trained while a value is held.
-    _ = write(&first, 1, 300);
-    let held = store.get(("default", "web-7")).unwrap().decode().unwrap();
     let before = write(&first, 1, 8000);
-    assert!(Arc::ptr_eq(&held, &store.get(("default", "web-7")).unwrap().decode().unwrap()));
     let once_more = write(&first, 2, 8000);
     assert!(once_more < before + before / 20, "{before} {once_more}");
     // Too few for another training.

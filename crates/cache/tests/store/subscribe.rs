@@ -63,7 +63,7 @@ fn every_subscriber_converges_however_slow() {
     let (mut lagged, mut unknown, mut synced) = (0, 0, 0);
     let are_all = each_seed(cases(300, 3000), |seed| {
         let mut rng = Rng::with_seed(seed);
-        let format = [StorageFormat::Encoded, StorageFormat::Decoded][rng.usize(..2)];
+        let format = [StorageFormat::Encoded, StorageFormat::Compressed][rng.usize(..2)];
         let store = Store::<[u8]>::new(format);
         let mut model = Objects::new();
         let mut consumers: Vec<Consumer> = Vec::new();

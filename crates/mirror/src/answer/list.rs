@@ -145,7 +145,7 @@ impl PlanWalk {
                     self.items_len += if representation.form == Form::Metadata {
                         encoder.item_len(&object.item()?)?
                     } else {
-                        encoder.whole_item_len(object.encoded_len()?)
+                        encoder.whole_item_len(object.encoded_len())
                     };
                 }
             }

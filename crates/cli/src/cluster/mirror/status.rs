@@ -116,7 +116,7 @@ impl CollectionStatus<'_> {
         let of = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
         let lag = status.last_synced_at.map(|at| format!(", lag {:.1} s", at.elapsed().as_secs_f64()));
         let memory = cache.memory();
-        let held = memory.parts().into_iter().filter(|(_, bytes)| *bytes > 0);
+        let held = memory.parts().filter(|(_, bytes)| *bytes > 0);
         let held = held.map(|(part, bytes)| format!("{} {part}", DecimalBytes(to_u64(bytes)))).collect::<Vec<_>>();
         let held = if held.is_empty() { String::new() } else { format!(" ({})", held.join(", ")) };
         format!(
