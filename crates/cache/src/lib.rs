@@ -34,24 +34,9 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-// Imports point to earlier rows of this table, and in a row to earlier files. No two files import each other.
-//
-// | room | files, lowest first | owns |
-// |---|---|---|
-// | - | sync, hex, key, error, contain, handles | the count of handles |
-// | compress | frame, elide, pack, dictionary, training, encoder, decide, pool, decoder, group, deferred, loaded, renewal, compression | dictionaries, references, delta groups, the pool of decoders |
-// | state | storage_format, slot_set, key_order, head, entry, decode_errors, memory, object, table, snapshot, objects | the lock of readers |
-// | subscribe | change, predicate, queue, subscription, registry, host, timer, resync, walk, delay, subscriber, builder | the queues |
-// | index | groups, routes, registry, data, handle | the locks of an index |
-// | log | status, frames, change, place, contents, change_log, cursor | the lock of the log |
-// | write | origin, slot_allocator, skipped, budget, tombstones, unconfirmed, relist, outcome, writer, core | the writer's lock |
-// | write | compression, admission, put, logging, rules, commit, watched | |
-// | file | format, replace, save, load | |
-// | store | reader, handle, files | |
-// | reflector | silence, sync, status, attached, cache, cache_writer, feed, prepared, requests, warm, run, one_task, handle | |
-//
-// A part that needs a later one gets a trait of its own: subscribers know their store as `SubscriberHost`, and writers
-// know indexes as `MaintainedIndex`.
+// `.ci/imports` checks that imports point downwards, and `.ci/imports --order` prints the modules, lowest first. A part
+// that needs a later one gets a trait of its own: subscribers know their store as `SubscriberHost`, and writers know
+// indexes as `MaintainedIndex`.
 
 /// Compiles the examples of README.md.
 #[cfg(doctest)]

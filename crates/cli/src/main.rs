@@ -1,21 +1,7 @@
 //! The `listwatch` command.
 //!
-//! Files import downwards only. The order, lowest first:
-//!
-//! | module | holds |
-//! |---|---|
-//! | `escape`, `field_paths`, `filter`, `number` | text of servers and of options, without IO |
-//! | `notices` | lines on stderr |
-//! | `signals` | the signals that end a command |
-//! | `failure` | why a command ended early, and its exit code |
-//! | `partial_file` | files that are renamed once they are complete |
-//! | `output` | stdout: formats, rows, tables, progress |
-//! | `saved_body` | the saved body of a list |
-//! | `cluster` | commands that talk to an API server: `connect`, `resource`, `listing`, `query`, then one file or folder each |
-//! | `completions`, `decode`, `man`, `stats` | the other commands |
-//!
-//! Within a folder, `mod.rs` is the highest file. `stats` uses `cluster` for live collections; no other command imports
-//! one.
+//! `.ci/imports --order crates/cli/src` prints the modules, lowest first. `stats` uses `cluster` for live collections; no
+//! other command imports one.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the reader has left: see `notices`")]
 

@@ -42,9 +42,6 @@
 //!
 //! Not done: kubectl's columns of the kinds that `listwatch-tables` lacks. Coloured cells: the columns count
 //! characters. A pager.
-//!
-//! The order of the files, lowest first: `custom_columns`, `kind`, `args`, `table`, `columns`, `yaml`, `progress`,
-//! `row`, `sort`, `stdout`, `print`, this file.
 
 mod args;
 mod columns;
