@@ -76,9 +76,7 @@ pub use self::index::handle::Index;
 pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
 pub use self::log::{
-    change::LoggedChange,
-    cursor::ChangeCursor,
-    status::{ChangeLogLimits, ChangeLogStatus},
+    change::LoggedChange, change_log::ChangeCursor, contents::ChangeLogStatus, open_log::ChangeLogLimits,
 };
 pub use self::reflector::{Cache, CacheWriter, PreparedReflector, Reflector, ReflectorStatus, Strategy, SyncError};
 pub use self::state::entry::StorageFormat;

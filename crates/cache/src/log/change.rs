@@ -1,10 +1,12 @@
-//! The changes of a change log.
+//! A change in a change log, and its place among the changes of its version.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use listwatch::EventType;
+use listwatch::{EventType, compare_resource_versions};
+use tokio::time::Instant;
 
 use crate::StoreType;
 use crate::log::frames::Frames;
@@ -77,7 +79,7 @@ impl<T: StoreType + ?Sized> LoggedChange<T> {
     }
 
     /// Returns the bytes that only the log holds: a replaced state, and the final state of a deleted object.
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let last = if self.kind == EventType::Deleted { self.object.allocated() } else { 0 };
         let old = self.old.as_ref().map_or(0, Entry::allocated);
         size_of::<Self>() + self.resource_version.len() + old + last
@@ -97,5 +99,49 @@ impl<T: StoreType + ?Sized> fmt::Debug for LoggedChange<T> {
             .field("resource_version", &self.resource_version)
             .field("object", &self.object())
             .finish_non_exhaustive()
+    }
+}
+
+/// A change, and when it was appended.
+pub(super) struct KeptChange<T: StoreType + ?Sized> {
+    pub(super) at: Instant,
+    pub(super) place: Place,
+    pub(super) change: Arc<LoggedChange<T>>,
+}
+
+/// The place of a change among the changes of its version, which decides whether a reader at a version has the change.
+///
+/// A resource version does not always name one change. When a lease of etcd expires, its objects are deleted at one
+/// version. Some servers send deletions without a version, or with the version of the object's last state. So a reader
+/// at a version may have only a part of the changes of this version. A reader gets every change again that it does not
+/// have for certain: it converges after a repeated change, but not after a missing one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A reader at this version has the change.
+    First,
+    /// The log had this version before. A reader at this version may lack the change.
+    Further,
+    /// The change has no version of its own. A reader that is at any version before the next change may lack it.
+    Unversioned,
+}
+
+impl<T: StoreType + ?Sized> KeptChange<T> {
+    /// Returns the memory of the change in the log.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.change.bytes()
+    }
+
+    /// Returns true if a reader that is at this version has the change for certain.
+    pub(super) fn is_known_at(&self, resource_version: &str) -> bool {
+        match compare_resource_versions(&self.change.resource_version, resource_version) {
+            Some(Ordering::Less) => self.place != Place::Unversioned,
+            Some(Ordering::Equal) => self.place == Place::First,
+            _ => false,
+        }
+    }
+
+    /// Returns true if the change has the newest version, and a reader at this version may lack it.
+    pub(super) fn is_unsettled_at(&self, newest: &str) -> bool {
+        self.place != Place::First && self.change.resource_version == newest
     }
 }

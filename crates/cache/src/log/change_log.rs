@@ -1,10 +1,21 @@
-//! The change log of a store, and its lock.
+//! The change log of a store, its lock, and its cursors.
 
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+use listwatch::internal::is_older;
 
 use crate::StoreType;
-use crate::log::contents::LogContents;
-use crate::log::status::ChangeLogLimits;
+use crate::error::StoreError;
+use crate::handles::CountedHandle;
+use crate::log::change::LoggedChange;
+use crate::log::contents::{Cursor, LogContents};
+use crate::log::open_log::ChangeLogLimits;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The changes of a collection in the order of the watch.
@@ -36,5 +47,119 @@ impl<T: StoreType + ?Sized> ChangeLog<T> {
 
     pub(crate) fn close(&self) {
         self.lock().close();
+    }
+}
+
+/// A cursor in the change log: see [`StoreReader::changes_after`](crate::StoreReader::changes_after).
+///
+/// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it
+/// has not returned, when a relist begins, and when the store is dropped.
+pub struct ChangeCursor<T: StoreType + ?Sized> {
+    log: Weak<ChangeLog<T>>,
+    _handle: CountedHandle,
+    cursor: Cursor,
+    /// The version up to which the reader has all changes.
+    version: String,
+    /// True until the first change that the reader may lack.
+    skips_known: bool,
+    has_ended: bool,
+}
+
+impl<T: StoreType + ?Sized> ChangeCursor<T> {
+    pub(crate) fn after(
+        log: &Arc<ChangeLog<T>>,
+        handle: CountedHandle,
+        resource_version: &str,
+    ) -> Result<Self, StoreError> {
+        let cursor = log.lock().add_cursor(resource_version)?;
+        let version = resource_version.to_owned();
+        Ok(Self { log: Arc::downgrade(log), _handle: handle, cursor, version, skips_known: true, has_ended: false })
+    }
+
+    /// Returns the resource version up to which the reader has all changes. If it has read the whole log, this is the
+    /// version of the log, which bookmarks advance.
+    pub fn resource_version(&mut self) -> &str {
+        if let Some(log) = self.log.upgrade()
+            && let Some(version) = log.lock().version_at_end(&self.cursor)
+            && is_older(&self.version, version)
+        {
+            version.clone_into(&mut self.version);
+        }
+        &self.version
+    }
+
+    /// Waits for the next change, as `next` of `StreamExt` does; `None` after an error.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ChangesExpired`].
+    pub async fn next(&mut self) -> Option<Result<Arc<LoggedChange<T>>, StoreError>> {
+        poll_fn(|cx| self.poll_change(cx)).await
+    }
+
+    /// Returns the next change, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ChangesExpired`].
+    pub fn try_next(&mut self) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
+        self.advance(None)
+    }
+
+    fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arc<LoggedChange<T>>, StoreError>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let next = self.advance(Some(cx.waker()));
+        self.has_ended = next.is_err();
+        match next {
+            Ok(Some(change)) => Poll::Ready(Some(Ok(change))),
+            Ok(None) => Poll::Pending,
+            Err(expired) => Poll::Ready(Some(Err(expired))),
+        }
+    }
+
+    fn advance(&mut self, waker: Option<&Waker>) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
+        let log = self.log.upgrade().ok_or(StoreError::ChangesExpired)?;
+        let mut log = log.lock();
+        while let Some(kept) = log.change_at(&self.cursor)? {
+            self.cursor.place.next += 1;
+            // A reader that knows a newer version than the store. From the first change that it may lack on, it gets
+            // all: a change without a version may be older than what it knows.
+            if self.skips_known && kept.is_known_at(&self.version) {
+                continue;
+            }
+            self.skips_known = false;
+            kept.change.resource_version.clone_into(&mut self.version);
+            return Ok(Some(Arc::clone(&kept.change)));
+        }
+        if let Some(waker) = waker {
+            log.set_waker(&self.cursor, waker);
+        }
+        Ok(None)
+    }
+}
+
+/// Ends after an error.
+impl<T: StoreType + ?Sized> Stream for ChangeCursor<T> {
+    type Item = Result<Arc<LoggedChange<T>>, StoreError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_change(cx)
+    }
+}
+
+impl<T: StoreType + ?Sized> Drop for ChangeCursor<T> {
+    fn drop(&mut self) {
+        if let Some(log) = self.log.upgrade() {
+            let waker = log.lock().remove_waker(&self.cursor);
+            drop(waker);
+        }
+    }
+}
+
+impl<T: StoreType + ?Sized> fmt::Debug for ChangeCursor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeCursor").field("resource_version", &self.version).finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) mod change;
 pub(crate) mod change_log;
 pub(crate) mod contents;
-pub(crate) mod cursor;
 pub(crate) mod frames;
-pub(crate) mod place;
-pub(crate) mod status;
+pub(crate) mod open_log;
+#[cfg(test)]
+mod tests;

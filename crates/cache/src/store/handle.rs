@@ -12,7 +12,7 @@ use crate::StoreType;
 use crate::error::{EndReason, ObjectError, StoreError};
 use crate::handles::CountedHandle;
 use crate::key::Identity;
-use crate::log::status::ChangeLogLimits;
+use crate::log::open_log::ChangeLogLimits;
 use crate::state::entry::StorageFormat;
 use crate::state::object::Object;
 use crate::store::reader::StoreReader;

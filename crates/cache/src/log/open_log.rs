@@ -1,0 +1,335 @@
+//! An open change log: the changes of the server after a version, in the order of the watch.
+//!
+//! - **Writes of others are not changes.** The caller may apply the server's answer before the watch delivers it.
+//!   `ahead` keeps the state before such a write, so that the change of the watch replaces the right state. While
+//!   `ahead` contains an object, the store is of no exact version.
+//! - **A lost order ends the log.** A version may not compare, or a deletion may meet a newer state of others. Then a
+//!   reader could miss a change. Readers then list again, which is always right.
+//! - **Places, not versions, order a cursor.** Several changes may share a version: see [`Place`].
+//! - **Changes that share the newest version stay**, over the limits too. Otherwise each reader that lists at this
+//!   version would expire at once.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use listwatch::internal::{is_comparable, is_older};
+use listwatch::{EventType, compare_resource_versions};
+use tokio::time::Instant;
+
+use crate::StoreType;
+use crate::error::StoreError;
+use crate::key::ObjectKey;
+use crate::log::change::{KeptChange, LoggedChange, Place};
+use crate::log::frames::Frames;
+use crate::state::entry::Entry;
+use crate::state::object::Codec;
+
+/// How much a change log keeps. A relist that begins frees all of it at once, on the thread of the reflector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangeLogLimits {
+    /// The memory of the log in bytes: replaced and deleted states, and encoded frames, which take at most a quarter of
+    /// it. Over the limit, frames are encoded again and the oldest changes are dropped. The newest change, the
+    /// changes that share its version and the newest frame are kept whatever their size. The default is 64 MiB.
+    pub bytes: usize,
+    /// The age of the oldest change. Changes that share the newest version may be older. The default is 10 minutes.
+    pub age: Duration,
+}
+
+impl Default for ChangeLogLimits {
+    fn default() -> Self {
+        Self { bytes: 64 << 20, age: Duration::from_secs(600) }
+    }
+}
+
+/// A change of the server that was written.
+pub(crate) struct ObservedChange {
+    /// The state that the store had before.
+    pub(crate) old: Option<Entry>,
+    /// The state of the change; of a deleted object, its final state.
+    pub(crate) object: Entry,
+    pub(crate) is_deleted: bool,
+    /// True if the store changed.
+    pub(crate) has_effect: bool,
+    /// The version that the store has of an object that did not change, or of its deletion: newer than the change if
+    /// others than the reflector have written or deleted it.
+    pub(crate) known: Option<String>,
+}
+
+impl ObservedChange {
+    fn is_old_version(&self, version: &str) -> bool {
+        self.old.as_ref().is_some_and(|old| old.resource_version() == version)
+    }
+}
+
+/// What an observed change did to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Appended {
+    /// The log has a new change: wake the readers.
+    Change,
+    /// The log had the change before, or the change is of an object that the log does not have.
+    Nothing,
+    /// The place of the change is unknown: close the log.
+    OrderLost,
+}
+
+/// The changes of a log since it opened, and what must be known to append the next one.
+pub(super) struct OpenLog<T: StoreType + ?Sized> {
+    /// Distinguishes the cursors of this log from those of an earlier one.
+    number: u64,
+    start: LogStart,
+    /// The store had all changes up to this version when the watch delivered it.
+    version: String,
+    kept: VecDeque<KeptChange<T>>,
+    kept_bytes: usize,
+    /// The number of changes that were dropped from the front of `kept`.
+    dropped: u64,
+    frames: Arc<Frames>,
+    /// The states at `version` of objects that others than the reflector have written since.
+    ahead: HashMap<ObjectKey, Option<Entry>>,
+}
+
+/// The readers that lack none of the dropped changes.
+enum LogStart {
+    /// Readers at this version or a newer one.
+    At(String),
+    /// Readers at a newer version: a further change of this version was dropped.
+    After(String),
+}
+
+impl LogStart {
+    fn version(&self) -> &str {
+        match self {
+            Self::At(version) | Self::After(version) => version,
+        }
+    }
+
+    /// Returns false also for versions without an order.
+    fn admits(&self, resource_version: &str) -> bool {
+        match compare_resource_versions(self.version(), resource_version) {
+            Some(Ordering::Less) => true,
+            Some(Ordering::Equal) => matches!(self, Self::At(_)),
+            _ => false,
+        }
+    }
+}
+
+/// The place of a cursor. It keeps no change.
+pub(super) struct CursorPlace {
+    log: u64,
+    /// The number of the next change since the log was opened.
+    pub(super) next: u64,
+}
+
+impl<T: StoreType + ?Sized> OpenLog<T> {
+    /// Creates a log without changes, at a version up to which the store has all changes, and no newer ones.
+    pub(super) fn new(number: u64, version: &str, frames: Arc<Frames>) -> Self {
+        Self {
+            number,
+            start: LogStart::At(version.to_owned()),
+            version: version.to_owned(),
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            dropped: 0,
+            frames,
+            ahead: HashMap::new(),
+        }
+    }
+
+    /// Returns the version at which the store has exactly the objects of the log, if it has.
+    pub(super) fn exact_version(&self) -> Option<&str> {
+        self.ahead.is_empty().then_some(&self.version)
+    }
+
+    /// Returns true if a reader at the log's version may lack a change.
+    pub(super) fn is_shared(&self) -> bool {
+        self.kept.back().is_some_and(|newest| newest.is_unsettled_at(&self.version))
+    }
+
+    /// Records that the store has all changes up to this version. Returns true if the version is new.
+    pub(super) fn reach(&mut self, version: &str) -> bool {
+        let is_new = is_older(&self.version, version);
+        if is_new {
+            version.clone_into(&mut self.version);
+        }
+        is_new
+    }
+
+    /// Records the state before a write of others than the reflector, which the log does not have.
+    pub(super) fn note_own_write(&mut self, key: ObjectKey, old: Option<Entry>) {
+        self.ahead.entry(key).or_insert(old);
+    }
+
+    /// Appends a change of this version. `is_newer` is true if the watch has delivered only older versions before.
+    pub(super) fn append(
+        &mut self,
+        observed: ObservedChange,
+        own_version: &str,
+        is_newer: bool,
+        codec: &Arc<Codec<T>>,
+    ) -> Appended {
+        let place = match own_version {
+            _ if is_newer => Place::First,
+            // A deletion at the version of the object's last state has none of its own.
+            version if version == self.version && !observed.is_old_version(version) => Place::Further,
+            version if observed.has_effect && !version.is_empty() && !is_comparable(version) => {
+                return Appended::OrderLost;
+            }
+            _ => Place::Unversioned,
+        };
+        let observed = match self.catch_up(observed, place) {
+            Ok(observed) => observed,
+            Err(appended) => return appended,
+        };
+        if place == Place::First {
+            own_version.clone_into(&mut self.version);
+        } else if !observed.has_effect {
+            // The watch has delivered the change again.
+            return Appended::Nothing;
+        }
+        self.push(observed, place, codec)
+    }
+
+    /// Returns the change of the state that the log has of an object, if others than the reflector have written the
+    /// object.
+    ///
+    /// # Errors
+    ///
+    /// The result of [`append`](Self::append), if nothing is appended.
+    fn catch_up(&mut self, mut observed: ObservedChange, place: Place) -> Result<ObservedChange, Appended> {
+        if self.ahead.is_empty() {
+            return Ok(observed);
+        }
+        let version = observed.object.resource_version();
+        let key = observed.object.identity().key();
+        let Some(state) = self.ahead.remove(&key) else { return Ok(observed) };
+        let is_behind = observed.known.as_ref().is_some_and(|known| is_older(&version, known));
+        let is_repeated = match &state {
+            _ if place == Place::First => false,
+            Some(state) => !observed.is_deleted && !is_older(&state.resource_version(), &version),
+            None => observed.is_deleted,
+        };
+        if is_repeated {
+            self.ahead.insert(key, state);
+            return Err(Appended::Nothing);
+        }
+        if is_behind && observed.is_deleted && place != Place::First {
+            // Whether the object was deleted before or after the state that others wrote is unknown.
+            return Err(Appended::OrderLost);
+        }
+        if is_behind {
+            self.ahead.insert(key, (!observed.is_deleted).then(|| observed.object.clone()));
+        }
+        observed.old = state;
+        observed.has_effect = true;
+        Ok(observed)
+    }
+
+    fn push(&mut self, observed: ObservedChange, place: Place, codec: &Arc<Codec<T>>) -> Appended {
+        let ObservedChange { old, object, is_deleted, .. } = observed;
+        let kind = match (is_deleted, &old) {
+            (true, None) => return Appended::Nothing,
+            (true, Some(_)) => EventType::Deleted,
+            (false, Some(_)) => EventType::Modified,
+            (false, None) => EventType::Added,
+        };
+        let change = Arc::new(LoggedChange {
+            kind,
+            resource_version: self.version.clone(),
+            old,
+            object,
+            codec: Arc::clone(codec),
+            number: self.frames.number(),
+            frames: Arc::clone(&self.frames),
+        });
+        let kept = KeptChange { at: Instant::now(), place, change };
+        self.kept_bytes += kept.bytes();
+        self.kept.push_back(kept);
+        Appended::Change
+    }
+
+    /// Moves the oldest changes that exceed the limits to `dropped`.
+    pub(super) fn trim(&mut self, limits: &ChangeLogLimits, dropped: &mut Vec<KeptChange<T>>) {
+        // Frames have a limit of their own. Only changes that must be kept exceed the limit of the log.
+        let of_changes = limits.bytes - Frames::share(limits.bytes);
+        let mut last = None;
+        while let Some(oldest) = self.kept.front()
+            && !oldest.is_unsettled_at(&self.version)
+            && (oldest.at.elapsed() > limits.age || self.kept_bytes > of_changes && self.kept.len() > 1)
+        {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.kept_bytes -= oldest.bytes();
+            self.dropped += 1;
+            last = Some((oldest.place, oldest.change.resource_version.clone()));
+            dropped.push(oldest);
+        }
+        if let Some((place, version)) = last {
+            self.start = match place {
+                Place::First => LogStart::At(version),
+                Place::Further => LogStart::After(version),
+                // It happened before the next version.
+                Place::Unversioned => {
+                    let next = self.kept.iter().find(|kept| kept.place == Place::First);
+                    LogStart::At(next.map_or(&self.version, |next| &next.change.resource_version).clone())
+                }
+            };
+        }
+        if self.kept.capacity() > 4 * self.kept.len() + 64 {
+            self.kept.shrink_to(2 * self.kept.len());
+        }
+    }
+
+    /// Returns the memory of the changes in bytes, without their frames.
+    pub(super) fn bytes(&self) -> usize {
+        debug_assert_eq!(
+            self.kept_bytes,
+            self.kept.iter().map(KeptChange::bytes).sum::<usize>(),
+            "the bytes of the changes"
+        );
+        self.kept_bytes
+    }
+
+    /// Returns the version after which the log has all changes, their number, and the age of the oldest.
+    pub(super) fn extent(&self) -> (&str, usize, Duration) {
+        let age = self.kept.front().map_or(Duration::ZERO, |oldest| oldest.at.elapsed());
+        (self.start.version(), self.kept.len(), age)
+    }
+
+    /// Returns the place after the changes that a reader has which is at this version.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ChangesExpired`] if the reader lacks changes that were dropped.
+    pub(super) fn place_after(&self, resource_version: &str) -> Result<CursorPlace, StoreError> {
+        if !self.start.admits(resource_version) {
+            return Err(StoreError::ChangesExpired);
+        }
+        let is_before = |kept: &KeptChange<T>| {
+            is_older(&kept.change.resource_version, resource_version) || kept.is_known_at(resource_version)
+        };
+        let mut place = self.kept.partition_point(is_before);
+        while place > 0 && self.kept.get(place - 1).is_some_and(|kept| kept.place == Place::Unversioned) {
+            place -= 1;
+        }
+        Ok(CursorPlace { log: self.number, next: self.dropped + place as u64 })
+    }
+
+    /// Returns the change at the place of a cursor, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ChangesExpired`] if the change was dropped, or the cursor is of an earlier log.
+    pub(super) fn change_at(&self, place: &CursorPlace) -> Result<Option<&KeptChange<T>>, StoreError> {
+        let at = place.next.checked_sub(self.dropped).filter(|_| self.number == place.log);
+        let at = at.ok_or(StoreError::ChangesExpired)?;
+        Ok(usize::try_from(at).ok().and_then(|at| self.kept.get(at)))
+    }
+
+    /// Returns the version of the log, if the cursor has read all of it.
+    pub(super) fn version_at_end(&self, place: &CursorPlace) -> Option<&str> {
+        let is_at_end = self.number == place.log && place.next == self.dropped + self.kept.len() as u64;
+        is_at_end.then_some(&self.version)
+    }
+}
