@@ -144,7 +144,7 @@ pub(crate) async fn handle<T: StoreType + ?Sized>(
     let mut changes = cache.subscribe().start();
     let (synced, is_synced) = oneshot::channel();
     // As kube's handler, in the task of the watch.
-    let running = tokio::spawn(reflector.run_with(async move {
+    let handling = async move {
         let mut synced = Some(synced);
         while let Some(change) = changes.next().await {
             match change {
@@ -154,9 +154,16 @@ pub(crate) async fn handle<T: StoreType + ?Sized>(
             }
         }
         anyhow::Ok(())
-    }));
+    };
+    let running = Box::pin(reflector.run());
+    let running = tokio::spawn(async move {
+        tokio::select! {
+            ended = running => Ok(ended?),
+            handled = handling => handled,
+        }
+    });
     if cache.synced().await.is_err() {
-        running.await???;
+        running.await??;
     }
     is_synced.await?;
     Ok(cache)

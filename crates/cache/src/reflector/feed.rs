@@ -8,7 +8,6 @@ use listwatch::client::{Error, WatchEvent};
 use listwatch::internal::{Connections, Pages, is_older};
 use listwatch::{EventType, ItemError, ItemRef, Projection};
 
-use crate::reflector::silence::Probe;
 use crate::reflector::sync::Attempt;
 use crate::store::handle::RelistCommit;
 use crate::{ObjectError, ObjectKey, Relist, Store, StoreError, StoreType};
@@ -71,8 +70,6 @@ pub(super) enum FeedStep {
     Superseded,
     /// The list is complete at a version older than the cache's. It was not committed.
     WentBack,
-    /// The watch was silent for too long, and the server was asked for its version.
-    Silent(Probe),
     ListFailed(Error),
     WatchFailed(Error),
 }
@@ -97,16 +94,15 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             list,
             watch,
             began,
-            resumes: attempt.resumes.then(|| attempt.known.clone()),
+            resumes: attempt.resumes.clone(),
             version: None,
             events: 0,
             received: Received::default(),
             reported: 0,
         };
-        if attempt.resumes {
-            store.open_log(&attempt.known);
-        } else {
-            feed.begin_relist();
+        match &attempt.resumes {
+            Some(version) => store.open_log(version),
+            None => feed.begin_relist(),
         }
         feed
     }

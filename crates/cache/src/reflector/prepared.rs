@@ -1,19 +1,22 @@
 //! A reflector whose options are set and whose store exists.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use listwatch::Projection;
-use listwatch::client::{Client, Resource, Selection};
-use listwatch::internal::Outage;
+use listwatch::client::{Client, Error, List, ListParams, Resource, ResourceVersion, Retry, Selection, WatchParams};
+use listwatch::internal::{Connections, Outage, PAGE};
+use listwatch::{FromRef, Projection};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::StoreType;
-use crate::reflector::attached::AttachedStore;
 use crate::reflector::cache::{Cache, Collection};
-use crate::reflector::status::ReflectorStatus;
-use crate::reflector::sync::SyncState;
+use crate::reflector::status::{ReflectorStatus, record_error};
+use crate::reflector::sync::SyncPolicy;
+use crate::{EndReason, Store, StoreType};
+
+/// The target of spans and events. Filters name it, so it does not depend on the file.
+pub(super) const TARGET: &str = "listwatch_cache::reflector";
 
 /// A [`Reflector`](super::Reflector) whose options are set and whose cache exists, but which does not run yet.
 ///
@@ -40,7 +43,7 @@ pub struct PreparedReflector<T: StoreType + ?Sized> {
     pub(super) namespace: Option<String>,
     pub(super) projection: Option<Projection>,
     pub(super) store: AttachedStore<T>,
-    pub(super) sync: SyncState,
+    pub(super) sync: SyncPolicy,
     /// The time at which the collection was complete in this attempt.
     pub(super) synced_at: Option<Instant>,
     pub(super) outage: Arc<Outage>,
@@ -64,11 +67,106 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     }
 }
 
+/// The requests.
+impl<T: StoreType + ?Sized> PreparedReflector<T> {
+    pub(super) fn watch(&self) -> Connections {
+        let params = WatchParams::with_initial_state().selection(self.selection.clone());
+        let watch = self.client.watch::<T>(&self.resource, &params);
+        let watch = match &self.namespace {
+            Some(namespace) => watch.namespace(namespace),
+            None => watch,
+        };
+        let status = Arc::clone(&self.status);
+        let watch = watch.on_disconnect(move |disconnect| {
+            if let Some(error) = &disconnect.error {
+                record_error(&status, error.clone());
+                status.send_modify(|status| status.is_up_to_date = false);
+            }
+        });
+        let watch = if self.sync.fails_fast() { watch.fail_fast() } else { watch };
+        watch.into_connections().reporting_to(&self.outage)
+    }
+
+    pub(super) fn list(&self, version: ResourceVersion, pages: bool) -> List<FromRef<T>> {
+        let params = ListParams::new(self.selection.clone()).resource_version(version);
+        // The list retries an interrupted page; `SyncPolicy` handles the errors of a list in one response.
+        let (client, params) =
+            if pages { (self.client.clone(), params.page_size(PAGE)) } else { (self.once(), params) };
+        let list = client.list::<T>(&self.resource, &params).accept_versions();
+        match &self.namespace {
+            Some(namespace) => list.namespace(namespace),
+            None => list,
+        }
+    }
+
+    /// Requests the resource version of a list of one object.
+    pub(super) fn recent_version(&self) -> impl Future<Output = Result<String, Error>> + Send + use<T> {
+        self.once().current_version(&self.resource, &self.selection, self.namespace.as_deref())
+    }
+
+    pub(super) fn once(&self) -> Client {
+        self.client.clone().retry(Retry::never())
+    }
+}
+
 impl<T: StoreType + ?Sized> fmt::Debug for PreparedReflector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PreparedReflector")
             .field("resource", &self.resource)
             .field("status", &*self.status.borrow())
             .finish_non_exhaustive()
+    }
+}
+
+/// The store of a reflector. Its drop ends the reflector, however that comes about: the status and all subscribers then
+/// have the reason.
+pub(super) struct AttachedStore<T: StoreType + ?Sized> {
+    store: Store<T>,
+    resource: Resource,
+    status: Arc<watch::Sender<ReflectorStatus>>,
+    /// Why the reflector has ended, unless it was dropped.
+    pub(super) end: Option<EndReason>,
+}
+
+impl<T: StoreType + ?Sized> AttachedStore<T> {
+    pub(super) fn new(store: Store<T>, resource: Resource, status: Arc<watch::Sender<ReflectorStatus>>) -> Self {
+        store.attach();
+        Self { store, resource, status, end: None }
+    }
+
+    /// Returns when the last handle of the store is dropped. From now on this one does not count.
+    pub(super) fn last_handle(&mut self) -> impl Future<Output = ()> + Send + use<T> {
+        self.store.forget_handle();
+        self.store.last_handle()
+    }
+}
+
+impl<T: StoreType + ?Sized> Deref for AttachedStore<T> {
+    type Target = Store<T>;
+
+    fn deref(&self) -> &Store<T> {
+        &self.store
+    }
+}
+
+impl<T: StoreType + ?Sized> Drop for AttachedStore<T> {
+    fn drop(&mut self) {
+        let reason = self.end.take().unwrap_or(EndReason::Dropped);
+        let resource = &self.resource;
+        match &reason {
+            // `run` returns the error.
+            EndReason::Failed(_) => {}
+            EndReason::Panicked(_) => {
+                tracing::error!(name: "listwatch.ended", target: TARGET, %resource, %reason, "the reflector ended");
+            }
+            EndReason::Stopped | EndReason::Dropped => {
+                tracing::info!(name: "listwatch.ended", target: TARGET, %resource, %reason, "the reflector ended");
+            }
+        }
+        self.status.send_modify(|status| {
+            status.is_up_to_date = false;
+            status.ended_by = Some(reason.clone());
+        });
+        self.store.detach(reason);
     }
 }

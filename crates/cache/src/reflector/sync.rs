@@ -1,22 +1,26 @@
 //! The decisions of a reflector: how it syncs, from which version it lists, and how it reacts to errors.
 //!
-//! An attempt is a list, a watch, or both. After each attempt the state has new facts, and the facts choose the next
-//! attempt. The code uses neither IO nor time, so a test runs a year of errors in a moment.
+//! An attempt is a list, a watch, or both. What is known after it chooses the next attempt. The code uses neither IO nor
+//! time.
 //!
-//! | fact | learned from | changes the next attempt |
+//! | state | the store | it ends |
 //! |---|---|---|
-//! | `version` | a sync, and each event or bookmark after it | the version that a list requests at least |
-//! | `was_loaded` | a file | it resumes the watch, and sends no list |
-//! | `version_is_lost` | a list refused for its version (410, or too large), or failed 3 times in a row by an API server, or a watch without progress | it lists the most recent state |
-//! | `went_back` | a server at an older version | no stored object counts as unchanged |
-//! | `history_is_short` | a version that expired between a list and its watch | it watches first, and lists in parallel |
-//! | `pages` | a list that the request timeout interrupted | it lists in pages |
+//! | `Syncing` | lacks the collection, or changes after a version | with the whole collection: `Synced`; or with a file, before the first attempt: `Loaded` |
+//! | `Loaded` | has the collection of a file | with the first attempt, which resumes the watch and sends no list: `Syncing` |
+//! | `Synced` | has the collection, and the watch delivers the changes | with the attempt, or when the server went back or the watch misses changes: `Syncing` |
+//!
+//! While it is `Syncing`, [`ListVersion`] says what lists request. It starts with `Cached`:
+//!
+//! | lists request | until |
+//! |---|---|
+//! | `Cached`: the watch cache of the server first, as client-go does | the server refuses the version (410, or too large), fails 3 lists in a row, or its watch makes no progress: `MostRecent`; the server is at an older version: `OlderServer` |
+//! | `MostRecent`: the current state | a sync; the server is at an older version: `OlderServer` |
+//! | `OlderServer`: the current state, and no stored object counts as unchanged | a sync |
 //!
 //! - A cache that was complete is never given up. Before that, `fails_fast` decides about lasting errors.
 //! - A refused version is replaced at once, but only once: a second refusal backs off.
-//! - A list requests the watch cache of the server first, as client-go does.
 //! - `Any` ignores page sizes, so a first list in pages requests the most recent state.
-//! - Facts about the server (`history_is_short`, `pages`) are kept as long as the reflector: a server does not get
+//! - What is known of the server (`ShortHistory`, `pages`) is kept as long as the reflector: a server does not get
 //!   faster.
 
 use std::fmt;
@@ -60,32 +64,72 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// The facts about a collection and its server that decide the next attempt. It uses neither IO nor time.
-#[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
-pub(super) struct SyncState {
-    /// The strategy that the caller chose.
-    chosen: Option<Strategy>,
-    /// The last version of the whole collection; empty before the first sync.
-    version: String,
-    /// True if the version is from a loaded file: the next attempt resumes from it.
-    was_loaded: bool,
-    /// True if the server does not have the version yet, or has forgotten it.
-    version_is_lost: bool,
-    /// The number of lists in a row that an API server failed, and that named a version.
-    failed_lists: u32,
-    /// True if the server is at an older version, so that the store may have objects of another history.
-    went_back: bool,
-    /// True if a list took longer than the server keeps history.
-    history_is_short: bool,
-    /// True if a list took longer than the server's request timeout.
-    pages: bool,
-    /// True if the collection was complete in this attempt.
-    is_synced: bool,
-    /// True if the watch has advanced the version since then.
-    has_watched: bool,
+/// The decisions of a reflector, and what they depend on.
+#[derive(Debug)]
+pub(super) struct SyncPolicy {
+    strategy: StrategyChoice,
     /// True if lasting errors end the reflector before the first sync.
     fails_fast: bool,
+    /// True if a list took longer than the server's request timeout.
+    pages: bool,
+    state: SyncState,
+}
+
+/// Who chooses the strategy.
+#[derive(Debug)]
+enum StrategyChoice {
+    Caller(Strategy),
+    /// The reflector, by what the server supports. It ends when a version expires between a list and its watch:
+    /// `ShortHistory`.
+    Default,
+    /// A list took longer than the server keeps history.
+    ShortHistory,
+}
+
+/// What the store has of the collection: see the table above.
+#[derive(Debug)]
+enum SyncState {
+    /// An attempt gets the collection. `version` is the last of the whole collection, and empty before the first sync.
+    Syncing { version: String, list: ListVersion },
+    /// The next attempt resumes at the version of the file.
+    Loaded { version: String },
+    /// The watch has delivered all changes up to `version`; `has_watched` is true once it has advanced that version.
+    Synced { version: String, has_watched: bool },
+}
+
+/// What lists request: see the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListVersion {
+    /// The last version of the collection at least. `failed` counts the lists in a row that an API server failed, and
+    /// that named a version.
+    Cached {
+        failed: u32,
+    },
+    MostRecent,
+    OlderServer,
+}
+
+impl ListVersion {
+    const FIRST: Self = Self::Cached { failed: 0 };
+}
+
+impl SyncState {
+    fn version(&self) -> &str {
+        match self {
+            Self::Syncing { version, .. } | Self::Loaded { version } | Self::Synced { version, .. } => version,
+        }
+    }
+
+    /// Lets the next lists request the most recent state, unless they do so already. Returns true if they did not.
+    fn lose_version(&mut self) -> bool {
+        match self {
+            Self::Syncing { list: ListVersion::MostRecent | ListVersion::OlderServer, .. } => false,
+            Self::Syncing { version, .. } | Self::Loaded { version } | Self::Synced { version, .. } => {
+                *self = Self::Syncing { version: mem::take(version), list: ListVersion::MostRecent };
+                true
+            }
+        }
+    }
 }
 
 /// One attempt to sync, until an error ends it.
@@ -93,8 +137,8 @@ pub(super) struct SyncState {
 pub(super) struct Attempt {
     pub(super) strategy: Strategy,
     pub(super) because: &'static str,
-    /// True for a watch from the known version, without a list.
-    pub(super) resumes: bool,
+    /// The version from which a watch resumes, without a list.
+    pub(super) resumes: Option<String>,
     /// The version that a list requests.
     pub(super) version: ResourceVersion,
     pub(super) pages: bool,
@@ -131,89 +175,90 @@ pub(super) enum NextStep {
     GiveUp,
 }
 
-impl SyncState {
+impl SyncPolicy {
     pub(super) fn new(chosen: Option<Strategy>, fails_fast: bool) -> Self {
-        Self { chosen, fails_fast, ..Self::default() }
+        let state = SyncState::Syncing { version: String::new(), list: ListVersion::FIRST };
+        let strategy = chosen.map_or(StrategyChoice::Default, StrategyChoice::Caller);
+        Self { strategy, fails_fast, pages: false, state }
     }
 
+    /// Begins the next attempt.
     pub(super) fn attempt(&mut self, has_initial_events: bool) -> Attempt {
-        self.is_synced = false;
-        self.has_watched = false;
-        let (strategy, because) = match self.chosen {
+        let (list, resumes) = match &self.state {
+            SyncState::Syncing { list, .. } => (*list, None),
+            SyncState::Loaded { version } => (ListVersion::FIRST, Some(version.clone())),
+            SyncState::Synced { .. } => (ListVersion::FIRST, None),
+        };
+        let went_back = list == ListVersion::OlderServer;
+        let (strategy, because) = match &self.strategy {
             // With a watch in parallel to a list of another history, the older state could not be determined.
-            _ if self.went_back => (Strategy::ListThenWatch, "the server has gone back to an older version"),
-            Some(strategy) => (strategy, "the caller chose it"),
-            None if self.history_is_short => {
-                (Strategy::WatchFirst, "a list takes longer than the server keeps history")
-            }
-            None if has_initial_events => (Strategy::WatchList, "the default"),
-            None => (Strategy::ListThenWatch, "the server has no initial events"),
+            _ if went_back => (Strategy::ListThenWatch, "the server has gone back to an older version"),
+            StrategyChoice::Caller(strategy) => (*strategy, "the caller chose it"),
+            StrategyChoice::ShortHistory => (Strategy::WatchFirst, "a list takes longer than the server keeps history"),
+            StrategyChoice::Default if has_initial_events => (Strategy::WatchList, "the default"),
+            StrategyChoice::Default => (Strategy::ListThenWatch, "the server has no initial events"),
         };
+        let because = if resumes.is_some() { "the watch resumes from the loaded file" } else { because };
+        let known = self.state.version().to_owned();
         // As client-go (`tools/cache/reflector.go`, `relistResourceVersion`): requests the watch cache first.
-        let version = match &self.version {
-            _ if self.version_is_lost => ResourceVersion::MostRecent,
+        let version = match list {
+            ListVersion::MostRecent | ListVersion::OlderServer => ResourceVersion::MostRecent,
             // `Any` ignores page sizes.
-            version if version.is_empty() && !self.pages => ResourceVersion::Any,
-            version if !is_comparable(version) => ResourceVersion::MostRecent,
-            version => ResourceVersion::AtLeast(version.clone()),
+            ListVersion::Cached { .. } if known.is_empty() && !self.pages => ResourceVersion::Any,
+            ListVersion::Cached { .. } if !is_comparable(&known) => ResourceVersion::MostRecent,
+            ListVersion::Cached { .. } => ResourceVersion::AtLeast(known.clone()),
         };
-        let resumes = mem::take(&mut self.was_loaded);
-        let because = if resumes { "the watch resumes from the loaded file" } else { because };
-        let (known, went_back) = (self.version.clone(), self.went_back);
+        self.state = SyncState::Syncing { version: known.clone(), list };
         Attempt { strategy, because, resumes, version, pages: self.pages, known, went_back }
     }
 
     /// Records that the store has the whole collection of this version from a file.
     pub(super) fn record_load(&mut self, version: &str) {
-        version.clone_into(&mut self.version);
-        self.was_loaded = true;
+        self.state = SyncState::Loaded { version: version.to_owned() };
     }
 
     /// Returns true if a lasting error ends the reflector, because the collection was never complete.
     pub(super) fn fails_fast(&self) -> bool {
-        self.fails_fast && self.version.is_empty()
+        self.fails_fast && self.state.version().is_empty()
     }
 
     /// Records that the collection is complete at this version.
     pub(super) fn record_sync(&mut self, version: &str) {
-        version.clone_into(&mut self.version);
-        self.version_is_lost = false;
-        self.failed_lists = 0;
-        self.went_back = false;
-        self.is_synced = true;
+        self.state = SyncState::Synced { version: version.to_owned(), has_watched: false };
     }
 
     /// Records that the watch has delivered all changes up to this version. Returns true if the version is new, and the
     /// collection is complete.
-    pub(super) fn record_watched_version(&mut self, version: &str) -> bool {
-        if !self.is_synced || self.version == version {
-            return false;
+    pub(super) fn record_watched_version(&mut self, watched: &str) -> bool {
+        match &mut self.state {
+            SyncState::Synced { version, has_watched } if version != watched => {
+                watched.clone_into(version);
+                *has_watched = true;
+                true
+            }
+            _ => false,
         }
-        version.clone_into(&mut self.version);
-        self.has_watched = true;
-        true
     }
 
     /// Returns true if this version of the server is older than the collection's.
     pub(super) fn is_ahead_of(&self, version: &str) -> bool {
-        is_older(version, &self.version)
+        is_older(version, self.state.version())
     }
 
     /// Records that the server is at a version older than the collection's.
     pub(super) fn record_older_server(&mut self) -> NextStep {
-        self.went_back = true;
-        self.version_is_lost = true;
+        self.state = SyncState::Syncing { version: self.state.version().to_owned(), list: ListVersion::OlderServer };
         NextStep::RetryNow
     }
 
     /// Returns true if the server has versions that the watch has not delivered.
     pub(super) fn is_behind(&self, version: &str) -> bool {
-        self.version != version && !self.is_ahead_of(version)
+        self.state.version() != version && !self.is_ahead_of(version)
     }
 
     /// Records that the watch does not deliver the changes after the collection's version.
     pub(super) fn record_missed_changes(&mut self) -> NextStep {
-        self.version_is_lost = true;
+        self.state.lose_version();
         NextStep::RetryLater
     }
 
@@ -225,34 +270,44 @@ impl SyncState {
         }
         // A list is no loss after a proxy's 410 either.
         let is_lost = error.is_expired() || error.is_too_large_version() || error.code() == Some(410);
-        if is_lost && attempt.version != ResourceVersion::MostRecent && !mem::replace(&mut self.version_is_lost, true) {
+        if is_lost && attempt.version != ResourceVersion::MostRecent && self.state.lose_version() {
             return NextStep::RetryNow;
         }
-        self.failed_lists += u32::from(attempt.names_version() && may_refuse_version(error));
-        self.version_is_lost |= self.failed_lists >= MOST_FAILED_LISTS;
+        if attempt.names_version()
+            && may_refuse_version(error)
+            && let SyncState::Syncing { list: ListVersion::Cached { failed }, .. } = &mut self.state
+        {
+            *failed += 1;
+            if *failed >= MOST_FAILED_LISTS {
+                self.state.lose_version();
+            }
+        }
         self.react_to(advice)
     }
 
     /// Handles the error that ended the watch of this attempt.
     pub(super) fn watch_failed(&mut self, attempt: &Attempt, error: &Error, advice: RetryAdvice) -> NextStep {
-        if attempt.resumes && error.is_expired() {
+        if attempt.resumes.is_some() && error.is_expired() {
             return NextStep::RetryNow;
         }
         if let ErrorKind::NoProgress { .. } = error.kind() {
             return self.record_missed_changes();
         }
-        let was_listed = attempt.strategy == Strategy::ListThenWatch && !attempt.resumes;
-        self.history_is_short |= error.is_expired() && was_listed && !self.has_watched;
+        let was_listed = attempt.strategy == Strategy::ListThenWatch && attempt.resumes.is_none();
+        let has_watched = matches!(self.state, SyncState::Synced { has_watched: true, .. });
+        if error.is_expired() && was_listed && !has_watched && matches!(self.strategy, StrategyChoice::Default) {
+            self.strategy = StrategyChoice::ShortHistory;
+        }
         self.react_to(advice)
     }
 
     /// Returns the reaction to an error with this advice. A cache that was complete is never given up.
-    fn react_to(&mut self, advice: RetryAdvice) -> NextStep {
+    fn react_to(&self, advice: RetryAdvice) -> NextStep {
         let gives_up = match advice {
             RetryAdvice::RetryAfterRepair | RetryAdvice::Relist => self.fails_fast,
             RetryAdvice::GiveUp => true,
             _ => false,
         };
-        if gives_up && self.version.is_empty() { NextStep::GiveUp } else { NextStep::RetryLater }
+        if gives_up && self.state.version().is_empty() { NextStep::GiveUp } else { NextStep::RetryLater }
     }
 }

@@ -7,7 +7,6 @@ mod errors;
 mod expiry;
 mod load;
 mod model;
-mod one_task;
 mod outage;
 mod own_writes;
 mod script;

@@ -7,10 +7,9 @@ use listwatch::Projection;
 use listwatch::client::{Client, Kind, Resource, Selection};
 use tokio::sync::watch;
 
-use crate::reflector::attached::AttachedStore;
 use crate::reflector::cache::Cache;
-use crate::reflector::prepared::PreparedReflector;
-use crate::reflector::sync::{Strategy, SyncState};
+use crate::reflector::prepared::{AttachedStore, PreparedReflector};
+use crate::reflector::sync::{Strategy, SyncPolicy};
 use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 
 /// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it
@@ -186,7 +185,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             selection,
             namespace,
             projection,
-            sync: SyncState::new(strategy, fails_fast),
+            sync: SyncPolicy::new(strategy, fails_fast),
             synced_at: None,
             outage,
             status,

@@ -1,0 +1,114 @@
+//! Runs a reflector until it is stopped or dropped, or an error or a panic ends it.
+
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use listwatch::client::Error;
+use listwatch::internal::{chain, on_own_runtime};
+use tracing::field;
+
+use crate::contain::panic_message;
+use crate::reflector::cache::Cache;
+use crate::reflector::prepared::{PreparedReflector, TARGET};
+use crate::{EndReason, StoreType};
+
+impl<T: StoreType + ?Sized> PreparedReflector<T> {
+    /// Keeps the store synced until the future is dropped, [`Cache::stop`] is called, or an error ends it.
+    ///
+    /// Attempts back off exponentially with jitter, from the [`delay`](listwatch::client::Retry::delay) of the client's
+    /// [`Retry`](listwatch::client::Retry) to 30 s (doubled at most by jitter). A watch that lived for 10 s resets the
+    /// backoff. [`last_error`](crate::ReflectorStatus::last_error) has the last error, and the log has a warning for
+    /// each until the first sync, and later for each minute of an outage: see [`listwatch::client`].
+    ///
+    /// However it ends, [`Cache::is_running`] is then false, [`Cache::synced`] returns
+    /// [`SyncError::Ended`](crate::SyncError::Ended), and subscribers get [`Change::Ended`](crate::Change::Ended), all
+    /// with the [reason](EndReason).
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the selection is invalid, or the resource [cannot be
+    /// watched](listwatch::client::Resource::without_watch).
+    ///
+    /// Until the collection was complete (a loaded file counts), also when the caller has to change something: the
+    /// server refuses the request (400, 422), or TLS failed before its first response
+    /// ([`TransportErrorKind::Tls`](listwatch::client::TransportErrorKind::Tls)). With
+    /// [`fail_fast`](super::Reflector::fail_fast), lasting errors end it then too. Once the collection was complete, it
+    /// retries all errors.
+    ///
+    /// An object that cannot be stored is not an error: it is [skipped](crate::ReflectorStatus::skipped), and the cache
+    /// is incomplete. The reflector relists once the store has room for an object that exceeded the
+    /// [budget](crate::Store::set_budget). A panic in an index function is an error of the object:
+    /// [`Index::errors`](crate::Index::errors).
+    pub async fn run(self) -> Result<(), Error> {
+        self.run_until(pending()).await
+    }
+
+    /// Runs the reflector in a task of tokio, and returns the cache that it keeps synced.
+    ///
+    /// # What keeps it running
+    ///
+    /// The task runs as long as there is something through which its store can be read: this [`Cache`], a
+    /// [`StoreReader`](crate::StoreReader), an [`Index`](crate::Index), a [`Subscriber`](crate::Subscriber), a
+    /// [`ChangeCursor`](crate::ChangeCursor), their clones, and the [`Store`](crate::Store) if you gave it one. An
+    /// [`Object`](crate::Object) and a [`Snapshot`](crate::Snapshot) do not count: they never change. When the last of
+    /// them is dropped, the watch ends.
+    ///
+    /// [`Cache::stop`] ends it earlier. It also ends with the runtime, and with an error as [`run`](Self::run) does,
+    /// which is then logged.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime.
+    #[must_use]
+    pub fn spawn(mut self) -> Cache<T> {
+        let cache = self.cache();
+        let last_handle = self.store.last_handle();
+        let resource = self.resource.clone();
+        tokio::spawn(async move {
+            if let Err(error) = self.run_until(last_handle).await {
+                tracing::error!(
+                    name: "listwatch.ended",
+                    target: TARGET,
+                    %resource,
+                    error = field::display(chain(&error)),
+                    "the reflector ended"
+                );
+            }
+        });
+        cache
+    }
+
+    /// Keeps the store synced until this future is ready, a cache stops it, or an error or a panic ends it.
+    async fn run_until(mut self, end: impl Future<Output = ()>) -> Result<(), Error> {
+        let stop = Arc::clone(&self.stop);
+        let (mut stopped, mut end) = (pin!(stop.notified()), pin!(end));
+        let ended = {
+            let mut running = pin!(on_own_runtime(self.run_until_error()));
+            poll_fn(|cx| {
+                if stopped.as_mut().poll(cx).is_ready() || end.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Ok(None));
+                }
+                // The store is dropped afterwards, so nothing sees what a panic left half done.
+                match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
+                    Ok(running) => running.map(|Err(error)| Ok(Some(error))),
+                    Err(panic) => Poll::Ready(Err(panic)),
+                }
+            })
+            .await
+        };
+        let (reason, result) = match ended {
+            Ok(None) => (EndReason::Stopped, Ok(())),
+            Ok(Some(error)) => (EndReason::Failed(error.clone()), Err(error)),
+            Err(panic) => {
+                self.store.end = Some(EndReason::Panicked(panic_message(&*panic).into()));
+                drop(self);
+                resume_unwind(panic)
+            }
+        };
+        self.store.end = Some(reason);
+        result
+    }
+}
