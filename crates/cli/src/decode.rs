@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use bytesize::ByteSize;
 use clap::error::ErrorKind;
@@ -10,11 +11,10 @@ use listwatch::{ItemError, ItemRef, LabelSelector, Limit, Limits, ListError, Lis
 use tokio_util::io::ReaderStream;
 
 use crate::failure::Failure;
-use crate::filter::ItemFilter;
 use crate::notices;
 use crate::number::number_in;
-use crate::output::{Output, OutputArgs, OutputFormat, Row, RowFormatter, SummaryObject, print_rows};
-use crate::saved_body::{CHUNK, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
+use crate::output::{Needs, Output, OutputArgs, Purpose, SummaryObject, print_rows};
+use crate::saved_body::{CHUNK, ItemFilter, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
 
 /// Decode the saved body of a list, in protobuf or JSON, while reading it.
 ///
@@ -82,27 +82,29 @@ pub async fn run(mut args: DecodeArgs, command: impl FnOnce() -> clap::Command) 
     args.check()?;
     args.qualify_names();
     let filter = args.item_filter();
-    let mut formatter = RowFormatter::new(&args.output)?;
+    let format = args.output.format(None, Purpose::Objects);
     let SavedBody { source, reader } = SavedBody::open(args.file.as_deref()).await?;
     let mut names = NameFilter::new(&args.names);
     // No item after those with the names is printed.
     let mut limit = args.limit.into_iter().chain(names.limit()).min();
     let mut row = |item: ItemRef<'_>| {
         if !filter.selects(&item)? || !names.selects(&item)? {
-            return Ok(Row::Nothing);
+            return Ok(None);
         }
-        formatter.format_row(&item)
+        format.row(&item)
     };
     let mut items = ListStream::with(ReaderStream::with_capacity(reader, CHUNK), &mut row)
         .accept_json()
         .limits(args.limits())
         .skip_item_errors(args.skip_bad_items);
-    let mut output = Output::new(&args.output);
+    let mut output = Output::new(Rc::clone(&format), args.output.no_headers());
     let done = print_rows(&mut items, &mut output, &mut limit, |items| decoder_progress(items.decoder())).await?;
     let error = done.err().map(|error| (explain_error(&error, &source, items.decoder()), error));
     let end = items.end().cloned();
     drop(items);
-    formatter.check_paths()?;
+    if let Some(error) = format.usage_error() {
+        return Err(Failure::Usage(error));
+    }
     let (mut faults, missing) = names.missing(&source);
     if let Some((text, error)) = error {
         faults.insert(0, text + limit_hint(&error));
@@ -119,7 +121,7 @@ pub async fn run(mut args: DecodeArgs, command: impl FnOnce() -> clap::Command) 
         warn_of_more_pages(&end.list_meta);
         print_skipped(end.skipped);
     }
-    notices::warn_of_unknown_fields(formatter.unknown_fields);
+    notices::warn_of_unknown_fields(format.take_unknown_fields());
     if !missing.is_empty() {
         faults.push(format!("{source} has no {missing}"));
     }
@@ -150,7 +152,8 @@ impl DecodeArgs {
 
     /// Refuses options that select items of a list that is described as a whole.
     fn check(&self) -> Result<(), Failure> {
-        if self.output.format != OutputFormat::Summary {
+        self.output.check()?;
+        if self.output.needs() != Needs::Nothing {
             return Ok(());
         }
         let options = match (self.limit, self.names.is_empty() && self.item_filter().is_empty()) {

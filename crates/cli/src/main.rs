@@ -11,7 +11,6 @@ mod decode;
 mod escape;
 mod failure;
 mod field_paths;
-mod filter;
 mod man;
 mod notices;
 mod number;
@@ -60,8 +59,8 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Cluster(Box<cluster::ClusterCommand>),
-    Stats(stats::StatsArgs),
-    Decode(decode::DecodeArgs),
+    Stats(Box<stats::StatsArgs>),
+    Decode(Box<decode::DecodeArgs>),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
     Man(man::ManArgs),
@@ -106,8 +105,8 @@ async fn run_until_signal(command: Command) -> Result<(), Failure> {
 async fn run_command(command: Command) -> Result<(), Failure> {
     match command {
         Command::Cluster(command) => cluster::run(*command).await,
-        Command::Stats(args) => stats::run(args).await,
-        Command::Decode(args) => decode::run(args, || named_command(&command_name())).await,
+        Command::Stats(args) => stats::run(*args).await,
+        Command::Decode(args) => decode::run(*args, || named_command(&command_name())).await,
         // kubectl completes its plugins, so the script always completes `listwatch`.
         Command::Completions(args) => completions::run(&args, &named_command("listwatch")),
         Command::Man(args) => man::run(&args, named_command("listwatch")),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::pin::Pin;
 
 use async_compression::tokio::bufread::GzipDecoder;
-use listwatch::{BodyFormat, DecodeErrorKind, ItemError, ListDecoder, ListError, ListMeta};
+use listwatch::{BodyFormat, DecodeErrorKind, ItemError, ItemRef, LabelSelector, ListDecoder, ListError, ListMeta};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
@@ -88,5 +88,29 @@ pub fn decoder_progress(decoder: &ListDecoder) -> ListProgress {
         items: decoder.items(),
         expected_bytes: decoder.expected_bytes(),
         expected_items: None,
+    }
+}
+
+/// The namespace and the labels of the items that are read, as a server selects them.
+#[derive(Default)]
+pub struct ItemFilter {
+    pub namespace: Option<String>,
+    pub labels: LabelSelector,
+}
+
+impl ItemFilter {
+    /// Returns true if all items are selected.
+    pub fn is_empty(&self) -> bool {
+        self.namespace.is_none() && self.labels.is_empty()
+    }
+
+    /// Returns true if the item is selected.
+    pub fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
+        if self.is_empty() {
+            return Ok(true);
+        }
+        let meta = item.meta()?;
+        let is_inside = self.namespace.as_ref().is_none_or(|namespace| meta.namespace() == **namespace);
+        Ok(is_inside && self.labels.matches(&meta)?)
     }
 }

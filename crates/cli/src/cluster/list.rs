@@ -1,6 +1,7 @@
 //! `listwatch list`: a collection of an API server.
 
 use std::mem;
+use std::rc::Rc;
 
 use listwatch::ItemError;
 use listwatch::client::{ListSummary, Resource, Selection};
@@ -14,7 +15,7 @@ use crate::cluster::watch::{ONE_NAME, print_list_changes};
 use crate::failure::Failure;
 use crate::notices;
 use crate::number::number_in;
-use crate::output::{Output, OutputArgs, OutputFormat, Row, RowFormatter, RowSorter, SummaryObject, print_rows};
+use crate::output::{Needs, Output, OutputArgs, Purpose, RowSorter, SummaryObject, print_rows};
 
 /// List a collection of an API server.
 ///
@@ -84,11 +85,12 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
     let names = split_names(&mut args.query.selection, mem::take(&mut args.names))?;
     args.check(&names)?;
     let is_watch = args.is_watch();
-    let ListArgs { query, pages, mut limit, sort_by, watch_only, output: mut output_args, connection, .. } = args;
+    let ListArgs { query, pages, mut limit, sort_by, watch_only, output: output_args, connection, .. } = args;
     output_args.check()?;
     let mut sorter = sort_by.map(RowSorter::new);
     let mut selection = query.selection.selection();
-    if output_args.format.needs_fields() || sorter.is_some() {
+    let needs = output_args.needs();
+    if needs == Needs::Fields || sorter.is_some() {
         selection = selection.json();
     }
     // The server should not send many more items than are printed. At version 0 it ignores page sizes.
@@ -96,19 +98,18 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
     let page_size = pages.page_size(&query.version).into_iter().chain(limit_page).min();
     let (client, namespace) = connection.client().await?;
     let QueryArgs { selection: selection_args, version } = query;
-    let found = find_printed_resource(&client, selection_args, namespace, &mut output_args).await?;
-    let format = &output_args.format;
-    let mut formatter = RowFormatter::new(&output_args)?;
-    let mut output = Output::new(&output_args);
+    let (found, kind) = find_printed_resource(&client, selection_args, namespace, &output_args).await?;
+    let format = output_args.format(kind, Purpose::Objects);
+    let mut output = Output::new(Rc::clone(&format), output_args.no_headers());
     let (mut missing, mut listed_version) = (Vec::new(), None);
     let selections = select_names(&names, selection);
     let watched = selections.first().filter(|_| is_watch).map(|(_, selection)| selection.clone());
     for (name, selection) in selections.into_iter().filter(|_| !watch_only) {
         let params = version.list_params(selection, page_size);
         let mut items = list_resource(&client, &found, &params, |item| {
-            let row = formatter.format_row(&item)?;
+            let row = format.row(&item)?;
             match &mut sorter {
-                Some(sorter) => sorter.add(&item, row).map(|()| Row::Nothing),
+                Some(sorter) => sorter.add(&item, row).map(|()| None),
                 None => Ok::<_, ItemError>(row),
             }
         });
@@ -116,7 +117,9 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
         let done = print_rows(&mut items, &mut output, &mut limit, |_| list_progress(&progress)).await?;
         let summary = items.summary().cloned();
         drop(items);
-        formatter.check_paths()?;
+        if let Some(error) = format.usage_error() {
+            return Err(Failure::Usage(error));
+        }
         done.map_err(|error| list_failure(&error, SMALLER_PAGES))?;
         // The list ended at --limit.
         let Some(summary) = summary else { break };
@@ -124,20 +127,20 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
         listed_version = Some(summary.list_meta.resource_version.clone());
         match name {
             Some(name) if summary.items == 0 => missing.push(name),
-            _ if *format == OutputFormat::Summary => output.end(Some(&summary_object(&summary)))?,
-            None if summary.items == 0 && !format.needs_fields() => notices::print_line("No items found."),
+            _ if needs == Needs::Nothing => output.end(Some(&summary_object(&summary)))?,
+            None if summary.items == 0 && needs != Needs::Fields => notices::print_line("No items found."),
             _ => {}
         }
     }
     if let Some(sorter) = sorter {
-        sorter.into_rows()?.try_for_each(|row| output.print_row(row))?;
+        sorter.into_rows()?.flatten().try_for_each(|row| output.print_row(row))?;
     }
-    notices::warn_of_unknown_fields(formatter.unknown_fields);
+    notices::warn_of_unknown_fields(format.take_unknown_fields());
     if let (Some(selection), true) = (watched, missing.is_empty()) {
         output.flush()?;
-        return print_list_changes(client, found, selection, listed_version, output_args, output).await;
+        return print_list_changes(client, found, selection, listed_version, format, output).await;
     }
-    if *format != OutputFormat::Summary {
+    if needs != Needs::Nothing {
         output.end(None)?;
     }
     if missing.is_empty() { Ok(()) } else { Err(not_found(&found.0, &missing)) }
@@ -154,7 +157,7 @@ impl ListArgs {
 
     /// Refuses options that do not apply to the format, and several names for a watch.
     fn check(&self, names: &[String]) -> Result<(), Failure> {
-        let is_summary = self.output.format == OutputFormat::Summary;
+        let is_summary = self.output.needs() == Needs::Nothing;
         let faults = [
             (
                 is_summary && (self.limit.is_some() || names.len() > 1),

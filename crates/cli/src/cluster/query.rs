@@ -12,9 +12,9 @@ use listwatch::{ItemError, ItemRef};
 use crate::cluster::listing::list_resource;
 use crate::cluster::resource::{self, find_resource};
 use crate::failure::Failure;
-use crate::filter::ItemFilter;
 use crate::notices;
 use crate::number::number_in;
+use crate::saved_body::ItemFilter;
 
 #[derive(clap::Args)]
 pub struct QueryArgs {

@@ -18,7 +18,7 @@ use crate::cluster::listing::{list_failure, list_progress, print_warnings};
 use crate::cluster::query::QueryArgs;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Output, Row, print_rows};
+use crate::output::{Output, print_rows};
 use crate::partial_file::{create_beside, replace};
 
 /// Save the body of a list, byte for byte.
@@ -65,7 +65,7 @@ pub async fn run(args: RecordArgs) -> Result<(), Failure> {
     let recording = Recording::default();
     let transport = RecordingTransport { server, recording: recording.clone() };
     let client = Client::new(transport).compression(Compression::Identity);
-    let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(Row::Nothing);
+    let nothing = |_: ItemRef<'_>| Ok::<_, listwatch::ItemError>(None);
     let list = query.list(&client, selection, None, namespace, nothing).await?;
 
     let temporary = create_beside(&file).map_err(cannot_write)?;

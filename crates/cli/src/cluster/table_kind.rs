@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::cluster::query::SelectionArgs;
 use crate::failure::{Failure, error_chain};
 use crate::notices;
-use crate::output::{OutputArgs, OutputFormat, TableKind};
+use crate::output::{Needs, OutputArgs, TableKind};
 
 /// Finds the resource of these options with its namespace, and the kind of a table's columns.
 ///
@@ -18,19 +18,16 @@ pub async fn find_printed_resource(
     client: &Client,
     selection: SelectionArgs,
     default_namespace: String,
-    output: &mut OutputArgs,
-) -> Result<(Resource, Option<String>), Failure> {
-    let metadata_only = selection.metadata_only;
+    output: &OutputArgs,
+) -> Result<((Resource, Option<String>), Option<TableKind>), Failure> {
+    let prints_columns = output.needs() == Needs::Columns && !selection.metadata_only;
     let found = selection.find_resource(client, default_namespace).await?;
-    output.table_kind = table_kind(client, &found.0, output, metadata_only).await;
-    Ok(found)
+    let kind = if prints_columns { table_kind(client, &found.0).await } else { None };
+    Ok((found, kind))
 }
 
-/// Returns the kind of a table's columns, if kubectl's are known; `None` for other formats.
-async fn table_kind(client: &Client, resource: &Resource, args: &OutputArgs, metadata_only: bool) -> Option<TableKind> {
-    if metadata_only || !matches!(args.format, OutputFormat::Table | OutputFormat::Wide) {
-        return None;
-    }
+/// Returns the kind of a table's columns, if kubectl's are known.
+async fn table_kind(client: &Client, resource: &Resource) -> Option<TableKind> {
     let type_meta = TypeMeta::new(resource.api_version(), resource.kind());
     if Resource::BUILT_IN.iter().any(|known| known.group() == resource.group()) {
         return TableKind::built_in(type_meta);

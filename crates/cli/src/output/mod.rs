@@ -5,16 +5,9 @@
 //! Stdout has the result and nothing else: progress, notices and errors go to stderr (`notices`). A script reads
 //! stdout, so its texts, their order and the exit code are an interface, pinned by `crates/cli/tests/cli`.
 //!
-//! Formats:
-//!
-//! | format | printed | needs |
-//! |---|---|---|
-//! | `name` | each item as it arrives | its metadata |
-//! | `table`, `wide` | the first 100 rows together, later ones as they arrive | the fields that kubectl prints |
-//! | `json`, `yaml` | each item as it arrives | all fields: from a server, JSON |
-//! | `jsonpath` | each item as it arrives, between the texts around the items | all fields: from a server, JSON |
-//! | `custom-columns` | as `table` | all fields: from a server, JSON |
-//! | `summary` | one object, after a complete list | nothing |
+//! **A format is one file**: a [`FormatInfo`](format::FormatInfo) with its name, its help, what it needs and which
+//! options it takes, and a [`Format`] with its header, its rows, its changes and its end. To add one, write the file
+//! and add its constant to `FORMATS` in `args.rs`.
 //!
 //! Invariants:
 //!
@@ -30,37 +23,35 @@
 //!
 //! Odd parts, and their reasons:
 //!
+//! - The methods of a format take `&self`, because the decoder asks for rows while the output asks for headers. What a
+//!   format learns from its first object, it keeps in cells.
 //! - `name` prints `NAMESPACE/NAME`, because names alone are not unique over namespaces. kubectl prints the type there.
-//! - The cells of a row include EVENT and CHANGED, which only watches fill: an empty column is hidden. So one layout
-//!   serves lists and watches.
 //! - The paths of `--drop` are parsed at the first item, because only an item has the type of the objects. The error is
-//!   then kept, and [`RowFormatter::check_paths`] turns it into a usage error.
+//!   then kept, and [`Format::usage_error`] reports it.
 //! - YAML is made from the line of JSON, so that `--drop` and numbers have one implementation.
-//!
-//! - Each row has the columns of its table, because the first object decides which they are: `decode` learns its kind
-//!   from the body.
 //!
 //! Not done: kubectl's columns of the kinds that `listwatch-tables` lacks. Coloured cells: the columns count
 //! characters. A pager.
 
+mod aligned;
 mod args;
-mod columns;
 mod custom_columns;
+mod format;
+mod json;
+mod json_path;
 mod kind;
-mod print;
+mod name;
 mod progress;
-mod row;
 mod sort;
 mod stdout;
+mod summary;
 mod table;
 mod yaml;
 
-pub use self::args::{OutputArgs, OutputFormat};
+pub use self::args::OutputArgs;
+pub use self::format::{Comparison, Event, EventKind, Format, Needs, Purpose, Row, SummaryObject};
 pub use self::kind::TableKind;
-pub use self::print::FLUSH_EVERY;
-pub use self::print::print_rows;
 pub use self::progress::ListProgress;
-pub use self::row::{Row, RowFormatter};
 pub use self::sort::RowSorter;
-pub use self::stdout::{Output, SummaryObject};
+pub use self::stdout::{FLUSH_EVERY, Output, print_rows};
 pub use self::yaml::to_yaml;

@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use super::args::OutputFormat;
 use crate::notices;
 
 /// The progress of a list.
@@ -29,8 +28,8 @@ pub struct ListProgressBar {
 }
 
 impl ListProgressBar {
-    pub fn new(format: &OutputFormat) -> Self {
-        if format.prints_items() && io::stdout().is_terminal() {
+    pub fn new(prints_items: bool) -> Self {
+        if prints_items && io::stdout().is_terminal() {
             return Self { bar: ProgressBar::hidden() };
         }
         let style = ProgressStyle::with_template("{decimal_bytes}, {msg}").expect("the template is valid");

@@ -6,13 +6,14 @@ use listwatch::{ItemError, ItemRef};
 use listwatch_tables::json_path::{JsonPath, print};
 use serde_json::Value;
 
-use super::row::{Row, object_value};
+use super::format::Row;
+use super::json::object_value;
 use crate::failure::Failure;
 
 /// The rows of a list with the values that they are sorted by. It keeps no objects.
 pub struct RowSorter {
     path: JsonPath,
-    rows: Vec<(SortKey, Row)>,
+    rows: Vec<(SortKey, Option<Row>)>,
     /// True if an object had a value, or null.
     is_found: bool,
 }
@@ -33,7 +34,7 @@ impl RowSorter {
     }
 
     /// Keeps the row of an item.
-    pub fn add(&mut self, item: &ItemRef<'_>, row: Row) -> Result<(), ItemError> {
+    pub fn add(&mut self, item: &ItemRef<'_>, row: Option<Row>) -> Result<(), ItemError> {
         let (object, _) = object_value(item)?;
         let found = self.path.find(&object).map_err(ItemError::other)?;
         self.is_found |= !found.is_empty();
@@ -46,7 +47,7 @@ impl RowSorter {
     /// # Errors
     ///
     /// As in kubectl, no object has the field.
-    pub fn into_rows(mut self) -> Result<impl Iterator<Item = Row>, Failure> {
+    pub fn into_rows(mut self) -> Result<impl Iterator<Item = Option<Row>>, Failure> {
         if !self.rows.is_empty() && !self.is_found {
             return Err(Failure::Error("no object in the list has the field of --sort-by".to_owned()));
         }
@@ -133,10 +134,10 @@ mod tests {
             for value in values.as_array().unwrap() {
                 let object = json!({"kind": "A", "apiVersion": "v1", "v": value}).to_string();
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes()), Row::Line(text.into())).unwrap();
+                sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes()), Some(Row::Text(text.into()))).unwrap();
             }
             let rows = sorter.into_rows().map_err(|_| "no field").unwrap().map(|row| match row {
-                Row::Line(line) => String::from_utf8(line).unwrap(),
+                Some(Row::Text(line)) => String::from_utf8(line).unwrap(),
                 _ => unreachable!(),
             });
             assert_eq!(rows.collect::<Vec<_>>(), expected);
@@ -152,7 +153,7 @@ mod tests {
             let text: String =
                 (0..random.usize(0..4)).map(|_| *random.choice(b"123kGix-. ").unwrap() as char).collect();
             let object = json!({"kind": "A", "apiVersion": "v1", "v": text}).to_string();
-            sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes()), Row::Nothing).unwrap();
+            sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes()), None).unwrap();
         }
         assert!(sorter.into_rows().is_ok_and(|rows| rows.count() == 10_000));
     }

@@ -1,121 +1,216 @@
-//! Tables whose columns are as wide as their first rows need.
+//! `-o table` and `-o wide`: the columns that kubectl prints of the kind.
 
-use std::io::{self, Write};
+use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use console::style;
+use jiff::Timestamp;
+use listwatch::{ItemError, ItemRef, MetaView, Time};
+use listwatch_tables::age_at;
 
-/// A row: one cell per column. Only watches fill the first (EVENT) and the last (CHANGED).
-pub struct TableRow {
-    pub columns: Arc<[TableColumn]>,
-    pub cells: Vec<String>,
+use super::aligned::TableColumn;
+use super::format::{
+    Constructor, Event, Format, FormatContext, FormatInfo, Needs, OptionGroup, OutputOptions, Purpose, Row,
+    event_cells, table_columns,
+};
+use super::kind::TableKind;
+use crate::escape::escape_controls;
+
+pub const TABLE: FormatInfo = FormatInfo {
+    name: "table",
+    help: "kubectl's columns of the kind where they are known, else name and age; and the size in bytes",
+    needs: Needs::Columns,
+    options: OPTIONS,
+    constructor: Constructor::Plain(|context| Rc::new(TableFormat::new(context, &TABLE))),
+};
+
+pub const WIDE: FormatInfo = FormatInfo {
+    name: "wide",
+    help: "The columns of `table`, kubectl's wide columns, resource version, owner and UID",
+    needs: Needs::Columns,
+    options: OPTIONS,
+    constructor: Constructor::Plain(|context| Rc::new(TableFormat::new(context, &WIDE))),
+};
+
+const OPTIONS: &[OptionGroup] = &[OptionGroup::Headers, OptionGroup::Labels];
+
+/// What kubectl prints in place of an age that is negative.
+const INVALID_AGE: &str = "<invalid>";
+
+/// What kubectl prints in place of an absent value.
+const NONE: &str = "<none>";
+
+struct TableFormat {
+    info: &'static FormatInfo,
+    options: OutputOptions,
+    kind: Option<TableKind>,
+    purpose: Purpose,
+    /// The columns of the first object's kind. Without objects, those of `kind`.
+    columns: OnceCell<ObjectColumns>,
 }
 
-/// A column of a table.
-pub struct TableColumn {
-    pub header: String,
-    /// Hidden if the first rows have no text in it.
-    pub optional: bool,
-    /// Right-aligned.
-    pub right: bool,
-}
-
-impl TableColumn {
-    /// Returns a left-aligned column that is always visible.
-    pub fn new(header: &str) -> Self {
-        Self { header: header.to_owned(), optional: false, right: false }
+impl Format for TableFormat {
+    fn info(&self) -> &'static FormatInfo {
+        self.info
     }
-}
 
-/// A table with columns as wide as its first rows need, so that memory stays constant.
-///
-/// A longer cell later shifts its row.
-#[derive(Default)]
-pub struct RowTable {
-    /// The columns of the first row; before it, those of a table without rows.
-    columns: Arc<[TableColumn]>,
-    no_headers: bool,
-    /// `None` until the first rows are printed.
-    widths: Option<ColumnWidths>,
-    /// The first rows, until the widths are known.
-    waiting: Vec<Vec<String>>,
-}
-
-/// The width of each column; `None` if it is hidden.
-type ColumnWidths = Vec<Option<usize>>;
-
-impl RowTable {
-    const FIRST_ROWS: usize = 100;
-
-    /// kubectl's columns take at least 6 characters, with the gap of 3 (`GetNewTabWriter` of `k8s.io/cli-runtime`).
-    const MIN_WIDTH: usize = 3;
-
-    pub fn new(columns: Arc<[TableColumn]>, no_headers: bool) -> Self {
-        Self { columns, no_headers, ..Self::default() }
-    }
-
-    /// Prints a row, or keeps it until the widths are known.
-    pub fn add_row(&mut self, out: &mut impl Write, row: TableRow) -> io::Result<()> {
-        if let Some(widths) = &self.widths {
-            return self.write_line(out, widths, &row.cells);
+    fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
+        if self.columns.get().is_none() {
+            let kind = match &self.kind {
+                Some(kind) => Some(kind.clone()),
+                None => TableKind::of_item(item)?,
+            };
+            self.columns.get_or_init(|| self.columns_of(kind));
         }
-        if self.waiting.is_empty() {
-            self.columns = row.columns;
+        let columns = self.columns.get_or_init(|| self.columns_of(None));
+        columns.cells(item).map(|cells| Some(Row::Cells(cells)))
+    }
+
+    fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError> {
+        Ok(event_cells(row, event))
+    }
+
+    fn columns(&self) -> Arc<[TableColumn]> {
+        let columns = self.columns.get_or_init(|| self.columns_of(self.kind.clone()));
+        table_columns(columns.columns.clone(), self.purpose)
+    }
+}
+
+impl TableFormat {
+    fn new(context: &FormatContext, info: &'static FormatInfo) -> Self {
+        let FormatContext { options, kind, purpose } = context;
+        Self { info, options: options.clone(), kind: kind.clone(), purpose: *purpose, columns: OnceCell::new() }
+    }
+
+    /// Returns the columns of objects of this kind, or those that all objects have.
+    fn columns_of(&self, kind: Option<TableKind>) -> ObjectColumns {
+        let column = |header: &str, value| (TableColumn::new(header), value);
+        let is_wide = self.info.name == WIDE.name;
+        let namespace = TableColumn { optional: true, ..TableColumn::new("NAMESPACE") };
+        let mut all = vec![(namespace, CellValue::Namespace), column("NAME", CellValue::Name)];
+        let of_kind = kind.iter().flat_map(TableKind::columns).enumerate();
+        // The name is the first column already.
+        let printed = of_kind.filter(|(_, column)| column.format != "name" && (is_wide || column.priority == 0));
+        let printed = printed.map(|(at, of_kind)| match &*of_kind.name {
+            "Age" => column("AGE", CellValue::Age(Some(at))),
+            name => column(&name.to_uppercase(), CellValue::OfKind(at)),
+        });
+        all.extend(printed);
+        if !all.iter().any(|(_, value)| matches!(value, CellValue::Age(_))) {
+            all.push(column("AGE", CellValue::Age(None)));
         }
-        self.waiting.push(row.cells);
-        if self.waiting.len() < Self::FIRST_ROWS { Ok(()) } else { self.begin(out) }
-    }
-
-    /// Prints the rows that wait for the widths.
-    pub fn flush(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if self.waiting.is_empty() { Ok(()) } else { self.begin(out) }
-    }
-
-    /// Prints the rows that wait for the widths, and the header of an empty list.
-    pub fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if self.widths.is_some() { Ok(()) } else { self.begin(out) }
-    }
-
-    /// Determines the widths, and prints the header and the rows that wait.
-    fn begin(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let widths = self.measure(&waiting);
-        if !self.no_headers {
-            let headers: Vec<_> = self.columns.iter().map(|column| column.header.clone()).collect();
-            let mut header = Vec::new();
-            self.write_line(&mut header, &widths, &headers)?;
-            writeln!(out, "{}", style(String::from_utf8_lossy(&header).trim_end()).bold())?;
+        all.push((TableColumn { right: true, ..TableColumn::new("BYTES") }, CellValue::Size));
+        if is_wide {
+            all.push(column("RESOURCE-VERSION", CellValue::ResourceVersion));
+            all.extend([column("OWNER", CellValue::Owner), column("UID", CellValue::Uid)]);
         }
-        waiting.iter().try_for_each(|cells| self.write_line(out, &widths, cells))?;
-        self.widths = Some(widths);
-        Ok(())
+        for key in &self.options.label_columns {
+            // As in kubectl: the last segment of the key, in upper case.
+            let header = key.rsplit('/').next().unwrap_or(key).to_uppercase();
+            all.push(column(&header, CellValue::Label(key.clone())));
+        }
+        if self.options.show_labels {
+            all.push(column("LABELS", CellValue::Labels));
+        }
+        let (columns, values) = all.into_iter().unzip();
+        ObjectColumns { kind, columns, values }
     }
+}
 
-    /// Returns the widths that these rows need.
-    fn measure(&self, rows: &[Vec<String>]) -> ColumnWidths {
-        let of = |(index, column): (usize, &TableColumn)| {
-            let width = rows.iter().filter_map(|cells| cells.get(index)).map(|cell| cell.chars().count()).max();
-            let header = if self.no_headers { 0 } else { column.header.len() };
-            let width = width.unwrap_or(0);
-            (width > 0 || !column.optional).then(|| width.max(header).max(Self::MIN_WIDTH))
+/// The columns of objects of a kind.
+struct ObjectColumns {
+    kind: Option<TableKind>,
+    columns: Vec<TableColumn>,
+    values: Vec<CellValue>,
+}
+
+/// What the cells of a column show.
+enum CellValue {
+    Namespace,
+    Name,
+    /// A cell of the kind.
+    OfKind(usize),
+    /// A cell of the kind, or the age of an object of another kind.
+    Age(Option<usize>),
+    Size,
+    ResourceVersion,
+    Owner,
+    Uid,
+    Label(String),
+    Labels,
+}
+
+impl ObjectColumns {
+    /// Returns the cells of an item. An item of another kind has no text in the columns of the kind.
+    fn cells(&self, item: &ItemRef<'_>) -> Result<Vec<String>, ItemError> {
+        let meta = item.meta()?;
+        let of_kind = match &self.kind {
+            Some(kind) => kind.cells(item)?,
+            None => None,
         };
-        self.columns.iter().enumerate().map(of).collect()
+        let of_kind = |at: usize| of_kind.as_ref().and_then(|cells| cells.get(at)).cloned();
+        let cell = |value: &CellValue| {
+            Ok(match value {
+                CellValue::OfKind(at) => of_kind(*at).unwrap_or_default(),
+                CellValue::Age(at) => at.and_then(of_kind).unwrap_or_else(|| age_of(&meta)),
+                CellValue::Size => item.bytes().len().to_string(),
+                value => escape_controls(&metadata_cell(value, &meta)?).into_owned(),
+            })
+        };
+        self.values.iter().map(cell).collect()
     }
+}
 
-    /// Prints a row.
-    fn write_line(&self, out: &mut impl Write, widths: &ColumnWidths, cells: &[String]) -> io::Result<()> {
-        let last = widths.iter().rposition(Option::is_some);
-        let mut gap = "";
-        for (index, (column, (width, cell))) in self.columns.iter().zip(widths.iter().zip(cells)).enumerate() {
-            let Some(width) = width else { continue };
-            match column.right {
-                true => write!(out, "{gap}{cell:>width$}")?,
-                // The last column has no trailing spaces.
-                false if Some(index) == last => write!(out, "{gap}{cell}")?,
-                false => write!(out, "{gap}{cell:width$}")?,
-            }
-            gap = "   ";
+/// Returns a value of the metadata.
+fn metadata_cell(value: &CellValue, meta: &MetaView<'_>) -> Result<String, ItemError> {
+    Ok(match value {
+        CellValue::Namespace => meta.namespace().into_owned(),
+        CellValue::Name => meta.name().into_owned(),
+        CellValue::ResourceVersion => meta.resource_version().into_owned(),
+        CellValue::Uid => meta.uid().into_owned(),
+        CellValue::Owner => {
+            let owner = meta.owner_references()?.find(|owner| owner.controller);
+            owner.map_or_else(|| NONE.to_owned(), |owner| format!("{}/{}", owner.kind, owner.name))
         }
-        writeln!(out)
+        CellValue::Label(key) => meta.label(key)?.map_or_else(|| NONE.to_owned(), String::from),
+        CellValue::Labels => {
+            let labels: Vec<_> = meta.labels()?.map(|(key, value)| format!("{key}={value}")).collect();
+            if labels.is_empty() { NONE.to_owned() } else { labels.join(",") }
+        }
+        CellValue::OfKind(_) | CellValue::Age(_) | CellValue::Size => String::new(),
+    })
+}
+
+/// Returns the age of an object.
+fn age_of(meta: &MetaView<'_>) -> String {
+    meta.creation_timestamp().map_or_else(|_| INVALID_AGE.to_owned(), age_since)
+}
+
+fn age_since(created: Option<Time>) -> String {
+    let timestamp = |Time { seconds, nanos }: Time| {
+        // A time that no timestamp can have is far from now, too.
+        let nearest = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        Timestamp::new(seconds, nanos).unwrap_or(nearest)
+    };
+    age_at(Timestamp::now(), created.map(timestamp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_ages_of_times_that_no_timestamp_can_have() {
+        let time = |seconds, nanos| Some(Time { seconds, nanos });
+        for (created, expected) in [
+            (None, "<unknown>"),
+            (time(-62_135_596_800, 0), "<unknown>"),
+            (time(253_402_300_799, 0), "<invalid>"),
+            (time(i64::MAX, 999_999_999), "<invalid>"),
+            (time(-62_135_596_799, 0), "292y"),
+            (time(i64::MIN, 0), "292y"),
+        ] {
+            assert_eq!(age_since(created), expected, "{created:?}");
+        }
     }
 }

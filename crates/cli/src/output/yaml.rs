@@ -1,11 +1,55 @@
-//! YAML as kubectl prints it: sorted fields, no folded lines, and numbers as Go writes them.
+//! `-o yaml`: documents as kubectl prints them: sorted fields, no folded lines, and numbers as Go writes them.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
+use std::rc::Rc;
 
-use listwatch::ItemError;
+use listwatch::{ItemError, ItemRef};
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
+
+use super::format::{Constructor, Event, Format, FormatInfo, Needs, OptionGroup, Purpose, Row};
+use super::json::{JsonLines, event_line};
+
+pub const YAML: FormatInfo = FormatInfo {
+    name: "yaml",
+    help: "One YAML document per object",
+    needs: Needs::Fields,
+    options: &[OptionGroup::Fields],
+    constructor: Constructor::Plain(|context| {
+        Rc::new(YamlFormat { lines: JsonLines::new(context), purpose: context.purpose })
+    }),
+};
+
+struct YamlFormat {
+    lines: JsonLines,
+    purpose: Purpose,
+}
+
+impl Format for YamlFormat {
+    fn info(&self) -> &'static FormatInfo {
+        &YAML
+    }
+
+    /// The row of an object that becomes a part of a change is still JSON.
+    fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
+        let line = self.lines.object(item)?;
+        Ok(Some(Row::Text(if self.purpose == Purpose::Objects { to_yaml(&line)? } else { line })))
+    }
+
+    fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError> {
+        let Row::Text(line) = row else { return Ok(row) };
+        to_yaml(&event_line(&line, event)).map(Row::Text)
+    }
+
+    fn usage_error(&self) -> Option<String> {
+        self.lines.usage_error()
+    }
+
+    fn take_unknown_fields(&self) -> u64 {
+        self.lines.unknown_fields.take()
+    }
+}
 
 /// Returns an object in JSON as a YAML document.
 pub fn to_yaml(json: &[u8]) -> Result<Vec<u8>, ItemError> {

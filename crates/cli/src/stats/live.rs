@@ -6,8 +6,8 @@ use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, print_warnings};
 use crate::cluster::query::{PageArgs, QueryArgs, SelectionArgs, VersionArgs};
 use crate::failure::Failure;
-use crate::filter::ItemFilter;
-use crate::output::{Output, Row, print_rows};
+use crate::output::{Output, print_rows};
+use crate::saved_body::ItemFilter;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -64,7 +64,7 @@ pub async fn read_live(mut stats: ListStats, args: LiveArgs) -> Result<StatsRepo
     let query = QueryArgs { selection, version };
     let selection = query.selection.selection();
     let (client, namespace) = connection.client().await?;
-    let row = |item: listwatch::ItemRef<'_>| stats.add_item(&item).map(|()| Row::Nothing);
+    let row = |item: listwatch::ItemRef<'_>| stats.add_item(&item).map(|()| None);
     let list = query.list(&client, selection, page_size, namespace, row).await?;
     let progress = list.progress();
     let mut items = list;

@@ -17,11 +17,10 @@ use tokio_util::io::ReaderStream;
 use self::collect::ListStats;
 use self::report::StatsReport;
 use crate::failure::Failure;
-use crate::filter::ItemFilter;
 use crate::number::number_in;
-use crate::output::{Output, Row, print_rows};
+use crate::output::{Output, print_rows};
 use crate::partial_file::{create_beside, replace};
-use crate::saved_body::{CHUNK, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
+use crate::saved_body::{CHUNK, ItemFilter, SavedBody, decoder_progress, explain_error, warn_of_more_pages};
 
 /// Show where the bytes of a collection are: per field, per namespace, per object.
 ///
@@ -100,7 +99,7 @@ async fn read_saved(mut stats: ListStats, file: &Path, filter: &ItemFilter) -> R
         if filter.selects(&item)? {
             stats.add_item(&item)?;
         }
-        Ok::<_, ItemError>(Row::Nothing)
+        Ok::<_, ItemError>(None)
     })
     .accept_json();
     let mut output = Output::without_items();

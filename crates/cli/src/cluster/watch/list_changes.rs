@@ -1,6 +1,7 @@
 //! The changes after a list: `list --watch`.
 
 use std::pin::pin;
+use std::rc::Rc;
 
 use listwatch::client::{Client, Resource, Selection, WatchParams};
 
@@ -8,7 +9,7 @@ use super::printer::WatchPrinter;
 use crate::cluster::listing::list_failure;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Output, OutputArgs};
+use crate::output::{Format, Output};
 use crate::signals::interrupted;
 
 /// Prints the objects that change after `version`, or from now on, as the list printed them.
@@ -22,11 +23,11 @@ pub async fn print_list_changes(
     found: (Resource, Option<String>),
     selection: Selection,
     version: Option<String>,
-    output_args: OutputArgs,
+    format: Rc<dyn Format>,
     output: Output,
 ) -> Result<(), Failure> {
     let from = version.map_or_else(WatchParams::from_now, WatchParams::from_version);
-    let mut printer = WatchPrinter::new(client, found, selection, output_args, output);
+    let mut printer = WatchPrinter::new(client, found, selection, format, output);
     printer.is_plain = true;
     let mut interrupted = pin!(interrupted());
     let ended = tokio::select! {

@@ -6,6 +6,7 @@ mod printer;
 
 use std::io::IsTerminal as _;
 use std::pin::pin;
+use std::rc::Rc;
 
 use listwatch::client::WatchParams;
 
@@ -18,7 +19,7 @@ use crate::cluster::query::{SelectionArgs, name_selector, split_names};
 use crate::cluster::table_kind::find_printed_resource;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Output, OutputArgs, OutputFormat};
+use crate::output::{Needs, Output, OutputArgs, Purpose};
 use crate::signals::interrupted;
 
 /// The error of a watch of several names.
@@ -94,10 +95,10 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         resource_version,
         diff,
         show_secrets,
-        output: mut output_args,
+        output: output_args,
         connection,
     } = args;
-    if output_args.format == OutputFormat::Summary {
+    if output_args.needs() == Needs::Nothing {
         return Err(Failure::Usage("-o summary is for lists: a watch does not end".to_owned()));
     }
     output_args.check()?;
@@ -108,13 +109,14 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         [name] => selection = selection.fields(name_selector(name)),
         _ => return Err(Failure::Usage(ONE_NAME.to_owned())),
     }
-    if output_args.format.needs_fields() {
+    if output_args.needs() == Needs::Fields {
         selection = selection.json();
     }
     let (client, namespace) = connection.client().await?;
-    let found = find_printed_resource(&client, selection_args, namespace, &mut output_args).await?;
-    let output = Output::new(&output_args);
-    let mut printer = WatchPrinter::new(client, found, selection, output_args, output);
+    let (found, kind) = find_printed_resource(&client, selection_args, namespace, &output_args).await?;
+    let format = output_args.format(kind, if diff { Purpose::Comparisons } else { Purpose::Events });
+    let output = Output::new(Rc::clone(&format), output_args.no_headers());
+    let mut printer = WatchPrinter::new(client, found, selection, format, output);
     printer.previous = diff.then(|| PreviousObjects::new(show_secrets));
     printer.hides_initial = !initial;
     printer.most_chars = std::io::stdout().is_terminal().then_some(MOST_CHARS);

@@ -1,10 +1,8 @@
 //! Prints the events of a watch.
 
-use std::io;
-use std::mem;
 use std::pin::pin;
+use std::rc::Rc;
 
-use console::{Color, style};
 use futures::StreamExt;
 use indicatif::{DecimalBytes, HumanCount};
 use listwatch::client::{Client, Disconnect, Error, Resource, Selection, WatchEvent, WatchParams};
@@ -13,10 +11,9 @@ use listwatch::{ItemError, ItemRef};
 use tokio::time::{Instant, timeout_at};
 
 use super::diff::{EncodedObject, FieldChange, PreviousObjects, change_lines, to_patch};
-use crate::escape::escape_controls;
-use crate::failure::Failure;
+use crate::failure::{Failure, error_chain};
 use crate::notices;
-use crate::output::{FLUSH_EVERY, Output, OutputArgs, OutputFormat, Row, RowFormatter, to_yaml};
+use crate::output::{Comparison, Event, EventKind, FLUSH_EVERY, Format, Needs, Output, Row};
 
 /// A watch, and the output of its events.
 pub struct WatchPrinter {
@@ -25,7 +22,7 @@ pub struct WatchPrinter {
     /// `None` for all namespaces.
     pub namespace: Option<String>,
     pub selection: Selection,
-    pub output_args: OutputArgs,
+    pub format: Rc<dyn Format>,
     pub output: Output,
     /// With --diff: the objects with which changes are compared.
     pub previous: Option<PreviousObjects>,
@@ -52,7 +49,7 @@ pub struct EventCounts {
 
 /// The parts of an object that are printed or compared.
 struct EventObject {
-    row: Row,
+    row: Option<Row>,
     version: String,
     /// The object itself, with --diff.
     object: Option<EncodedObject>,
@@ -66,7 +63,7 @@ impl WatchPrinter {
         client: Client,
         (resource, namespace): (Resource, Option<String>),
         selection: Selection,
-        output_args: OutputArgs,
+        format: Rc<dyn Format>,
         output: Output,
     ) -> Self {
         Self {
@@ -74,7 +71,7 @@ impl WatchPrinter {
             resource,
             namespace,
             selection,
-            output_args,
+            format,
             output,
             previous: None,
             is_plain: false,
@@ -86,17 +83,11 @@ impl WatchPrinter {
 
     /// Prints the events of a watch until it ends, and returns its error.
     pub async fn watch(&mut self, from: WatchParams) -> Result<Error, Failure> {
-        let Self { output_args, selection, client, resource, namespace, .. } = self;
-        // The YAML of an event is converted from its JSON.
-        let format = match &output_args.format {
-            OutputFormat::Yaml => OutputFormat::Json,
-            format => format.clone(),
-        };
-        let item_args = OutputArgs { format, ..output_args.clone() };
-        let mut formatter = RowFormatter::new(&item_args)?;
+        let Self { selection, client, resource, namespace, .. } = self;
+        let format = Rc::clone(&self.format);
         let diff = self.previous.is_some();
         let params = from.selection(selection.clone());
-        let mut watch = client.watch_with(resource, &params, |item| EventObject::new(&item, &mut formatter, diff));
+        let mut watch = client.watch_with(resource, &params, |item| EventObject::new(&item, &*format, diff));
         if let Some(namespace) = namespace {
             watch = watch.namespace(&**namespace);
         }
@@ -135,15 +126,15 @@ impl WatchPrinter {
             }
             WatchEvent::Added(object) => {
                 counts.added += 1;
-                self.print_object(&EventMark { sign: "+", color: Color::Green, name: "ADDED" }, object)
+                self.print_object(EventKind::Added, object)
             }
             WatchEvent::Modified(object) => {
                 counts.modified += 1;
-                self.print_object(&EventMark { sign: "~", color: Color::Yellow, name: "MODIFIED" }, object)
+                self.print_object(EventKind::Modified, object)
             }
             WatchEvent::Deleted(object) => {
                 counts.deleted += 1;
-                self.print_object(&EventMark { sign: "-", color: Color::Red, name: "DELETED" }, object)
+                self.print_object(EventKind::Deleted, object)
             }
             WatchEvent::Synced { resource_version } => {
                 let mut objects = counts.added;
@@ -171,14 +162,26 @@ impl WatchPrinter {
         }
     }
 
-    fn print_object(&mut self, mark: &EventMark, object: EventObject) -> Result<(), Failure> {
+    fn print_object(&mut self, kind: EventKind, object: EventObject) -> Result<(), Failure> {
         let EventObject { row, version, object, unknown_fields } = object;
         self.counts.unknown_fields += unknown_fields;
         let changes = match &object {
-            Some(object) => self.compare(object, mark.name == "DELETED")?.filter(|_| mark.name == "MODIFIED"),
+            Some(object) => self.compare(object, kind == EventKind::Deleted)?.filter(|_| kind == EventKind::Modified),
             None => None,
         };
-        Ok(self.print_row(mark, row, &version, changes.as_deref())?)
+        let Some(row) = row else { return Ok(()) };
+        if self.is_plain {
+            return Ok(self.output.print_row(row)?);
+        }
+        let comparison = match changes {
+            _ if self.previous.is_none() => Comparison::Off,
+            None => Comparison::Unknown,
+            Some(changes) => {
+                Comparison::Changed { lines: change_lines(&changes, self.most_chars), patch: to_patch(&changes) }
+            }
+        };
+        let row = self.format.event_row(row, &Event { kind, version: &version, comparison });
+        Ok(self.output.print_row(row.map_err(|error| Failure::Error(error_chain(&error)))?)?)
     }
 
     /// Returns the changes from the previous state of the object, if it is known, and keeps the present state.
@@ -189,67 +192,11 @@ impl WatchPrinter {
             return Ok(None);
         }
         let Some((changes, unknown_fields)) = previous.replace(object)? else { return Ok(None) };
-        // The row in JSON has counted them.
-        if !self.output.format().prints_fields() {
+        // A row of all fields has counted them.
+        if self.format.info().needs != Needs::Fields {
             self.counts.unknown_fields += unknown_fields;
         }
         Ok(Some(changes))
-    }
-
-    fn print_row(
-        &mut self,
-        mark: &EventMark,
-        row: Row,
-        version: &str,
-        changes: Option<&[FieldChange]>,
-    ) -> io::Result<()> {
-        let is_diff = self.previous.is_some();
-        let lines = changes.map(|changes| change_lines(changes, self.most_chars));
-        match row {
-            Row::Line(line) if self.is_plain || matches!(self.output.format(), OutputFormat::JsonPath(_)) => {
-                let is_yaml = *self.output.format() == OutputFormat::Yaml;
-                let line = if is_yaml { to_yaml(&line).map_err(io::Error::other)? } else { line };
-                self.output.print_row(Row::Line(line))
-            }
-            row @ Row::Table(_) if self.is_plain => self.output.print_row(row),
-            Row::Line(line) if self.output.format().prints_fields() => {
-                let mut event = format!("{{\"type\":\"{}\",", mark.name).into_bytes();
-                if let Some(changes) = changes {
-                    event.extend_from_slice(format!("\"patch\":{},", to_patch(changes)).as_bytes());
-                }
-                event.extend_from_slice(b"\"object\":");
-                event.extend_from_slice(line.trim_ascii_end());
-                event.extend_from_slice(b"}\n");
-                if *self.output.format() == OutputFormat::Yaml {
-                    event = to_yaml(&event).map_err(io::Error::other)?;
-                }
-                self.output.print_row(Row::Line(event))
-            }
-            Row::Line(line) => {
-                let name = String::from_utf8_lossy(line.trim_ascii_end());
-                let text = match &lines {
-                    None if is_diff && mark.name == "MODIFIED" => " -".to_owned(),
-                    None => String::new(),
-                    Some(lines) if lines.is_empty() => " none".to_owned(),
-                    Some(lines) => lines.iter().flat_map(|line| ["\n    ", &**line]).collect(),
-                };
-                let (sign, version) = (style(mark.sign).fg(mark.color), escape_controls(version));
-                self.output.print_row(Row::Line(format!("{sign} {name} {version}{text}\n").into_bytes()))
-            }
-            Row::Table(mut row) => {
-                // No colours: the columns count characters.
-                mark.sign.clone_into(&mut row.cells[0]);
-                if is_diff {
-                    *row.cells.last_mut().expect("a table has columns") = match &lines {
-                        None => "-".to_owned(),
-                        Some(lines) if lines.is_empty() => "none".to_owned(),
-                        Some(lines) => lines.join("; "),
-                    };
-                }
-                self.output.print_row(Row::Table(row))
-            }
-            Row::Nothing => Ok(()),
-        }
     }
 
     /// Returns the numbers of events, and with --diff the memory of the objects.
@@ -264,20 +211,13 @@ impl WatchPrinter {
 }
 
 impl EventObject {
-    fn new(item: &ItemRef<'_>, formatter: &mut RowFormatter<'_>, diff: bool) -> Result<Self, ItemError> {
-        let row = formatter.format_row(item)?;
-        let unknown_fields = mem::take(&mut formatter.unknown_fields);
+    fn new(item: &ItemRef<'_>, format: &dyn Format, diff: bool) -> Result<Self, ItemError> {
+        let row = format.row(item)?;
+        let unknown_fields = format.take_unknown_fields();
         let object = diff.then(|| EncodedObject::new(item)).transpose()?;
         let version = item.meta()?.resource_version().into_owned();
         Ok(Self { row, version, object, unknown_fields })
     }
-}
-
-/// How a kind of event is printed.
-struct EventMark {
-    sign: &'static str,
-    color: Color,
-    name: &'static str,
 }
 
 /// Prints that the server ended the watch, and how it continues. The log of the library reports failures.

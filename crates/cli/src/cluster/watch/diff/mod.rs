@@ -6,7 +6,7 @@
 //! | `compare` | finds the changes between two values in JSON |
 //! | `merge_key` | finds the member that names the items of a list |
 //! | `secret` | masks the values of Secrets |
-//! | `patch`, `text` | print changes, as a JSON patch or as lines |
+//! | `print` | prints changes, as lines or as a JSON patch |
 //!
 //! - A change is what a JSON patch would do, so applying the changes in turn to the old object gives the new one. Only
 //!   the text descends into an added or removed object.
@@ -14,15 +14,13 @@
 
 mod compare;
 mod merge_key;
-mod patch;
 mod previous;
+mod print;
 mod secret;
-mod text;
 
 pub use self::compare::FieldChange;
-pub use self::patch::to_patch;
 pub use self::previous::{EncodedObject, PreviousObjects};
-pub use self::text::change_lines;
+pub use self::print::{change_lines, to_patch};
 
 #[cfg(test)]
 mod tests {
