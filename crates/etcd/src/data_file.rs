@@ -1,0 +1,212 @@
+//! An open data file or snapshot of etcd: what it says of itself, and its check.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind, RevisionFault};
+use crate::key_value::{KeyValue, Revision};
+use crate::pages::{Pages, Root};
+use crate::state::State;
+use crate::tree::{Walk, bucket, find_bucket, last};
+
+/// The bytes of the SHA-256 that `etcdctl snapshot save` appends.
+const HASH: u64 = 32;
+
+/// A data file of etcd (`member/snap/db`) or a snapshot (`etcdctl snapshot save`), open for reading.
+///
+/// The file is held under a shared lock until the value is dropped. Nothing is mapped, and memory does not grow with the
+/// file.
+#[derive(Debug)]
+pub struct DataFile {
+    pages: Pages,
+    path: PathBuf,
+    newest: i64,
+    compacted: i64,
+    consistent_index: Option<u64>,
+}
+
+/// What [`DataFile::check`] has verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Check {
+    /// Whether the file ends with the SHA-256 of `etcdctl snapshot save`, which was right. Without it, changed values
+    /// cannot be found, because bbolt has no checksums of pages.
+    pub has_hash: bool,
+    /// The buckets that were walked.
+    pub buckets: u64,
+    /// The entries of the bucket `key`: values and deletions of all revisions in the file.
+    pub revisions: u64,
+}
+
+impl DataFile {
+    /// Opens a file, and reads its meta pages and what etcd says about its revisions. This reads a few pages.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InUse`] if a running etcd has locked the file, [`ErrorKind::NoMeta`] or [`ErrorKind::NoBucket`] if it
+    /// is none of etcd, and others if it is damaged or cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref().to_owned();
+        let pages = Pages::open(&path)?;
+        let newest = match last(&pages, bucket(&pages, "key")?)? {
+            None => 0,
+            Some(entry) => {
+                let mut buffer = Vec::new();
+                let key = pages.key(&entry.page, entry.element, &mut buffer)?;
+                Revision::parse(key).map_err(|fault| entry.page.error(fault))?.main
+            }
+        };
+        let mut file = Self { pages, path, newest, compacted: 0, consistent_index: None };
+        file.read_meta_bucket()?;
+        // A compaction may have removed every key up to its revision (as `restore` of etcd's mvcc store).
+        file.newest = file.newest.max(file.compacted);
+        Ok(file)
+    }
+
+    fn read_meta_bucket(&mut self) -> Result<(), Error> {
+        let Some(root) = find_bucket(&self.pages, "meta")? else { return Ok(()) };
+        let mut walk = Walk::new(&self.pages, root)?;
+        let mut buffer = Vec::new();
+        let (mut compacted, mut consistent_index) = (0, None);
+        while let Some(entry) = walk.next()? {
+            let value = self.pages.value(&entry.page, entry.element, 64, &mut buffer)?;
+            match walk.key() {
+                b"scheduledCompactRev" | b"finishedCompactRev" => {
+                    let revision = Revision::parse(value).map_err(|fault| entry.page.error(fault))?;
+                    compacted = revision.main.max(compacted);
+                }
+                b"consistent_index" => consistent_index = value.try_into().ok().map(u64::from_be_bytes),
+                _ => {}
+            }
+        }
+        (self.compacted, self.consistent_index) = (compacted, consistent_index);
+        Ok(())
+    }
+
+    /// The newest revision in the file, which is the `resourceVersion` of a list of everything in it.
+    #[must_use]
+    pub fn newest_revision(&self) -> i64 {
+        self.newest
+    }
+
+    /// The revision of the last compaction, or 0. States of earlier revisions are incomplete, and cannot be read.
+    #[must_use]
+    pub fn compacted_revision(&self) -> i64 {
+        self.compacted
+    }
+
+    /// The index of the last entry of the write-ahead log whose effect the file has, if the file names one. Entries after
+    /// it are in `member/wal` only.
+    #[must_use]
+    pub fn consistent_index(&self) -> Option<u64> {
+        self.consistent_index
+    }
+
+    /// The size of the file, in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.pages.len()
+    }
+
+    /// Reads the state of all keys that begin with `prefix` at a revision, or at the newest one. It walks through the
+    /// bucket once, without reading values, and sorts the keys: with about `memory` bytes, beyond that in a temporary file
+    /// in `TMPDIR`, or in `/var/tmp` if that is not set.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Compacted`] or [`ErrorKind::Future`] if the file does not have the state of this revision,
+    /// [`ErrorKind::Spill`] if the temporary file cannot be written, and others if the file is damaged.
+    pub fn state(&self, prefix: &[u8], revision: Option<i64>, memory: usize) -> Result<State<'_>, Error> {
+        let revision = revision.unwrap_or(self.newest);
+        if revision < self.compacted {
+            return Err(ErrorKind::Compacted { requested: revision, oldest: self.compacted }.into());
+        }
+        if revision > self.newest {
+            return Err(ErrorKind::Future { requested: revision, newest: self.newest }.into());
+        }
+        State::new(&self.pages, bucket(&self.pages, "key")?, prefix, revision, memory)
+    }
+
+    /// Verifies what can be verified: the SHA-256 of a snapshot, the structure of every bucket, and the form of every
+    /// revision and its value. It reads the whole file.
+    ///
+    /// # Errors
+    ///
+    /// The first fault, with its page and offset.
+    pub fn check(&self) -> Result<Check, Error> {
+        let has_hash = self.check_hash()?;
+        let mut check = Check { has_hash, buckets: 0, revisions: 0 };
+        let mut buckets = vec![(Root::Page(self.pages.meta.root), false)];
+        let mut buffer = Vec::new();
+        while let Some((root, is_key_space)) = buckets.pop() {
+            check.buckets += 1;
+            let mut walk = Walk::new(&self.pages, root)?;
+            while let Some(entry) = walk.next()? {
+                let value = self.pages.value(&entry.page, entry.element, u64::MAX, &mut buffer)?;
+                if entry.element.is_bucket {
+                    buckets.push((entry.page.bucket(entry.index, value)?, check.buckets == 1 && walk.key() == b"key"));
+                } else if is_key_space {
+                    check.revisions += 1;
+                    check_revision(walk.key(), value).map_err(|fault| entry.page.error(fault))?;
+                }
+            }
+        }
+        Ok(check)
+    }
+
+    /// Compares the SHA-256 at the end, if the size of the file shows one, as `etcdutl snapshot restore` decides.
+    fn check_hash(&self) -> Result<bool, Error> {
+        let len = self.pages.len();
+        if len % 512 != HASH {
+            return Ok(false);
+        }
+        let mut file = File::open(&self.path).map_err(ErrorKind::Read)?;
+        let mut hasher = Sha256::new();
+        let mut left = len - HASH;
+        let mut chunk = vec![0; 64 << 10];
+        while left > 0 {
+            let want = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let part = chunk.get_mut(..want).unwrap_or_default();
+            file.read_exact(part).map_err(ErrorKind::Read)?;
+            hasher.update(&*part);
+            left -= want as u64;
+        }
+        let mut expected = Vec::new();
+        file.take(HASH).read_to_end(&mut expected).map_err(ErrorKind::Read)?;
+        if hasher.finalize().as_slice() != expected {
+            return Err(ErrorKind::Hash.into());
+        }
+        Ok(true)
+    }
+}
+
+fn check_revision(key: &[u8], value: &[u8]) -> Result<(), RevisionFault> {
+    let revision = Revision::parse(key)?;
+    let value = KeyValue::parse(value)?;
+    // A deletion has the key only.
+    if !revision.is_tombstone && value.mod_revision != revision.main {
+        return Err(RevisionFault::Mismatch);
+    }
+    Ok(())
+}
+
+/// Whether a file begins as one of bbolt does, so that a program can tell it from other sources.
+///
+/// # Errors
+///
+/// The error of the read.
+pub fn is_data_file(path: impl AsRef<Path>) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut start = [0; 20];
+    let mut filled = 0;
+    while let Some(rest) = start.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest)? {
+            0 => return Ok(false),
+            read => filled += read,
+        }
+    }
+    Ok(start.ends_with(&0xED0C_DAED_u32.to_le_bytes()))
+}

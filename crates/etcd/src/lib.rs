@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod data_file;
+mod error;
+mod key_value;
+mod pages;
+mod sorted_keys;
+mod state;
+mod tree;
+
+pub use data_file::{Check, DataFile, is_data_file};
+pub use error::{Error, ErrorKind, PageFault, RevisionFault};
+pub use key_value::KeyValue;
+pub use pages::MAX_VALUE;
+pub use state::State;

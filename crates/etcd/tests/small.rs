@@ -1,0 +1,176 @@
+//! A small file of a real etcd, `small.db`: the test file of etcd-io/auger (Apache License 2.0), commit dd03329b. It has
+//! three objects and the API server's own key of compaction.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+
+use listwatch_etcd::{DataFile, Error, ErrorKind, is_data_file};
+
+const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/small.db");
+
+/// The create and mod revision, the version and the value of each key.
+type Values = BTreeMap<String, (i64, i64, i64, Vec<u8>)>;
+
+fn read(file: &DataFile, prefix: &str) -> Result<Values, Error> {
+    let mut state = file.state(prefix.as_bytes(), None, 1 << 20)?;
+    let mut values = BTreeMap::new();
+    let mut last = String::new();
+    while let Some(entry) = state.next()? {
+        let key = String::from_utf8_lossy(entry.key).into_owned();
+        assert!(entry.key.starts_with(prefix.as_bytes()) && key > last, "{key} after {last}");
+        last.clone_from(&key);
+        values.insert(key, (entry.create_revision, entry.mod_revision, entry.version, entry.value.to_vec()));
+    }
+    Ok(values)
+}
+
+/// The result of `DataFile::open`, `check` and a read of everything.
+fn read_all(path: &std::path::Path) -> Result<Values, Error> {
+    let opened = DataFile::open(path)?;
+    opened.check()?;
+    read(&opened, "")
+}
+
+fn temporary(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+#[test]
+fn reads_the_objects_and_what_the_file_says_of_itself() {
+    assert!(is_data_file(SMALL).unwrap() && !is_data_file(file!()).unwrap_or_default());
+    let file = DataFile::open(SMALL).unwrap();
+    assert_eq!((file.newest_revision(), file.compacted_revision()), (241_828, 241_828));
+    assert_eq!((file.consistent_index(), file.size()), (Some(698_493), 20_480));
+    let check = file.check().unwrap();
+    assert_eq!((check.has_hash, check.buckets, check.revisions), (false, 11, 4));
+
+    let values = read(&file, "").unwrap();
+    let lines: Vec<_> = values
+        .iter()
+        .map(|(key, (create, at, version, value))| (&**key, *create, *at, *version, value.len()))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            ("/registry/jobs/default/pi", 82_647, 82_703, 3, 638),
+            ("/registry/namespaces/default", 4, 4, 1, 126),
+            ("/registry/pods/default/pi-dqtsw", 82_648, 82_702, 5, 1576),
+            ("compact_rev_key", 1014, 232_274, 533, 6),
+        ]
+    );
+    assert!(values["/registry/pods/default/pi-dqtsw"].3.starts_with(b"k8s\0"));
+    assert_eq!(read(&file, "/registry/pods/").unwrap().len(), 1);
+    assert_eq!(read(&file, "/registry/nothing/").unwrap().len(), 0);
+}
+
+#[test]
+fn refuses_states_that_the_file_does_not_have() {
+    let file = DataFile::open(SMALL).unwrap();
+    for (revision, text) in [
+        (241_827, "revision 241827 has been compacted; the oldest complete one is 241828"),
+        (241_829, "revision 241829 is newer than the file, which ends at 241828"),
+    ] {
+        assert_eq!(file.state(b"", Some(revision), 4096).unwrap_err().to_string(), text);
+    }
+}
+
+#[test]
+fn refuses_a_file_that_another_process_has_locked() {
+    let copy = temporary(&fs::read(SMALL).unwrap());
+    copy.as_file().lock().unwrap();
+    let error = DataFile::open(copy.path()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InUse) && error.to_string().contains("etcdctl snapshot save"), "{error}");
+    copy.as_file().unlock().unwrap();
+    // Two readers share the lock.
+    let _first = DataFile::open(copy.path()).unwrap();
+    DataFile::open(copy.path()).unwrap();
+}
+
+#[test]
+fn refuses_files_of_another_kind() {
+    for bytes in
+        [&b""[..], b"k8s\0", &vec![0; 40_000], &fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap()]
+    {
+        let error = DataFile::open(temporary(bytes).path()).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NoMeta), "{error}");
+    }
+    assert!(matches!(DataFile::open("/no/such/file").unwrap_err().kind(), ErrorKind::Read(_)));
+}
+
+#[test]
+fn verifies_the_hash_of_a_snapshot() {
+    use sha2::{Digest, Sha256};
+    let mut bytes = fs::read(SMALL).unwrap();
+    let hash = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&hash);
+    let snapshot = temporary(&bytes);
+    assert!(DataFile::open(snapshot.path()).unwrap().check().unwrap().has_hash);
+    // A changed value, which nothing else can find.
+    let at = bytes.windows(8).position(|window| window == b"pi-dqtsw").unwrap();
+    bytes[at] = b'q';
+    let error = DataFile::open(temporary(&bytes).path()).unwrap().check().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Hash), "{error}");
+}
+
+#[test]
+fn uses_the_other_meta_page_if_one_is_damaged() {
+    let bytes = fs::read(SMALL).unwrap();
+    let whole = read_all(SMALL.as_ref()).unwrap();
+    // The file has transaction 3 in page 1, and 2 in page 0.
+    for (damaged, newest) in [(0, true), (4096, false)] {
+        let mut bytes = bytes.clone();
+        bytes[damaged + 20] ^= 1;
+        let values = read_all(temporary(&bytes).path());
+        assert!(!newest || values.unwrap() == whole, "{damaged}");
+    }
+    let mut bytes = bytes;
+    (bytes[20], bytes[4096 + 20]) = (9, 9);
+    assert!(matches!(DataFile::open(temporary(&bytes).path()).unwrap_err().kind(), ErrorKind::NoMeta));
+}
+
+#[test]
+fn a_damaged_byte_ends_in_an_error_or_in_values_that_bbolt_reads_too() {
+    let bytes = fs::read(SMALL).unwrap();
+    let whole = read_all(SMALL.as_ref()).unwrap();
+    let mut file = temporary(&bytes);
+    let mut write = |at: usize, byte: u8| {
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(&[byte]).unwrap();
+        file.path().to_owned()
+    };
+    // Most of the file is free space and values, of whose changes bbolt knows nothing.
+    let (mut errors, mut same, mut changed) = (0, 0, 0);
+    for (at, byte) in bytes.iter().enumerate() {
+        let damaged = byte ^ [0x01, 0x80, 0xFF][at % 3];
+        match read_all(&write(at, damaged)) {
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                errors += 1;
+            }
+            Ok(values) if values == whole => same += 1,
+            Ok(_) => changed += 1,
+        }
+        write(at, *byte);
+    }
+    assert!(errors > 300 && same > 10_000 && changed > 1000, "{errors} errors, {same} the same, {changed} changed");
+}
+
+#[test]
+fn a_truncated_file_is_an_error_or_complete() {
+    let bytes = fs::read(SMALL).unwrap();
+    let whole = read_all(SMALL.as_ref()).unwrap();
+    let file = temporary(&bytes);
+    for len in (0..bytes.len()).rev() {
+        file.as_file().set_len(len as u64).unwrap();
+        match read_all(file.path()) {
+            Ok(values) => assert_eq!(values, whole, "{len}"),
+            Err(error) => assert!(
+                matches!(error.kind(), ErrorKind::NoMeta | ErrorKind::Truncated { .. } | ErrorKind::Hash),
+                "{len}: {error}"
+            ),
+        }
+    }
+}
