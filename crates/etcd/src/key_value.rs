@@ -76,14 +76,15 @@ impl<'a> KeyValue<'a> {
     }
 }
 
-enum Field<'a> {
+/// A field of a protobuf message.
+pub(crate) enum Field<'a> {
     Number(i64),
     Bytes(&'a [u8]),
     Other,
 }
 
 /// Splits one field of a protobuf message from the rest.
-fn field(bytes: &[u8]) -> Option<((u64, Field<'_>), &[u8])> {
+pub(crate) fn field(bytes: &[u8]) -> Option<((u64, Field<'_>), &[u8])> {
     let (tag, rest) = varint(bytes)?;
     let (field, rest) = match tag & 7 {
         0 => {
@@ -115,6 +116,21 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
         }
     }
     None
+}
+
+/// Writes a field of bytes.
+pub(crate) fn write_bytes(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    write_varint(number << 3 | 2, out);
+    write_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn write_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push((value & 0x7F) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push((value & 0x7F) as u8);
 }
 
 #[cfg(test)]
