@@ -64,45 +64,45 @@ impl<T: StoreType + ?Sized> Cache<T> {
         status
     }
 
-    /// Returns true once the store has had the whole collection, as `HasSynced` of client-go. It stays true: the cache
-    /// may be out of date, and its reflector may have ended. [`is_up_to_date`](Self::is_up_to_date) tells.
+    /// Returns true once the store has held the whole collection, as client-go's `HasSynced` does. It stays true even
+    /// if the cache is out of date or its reflector has ended: for that, ask [`is_up_to_date`](Self::is_up_to_date).
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.status.borrow().resource_version.is_some()
     }
 
-    /// Returns true until the reflector ends. Then the cache gets no more changes;
-    /// [`ended_by`](ReflectorStatus::ended_by) has the reason.
+    /// Returns true until the reflector ends. After that the cache receives no more changes, and
+    /// [`ended_by`](ReflectorStatus::ended_by) tells the reason.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.status.borrow().ended_by.is_none()
     }
 
-    /// Returns true while the store has the whole collection and its watch is open, so that changes arrive as the
+    /// Returns true while the store holds the whole collection and its watch is open, so that changes arrive as the
     /// server sends them.
     ///
     /// It is false before the first sync, from an error of the watch until the server has accepted the next one, during
-    /// a relist, and after the end of the reflector. The store then keeps serving what it has. A watch that a server
-    /// ends in the usual way makes no difference. Nor does an object that is [skipped](ReflectorStatus::skipped).
+    /// a relist, and after the end of the reflector. The store meanwhile keeps serving its objects. It stays true when
+    /// a server ends a watch in the usual way, and when an object is [skipped](ReflectorStatus::skipped).
     ///
-    /// A connection that dies without a sign is found out by the [idle
-    /// timeout](listwatch::client::Client::read_idle_timeout);
-    /// [`last_synced_at`](ReflectorStatus::last_synced_at) is the time at which the server was last heard.
+    /// A connection that dies silently is noticed only after the
+    /// [idle timeout](listwatch::client::Client::read_idle_timeout).
+    /// [`last_synced_at`](ReflectorStatus::last_synced_at) tells when the server was last heard.
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {
         self.status.borrow().is_up_to_date
     }
 
-    /// Stops the reflector. It returns at once, and the reflector ends when its task runs next.
+    /// Stops the reflector. This call returns at once, and the reflector ends when its task runs next.
     ///
-    /// Subscribers get the changes that were written before, and then [`Change::Ended`](crate::Change::Ended) with
+    /// Subscribers receive the changes that were written before, and then [`Change::Ended`](crate::Change::Ended) with
     /// [`EndReason::Stopped`]; cursors of the change log end with [`StoreError::ChangesExpired`]. The store keeps
     /// serving its objects.
     pub fn stop(&self) {
         self.stop.notify_one();
     }
 
-    /// Waits until the store has had the whole collection, and returns the resource version up to which it has all
+    /// Waits until the store has held the whole collection, and returns the resource version up to which it has all
     /// changes.
     ///
     /// # Errors
@@ -126,8 +126,8 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// Waits until the store has all changes up to this resource version, for example the version of an object that the
     /// caller has just written.
     ///
-    /// It has no time limit: while the reflector cannot reach the server it waits, so a caller that must not wait that
-    /// long uses [`timeout`](tokio::time::timeout). It ignores [skipped](ReflectorStatus::skipped) objects.
+    /// There is no time limit: the call waits while the reflector cannot reach the server. Bound it with
+    /// [`timeout`](tokio::time::timeout). [Skipped](ReflectorStatus::skipped) objects are ignored.
     ///
     /// # Errors
     ///
@@ -181,15 +181,15 @@ impl<T: StoreType + ?Sized> Cache<T> {
         }
     }
 
-    /// Writes the server's answer to a write of the caller, so that the cache has it before the watch delivers it. The
-    /// bytes are in the encoding from which the cache decodes its objects: protobuf for prost messages, JSON for
-    /// `Json<T>`, either for `[u8]`. [`apply_decoded`](Self::apply_decoded) accepts a decoded object. For an answer in
-    /// the other encoding, for example of kube's `Api`, wait for its version:
+    /// Stores the server's answer to your write, so that the cache contains it before the watch delivers it. The bytes
+    /// are in the encoding from which the cache decodes its objects: protobuf for prost messages, JSON for `Json<T>`,
+    /// either for `[u8]`. [`apply_decoded`](Self::apply_decoded) accepts a decoded object. For an answer in the other
+    /// encoding, for example of kube's `Api`, wait for its version:
     /// [`wait_for_resource_version`](Self::wait_for_resource_version).
     ///
     /// The object is stored like other objects of the reflector, for example without the fields that its projection
-    /// drops. Returns `None` if the cache does not store the object: it is of another namespace or shard, the selectors
-    /// do not match, or the reflector does not run yet.
+    /// drops. Returns `None` if the cache does not keep such an object, because it belongs to another namespace or
+    /// shard or the selectors do not match, or if the reflector does not run yet.
     ///
     /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state.
     /// A relist whose list is older than the answer keeps it, unless the server was restored from a backup.

@@ -12,18 +12,18 @@ use crate::reflector::prepared::{AttachedStore, PreparedReflector};
 use crate::reflector::sync::{Strategy, SyncPolicy};
 use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 
-/// Keeps a [`Store`] synced with a collection: it lists and watches, and after an error or a restart of the server it
-/// resumes the watch from the last version, with backoff and without a limit. It relists only if that version has
-/// expired, the initial state was interrupted, the server went back to an older version, the watch makes no progress,
-/// a full store has room for skipped objects, or the watch does not deliver a write that the caller
+/// Keeps a [`Store`] synced with a collection. It lists and watches, and after an error or a restart of the server it
+/// resumes the watch from the last version, with backoff and without a limit. It relists only if it must: that version
+/// has expired, the initial state was interrupted, the server went back to an older version, the watch makes no
+/// progress, a full store has room for skipped objects again, or the watch does not deliver a write that the caller
 /// [applied](Cache::apply) before the last relist.
 ///
-/// The store keeps serving its objects until a list is complete; a list that fails deletes nothing. Objects that are
-/// unchanged in a list are neither decoded nor stored again.
+/// Until a list is complete, the store keeps serving its objects, and a list that fails deletes nothing. Objects that a
+/// list shows unchanged are neither decoded nor stored again.
 ///
-/// A server that was restored from a backup has older resource versions, and sends nothing to a watch from a newer
-/// version. So when a watch has delivered nothing for 2 minutes, not even a bookmark, the reflector requests the
-/// server's version by a list of one object.
+/// A server that was restored from a backup continues at older resource versions, and sends nothing to a watch from a
+/// newer version. So if a watch delivers nothing for 2 minutes, not even a bookmark, the reflector lists one object to
+/// learn the server's version.
 ///
 /// | the server's version | the reflector |
 /// |---|---|
@@ -31,8 +31,8 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 /// | is newer, and the watch is not open, or is silent for another 2 minutes | relists: the server may have forgotten the version without reporting it |
 /// | is the same | continues |
 ///
-/// So a quiet collection is listed every 4 minutes if its server sends no bookmarks. The reflector does not detect a
-/// restored server that has passed the version of the cache by then.
+/// If a server sends no bookmarks, a quiet collection is therefore listed every 4 minutes. A restored server that has
+/// passed the version of the cache by then goes undetected.
 ///
 /// ```no_run
 /// use k8s_pb::api::core::v1::Pod;
@@ -54,7 +54,7 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 ///
 /// # Observing a reflector
 ///
-/// [`ReflectorStatus`](crate::ReflectorStatus) has counters, and the last errors. Each attempt to list and watch is a
+/// [`ReflectorStatus`](crate::ReflectorStatus) shows counters and the last errors. Each attempt to list and watch is a
 /// span of the crate `tracing`, `listwatch.reflector`, with the fields `resource`, `attempt`, `resource_version`,
 /// `strategy`, `because` (of the strategy) and `error`.
 ///
@@ -71,9 +71,9 @@ use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
 ///
 /// # Before the start
 ///
-/// The methods of this type only set options, in any order. [`spawn`](Self::spawn) starts the reflector with them.
-/// [`prepare`](Self::prepare) creates the store without a start: for readers that must be there first, to
-/// [load](PreparedReflector::load) a file, or to [run](PreparedReflector::run) it in a task of your own.
+/// The methods of this type only set options, in any order, and [`spawn`](Self::spawn) starts the reflector with them.
+/// [`prepare`](Self::prepare) creates the store without starting anything, so that you can add readers first,
+/// [load](PreparedReflector::load) a file, or [run](PreparedReflector::run) the reflector in a task of your own.
 #[must_use = "nothing is sent until it is spawned, or prepared and run"]
 pub struct Reflector<T: StoreType + ?Sized> {
     client: Client,
@@ -110,11 +110,11 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         }
     }
 
-    /// Sets the selectors, the shard and the form of objects, for example metadata only: all objects, whole, unless
-    /// set.
+    /// Sets the selectors, the shard and the form of objects, for example metadata only. By default the reflector
+    /// stores all objects, whole.
     ///
-    /// With a [shard](Selection::shard) the store has that part of the collection, even if the server does not support
-    /// shards. The example `shards` of `listwatch-kube` distributes a collection over replicas.
+    /// With a [shard](Selection::shard) the store keeps that part of the collection, even if the server does not
+    /// support shards. The example `shards` of `listwatch-kube` distributes a collection over replicas.
     pub fn selection(mut self, selection: Selection) -> Self {
         self.selection = selection;
         self
@@ -134,19 +134,19 @@ impl<T: StoreType + ?Sized> Reflector<T> {
 
     /// Sets the store: a [`StorageFormat`] for a new one.
     ///
-    /// The store may contain objects: the first complete list deletes the objects that the collection does not have.
-    /// Use a store for only one reflector at a time.
+    /// The store may already contain objects. The first complete list deletes those that the collection does not
+    /// contain. Use a store for only one reflector at a time.
     pub fn store(mut self, store: impl Into<Store<T>>) -> Self {
         self.store = store.into();
         self
     }
 
     /// Keeps a log of the changes, for readers that resume at a version: see [`StoreReader::changes_after`]. Without
-    /// it, readers get changes only as a [`Subscriber`](crate::Subscriber), which coalesces them.
+    /// the log, readers receive changes only through a [`Subscriber`](crate::Subscriber), which coalesces them.
     ///
-    /// The log is open while the store has the whole collection. A relist closes it, and it opens again, without
-    /// changes, when the relist is complete. It has the changes that the watch delivers, not the writes of
-    /// [`Cache::apply`]. It costs no copy of the current objects.
+    /// The log is open while the store holds the whole collection. A relist closes it, and once the relist is complete,
+    /// the log opens again without changes. It contains what the watch delivers, not the writes of [`Cache::apply`],
+    /// and it copies no current object.
     ///
     /// [`StoreReader::changes_after`]: crate::StoreReader::changes_after
     pub fn change_log(mut self, limits: ChangeLogLimits) -> Self {
@@ -154,23 +154,23 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self
     }
 
-    /// Sets how the reflector syncs. By default it uses [`Strategy::WatchList`]; [`Strategy::ListThenWatch`] if the
-    /// server is known to send no initial events; and [`Strategy::WatchFirst`] after the version of a list had expired
-    /// before the watch began.
+    /// Sets how the reflector syncs. By default it chooses [`Strategy::WatchList`], or [`Strategy::ListThenWatch`] once
+    /// it knows that the server sends no initial events, or [`Strategy::WatchFirst`] after the version of a list
+    /// expired before the watch began.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = Some(strategy);
         self
     }
 
-    /// Lets the reflector end on errors that may last until the caller intervenes, if the collection was never
-    /// complete: 401, 403, 404, unreadable credentials, a response that is not a list. By default it retries them,
-    /// because a role or the resource may be created later.
+    /// Ends the reflector on errors that may last until somebody intervenes, unless the collection was complete before:
+    /// 401, 403, 404, unreadable credentials, a response that is not a list. By default the reflector retries, because
+    /// somebody may yet create the role or the resource.
     pub fn fail_fast(mut self) -> Self {
         self.fails_fast = true;
         self
     }
 
-    /// Creates the cache with these options. Nothing is sent yet.
+    /// Creates the cache with these options, and sends nothing yet.
     pub fn prepare(self) -> PreparedReflector<T> {
         let Self { client, resource, selection, namespace, projection, store, change_log, strategy, fails_fast } = self;
         if let Some(limits) = change_log {

@@ -18,10 +18,10 @@ use crate::key::{Identity, ObjectKey};
 use crate::state::decode_errors::DecodeErrors;
 use crate::state::entry::Entry;
 
-/// One state of an object of a store. It never changes: a write replaces the state that the store has.
+/// One state of an object of a store. It never changes, because a write replaces the stored state by another.
 ///
-/// It shares the state with the store and with its clones. It keeps no other object alive, only the dictionary and the
-/// reference of a compressed object.
+/// Clones and the store share this state. It keeps no other object alive; if it is compressed, it keeps its dictionary
+/// and its reference.
 pub struct Object<T: StoreType + ?Sized> {
     encoded: Encoded<T>,
     /// The texts of uid and resource version, once they are needed, if the entry has them as numbers.
@@ -102,8 +102,8 @@ impl<T: StoreType + ?Sized> Object<T> {
     /// Returns the bytes of the object, for a [`FieldPath`](listwatch::FieldPath) for example. They dereference to
     /// `[u8]`.
     ///
-    /// Where the store keeps objects compressed, the first call decompresses the object, and the bytes stay in this
-    /// handle until it is dropped.
+    /// If the object is compressed, the first call decompresses it, and the bytes stay in this handle until you drop
+    /// it.
     ///
     /// # Errors
     ///
@@ -179,8 +179,8 @@ impl<T: StoreType + ?Sized> Object<T> {
         self.meta().and_then(matches).unwrap_or(false)
     }
 
-    /// Decodes the object, each time it is called. Nothing keeps the value but the caller, so share the [`Arc`] between
-    /// those who need it. In a function of an index or a filter, all functions that a write runs get the same value.
+    /// Decodes the object, each time you call it. Nobody else keeps the value, so share the [`Arc`] between those who
+    /// need it. Only the functions of indexes and filters that run for the same write share one value.
     ///
     /// # Errors
     ///

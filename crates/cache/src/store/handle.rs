@@ -23,26 +23,26 @@ use crate::write::outcome::ApplyOutcome;
 use crate::write::rules::DeletedStates;
 use crate::write::writer::Writer;
 
-/// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. It is a handle: clones share
-/// the collection.
+/// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. Clones are handles of the same
+/// collection.
 ///
 /// Any number of threads may read and write. Writes are serialized.
 ///
 /// # Which state of an object wins
 ///
 /// The state with the newer resource version ([`compare_resource_versions`](listwatch::compare_resource_versions))
-/// wins. If the versions do not compare, the last write wins. So a controller can [`apply`](Self::apply) the result of
-/// its own write at once: the later event of the watch changes nothing.
+/// wins. If the versions do not compare, the last write wins. A controller can therefore [`apply`](Self::apply) the
+/// result of its own write at once, because the watch's later event changes nothing.
 ///
-/// A committed [`Relist`] is the exception if its version is older than the store's version was when it began
-/// ([`advance`](Self::advance)): the server was restored from a backup, and the list replaces all objects. Otherwise
-/// the list may only lag behind writes of the caller, so states and deletions that are newer than the list stay.
+/// The exception is a committed [`Relist`] whose version is older than the store's version was when the relist began
+/// ([`advance`](Self::advance)): the server was restored from a backup, so the list replaces all objects. Any other
+/// list may merely be older than the caller's own writes, so newer states and deletions stay.
 ///
 /// # Memory
 ///
 /// An encoded object takes its bytes and about 100 bytes more: see [`memory`](StoreReader::memory). The memory of a
-/// replaced state is freed with its last [`Object`]. The drop of the last handle frees all objects at once, about 0.1 s
-/// for a million objects: a task that must not block drops it in
+/// replaced state is freed with its last [`Object`]. Dropping the last handle frees all objects at once, which takes
+/// about 0.1 s for a million of them, so a task that must not block drops it in
 /// [`spawn_blocking`](tokio::task::spawn_blocking).
 pub struct Store<T: StoreType + ?Sized> {
     reader: StoreReader<T>,
@@ -63,8 +63,8 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.reader.clone()
     }
 
-    /// Sets the type meta of the objects, or of their list. [`Object::item`] then has it, and [`Object::view`] and
-    /// [`Object::decode`] refuse another kind. A reflector sets it. Only the first call has an effect.
+    /// Sets the type meta of the objects, or of their list. [`Object::item`] then carries it, and [`Object::view`] and
+    /// [`Object::decode`] refuse another kind. A reflector calls this. Only the first call takes effect.
     pub fn set_type_meta(&self, type_meta: TypeMeta) {
         self.core.codec.set_type_meta(type_meta);
     }
@@ -82,9 +82,9 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped).
     /// Stored objects stay even if they exceed the limit. A write that shrinks the store is never refused.
     ///
-    /// The store counts objects with each write. It measures the rest, for example indexes, each time an eighth of the
-    /// objects has been written, so the rest may exceed the limit by its growth in between. Subscribers and objects
-    /// that only callers hold do not count.
+    /// The store counts objects with each write. It measures everything else, such as indexes, only after an eighth of
+    /// the objects has been written, so the limit may be exceeded by what they grow in between. Subscribers, and
+    /// objects that only callers hold, do not count.
     pub fn set_budget(&self, bytes: Option<usize>) {
         let mut writer = self.core.settled_writer();
         writer.budget.limit = bytes;
@@ -153,10 +153,10 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Records that all changes up to this resource version have been written. Call it with the version of each event
     /// and bookmark.
     ///
-    /// The store remembers key and version of objects that were [deleted](Self::delete) at newer versions, so that a
-    /// late event does not restore them. A caller that does not advance the store gets this for the newest deletions,
-    /// at least 8,000 of them, and for all deletions while a [`Relist`] is open. A store without a resource version
-    /// remembers deletions only while a [`Relist`] is open.
+    /// The store remembers the key and version of objects that were [deleted](Self::delete) at newer versions, so that
+    /// a late event does not restore them. If you never advance the store, it remembers the newest deletions, at least
+    /// 8,000 of them, and all deletions while a [`Relist`] is open. A store without a resource version remembers
+    /// deletions only while a [`Relist`] is open.
     pub fn advance(&self, resource_version: &str) {
         self.core.advance(resource_version);
     }
@@ -290,9 +290,9 @@ impl<T: StoreType + ?Sized> fmt::Debug for Store<T> {
 
 /// A list that replaces the objects of a [`Store`], by mark and sweep: see [`Store::begin_relist`].
 ///
-/// An object that the store has in the same state is only marked, which costs neither decoding nor memory. A newer
-/// state replaces the store's state at once. An older state, which a server sends that lags or was restored from a
-/// backup, is set aside until the commit.
+/// An object that is already stored in the same state is only marked, which costs neither decoding nor memory. A newer
+/// state replaces the stored one at once. An older state comes from a server that lags or was restored from a backup,
+/// so it is set aside until the commit.
 ///
 /// A relist that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no
 /// older state.
@@ -338,15 +338,15 @@ impl<T: StoreType + ?Sized> Relist<T> {
         self.core.add_skipped(&mut writer, object, Identity::of(object).ok().as_ref(), listed);
     }
 
-    /// Completes the list at its resource version: deletes the objects that the list does not have, and restores older
-    /// states that it has. Indexes and subscribers get these changes.
+    /// Completes the list at its resource version: deletes the objects that the list does not contain, and restores the
+    /// older states that it does contain. Indexes and subscribers receive these changes.
     ///
     /// A state or deletion that is newer than the list stays, unless the list is older than the store's version was
     /// when the relist began. An object that others wrote since then stays in both cases, and also if its version does
     /// not compare.
     ///
-    /// It blocks its caller, for about 2 µs for each object that it deletes. Others may write after each 256 of them.
-    /// The store has the [version](StoreReader::resource_version) of the list, and can be saved, once all are deleted.
+    /// The call blocks for about 2 µs for each object that it deletes, and lets others write after every 256. Once all
+    /// are deleted, the store is at the [version](StoreReader::resource_version) of the list and can be saved.
     ///
     /// # Errors
     ///

@@ -21,8 +21,8 @@ use crate::write::core::StoreCore;
 
 /// Reads a [`Store`](crate::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
 ///
-/// It is a handle: clones read the same store. Readers wait for a writer only while it writes a single object into its
-/// slot, not during a list and not while an index is added.
+/// Clones are handles of the same store. A reader waits for a writer at most while the writer puts a single object into
+/// its slot, not during a list and not while an index is added.
 pub struct StoreReader<T: StoreType + ?Sized> {
     pub(crate) core: Arc<StoreCore<T>>,
     pub(super) handle: CountedHandle,
@@ -60,7 +60,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.len() == 0
     }
 
-    /// Returns the resource version up to which the store has all changes, as set by
+    /// Returns the resource version up to which the store contains all changes, as set by
     /// [`Relist::commit`](crate::Relist::commit) and [`Store::advance`](crate::Store::advance); empty before.
     #[must_use]
     pub fn resource_version(&self) -> String {
@@ -69,9 +69,9 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
 
     /// Returns all objects of this moment, to iterate over them while others write.
     ///
-    /// It copies 8 bytes for each 64 objects, and as much for their order, while writers wait: about a millisecond for
-    /// a million objects. As long as it exists, a write copies up to 64 pointers, and the write of a new object or of a
-    /// deletion also copies a part of the order.
+    /// While writers wait, this copies 8 bytes for each 64 objects and as much for their order, which takes about a
+    /// millisecond for a million objects. As long as the snapshot exists, a write copies up to 64 pointers, and adding
+    /// or deleting an object also copies a part of the order.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<T> {
         self.core.snapshot()
@@ -89,7 +89,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels
     /// cannot be read are left out, and [counted](Self::decode_errors).
     ///
-    /// It reads the labels of each object. An [`index`](Self::index) by label is faster.
+    /// The call reads the labels of each object. An [`index`](Self::index) by label is faster.
     #[must_use]
     pub fn list_labels(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Object<T>> {
         // A clone drops bytes that were decompressed for the labels.
@@ -103,13 +103,13 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the
     /// function must return the same values. The function may read the store.
     ///
-    /// A panic in the function is an error of the object, as one that the function returns: the index lacks the object,
-    /// and [`Index::errors`] has the message. A method that writes to the store, or that waits for writers as
-    /// [`memory`](Self::memory), [`index`](Self::index) and [`SubscriberBuilder::start`] do, panics in the function.
+    /// A panic in the function is treated like an error that the function returns: the index omits the object, and
+    /// [`Index::errors`] shows the message. Inside the function, a method panics if it writes to the store or waits for
+    /// writers, as [`memory`](Self::memory), [`index`](Self::index) and [`SubscriberBuilder::start`] do.
     ///
-    /// It scans all objects, and blocks its caller meanwhile: a task that must not block adds the index before the
-    /// store has many objects, or in [`spawn_blocking`](tokio::task::spawn_blocking). Others read and write meanwhile,
-    /// and the index has their writes.
+    /// The call scans all objects and blocks meanwhile, so a task that must not block adds the index before the store
+    /// holds many objects, or in [`spawn_blocking`](tokio::task::spawn_blocking). Others read and write in the
+    /// meantime, and the index includes what they write.
     ///
     /// # Panics
     ///
@@ -164,9 +164,10 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         SubscriberBuilder::new(Arc::clone(&self.core) as _, self.handle.clone())
     }
 
-    /// Returns the objects of exactly one resource version of the collection, which [`Snapshot::resource_version`]
-    /// returns; `None` if the store has no such version: the [change log](Self::change_log) is closed, or somebody
-    /// other than the reflector has written objects that the watch has not delivered yet. It waits for a writer.
+    /// Returns the collection at exactly one resource version, which [`Snapshot::resource_version`] tells. Returns
+    /// `None` if the store is at no such version, because the [change log](Self::change_log) is closed, or because
+    /// somebody other than the reflector has written objects that the watch has not delivered yet. The call waits for a
+    /// writer.
     ///
     /// If several changes share the version, the watch may have delivered only the first of them. A cursor
     /// [after the version](Self::changes_after) returns the others.
@@ -178,9 +179,9 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the
     /// store's is allowed: the cursor skips the changes up to it.
     ///
-    /// Several changes may share the version, and a reader at this version may have only the first of them. The cursor
-    /// returns the others, and changes without a version of their own, so a reader may get them again. No change is
-    /// lost.
+    /// Several changes may share the version, and a reader at this version may know only the first of them. The cursor
+    /// therefore also returns those that share the version and those without a version of their own. A reader may see
+    /// some of them twice, but loses none.
     ///
     /// # Errors
     ///
@@ -197,9 +198,9 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.log.lock().status()
     }
 
-    /// Measures the memory of the store, without pending changes of subscribers. It scans the indexes, and writers wait
-    /// meanwhile. Before, it compresses the few objects that a [compressed](crate::StorageFormat::Compressed) store has
-    /// yet to compress.
+    /// Measures the memory of the store, without pending changes of subscribers. The call first compresses the few
+    /// objects that a [compressed](crate::StorageFormat::Compressed) store has yet to compress, and then scans the
+    /// indexes while writers wait.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.core.measure()
@@ -211,8 +212,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.writer().budget.limit
     }
 
-    /// Returns the number of objects that the store does not have in their latest state, because it could not hold
-    /// them: a write of each returned a [`StoreError`]. The store is incomplete unless this is 0.
+    /// Returns the number of objects whose latest state the store could not hold: writing each returned a
+    /// [`StoreError`]. The store is complete only if this is 0.
     ///
     /// Objects whose name cannot be read count as one until the next list.
     ///
@@ -223,8 +224,8 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.writer().skipped.len()
     }
 
-    /// Returns the number of states of objects that a reader could not decode, and the last one of them that the store
-    /// still has: `None` once these objects were repaired or deleted. The last 16 objects are remembered.
+    /// Returns how many states of objects some reader could not decode, and the last of these objects that is still
+    /// stored in such a state: `None` once they were repaired or deleted. The last 16 objects are remembered.
     ///
     /// A store that keeps objects [encoded](crate::StorageFormat::Encoded) or compressed has them nevertheless, for
     /// readers of their bytes. It does not decode what it stores, so it counts a state when the first reader meets it:

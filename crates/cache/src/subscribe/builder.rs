@@ -49,8 +49,8 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
         }
     }
 
-    /// Delivers the stored objects first. The subscriber reads 64 objects at a time, so no more of them are queued, and
-    /// others may write while its filters run.
+    /// Delivers the stored objects first. The subscriber reads them 64 at a time, so at most 64 are queued, and others
+    /// may write while its filters run.
     pub fn with_initial_state(mut self) -> Self {
         self.with_initial_state = true;
         self
@@ -119,9 +119,9 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// Delivers each object again once per period, like the resync period of an informer: as
     /// [`Applied`](crate::Change::Applied), in its latest state, with `old` equal to `new`.
     ///
-    /// The objects are spread over the period, at most 64 at once. A late consumer gets each object once, not once per
-    /// missed period. A period of zero means no resync, as in client-go; the shortest period is a millisecond. The
-    /// stream uses tokio's clock.
+    /// The objects are spread over the period, at most 64 at once. A consumer that is late receives each object once,
+    /// not once per missed period. A period of zero means no resync, as in client-go, and the shortest period is a
+    /// millisecond. The stream uses tokio's clock.
     ///
     /// Outside of a tokio runtime the stream delivers nothing again.
     ///
@@ -137,12 +137,12 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     /// deleted object for that time. Zero, the default, means no delay. [`Subscriber::get_deleted`] reads the object
     /// meanwhile.
     ///
-    /// A late deletion never hides a new object. If the object is created again before, the consumer gets one
-    /// [`Applied`](crate::Change::Applied) and no deletion: `old` is the deleted object, with another uid. The same
-    /// applies to an object that passes the filters again.
+    /// A delayed deletion never hides a new object. If the object is created again in the meantime, the consumer
+    /// receives one [`Applied`](crate::Change::Applied) and no deletion, and `old` is the deleted object, with another
+    /// uid. The same happens when an object passes the filters again.
     ///
-    /// [`Synced`](crate::Change::Synced) does not wait for deletions. When the stream ends, it delivers the held ones
-    /// first. The subscriber holds about 250 bytes and two states for each; [`lag`](Subscriber::lag) counts them.
+    /// [`Synced`](crate::Change::Synced) does not wait for delayed deletions, and a stream that ends delivers them
+    /// first. Each takes about 250 bytes and two states of the object, and counts in [`lag`](Subscriber::lag).
     ///
     /// Outside of a tokio runtime, no deletion becomes due while the stream waits.
     ///
@@ -154,15 +154,14 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
         self
     }
 
-    /// Registers the subscriber. It gets all changes from now on, including deletions of objects that the store already
-    /// has.
+    /// Registers the subscriber, which receives all changes from now on, including deletions of objects that are
+    /// already stored.
     ///
-    /// Without [`with_initial_state`](Self::with_initial_state) this call runs the filters over all objects before it
-    /// returns, 64 at a time. Others may write meanwhile: such a write calls the filters with the state before it, too.
-    /// A task that must not block starts the subscriber before the store has many objects, in
-    /// [`spawn_blocking`](tokio::task::spawn_blocking), or with the initial state. With a
-    /// [namespace](Self::namespace) it also looks up the objects of the namespace, about 0.1 µs each, while writers
-    /// wait.
+    /// Without [`with_initial_state`](Self::with_initial_state), this call runs the filters over all objects before it
+    /// returns, 64 at a time. Others may write meanwhile; such a write also calls the filters with the state that it
+    /// replaces. A task that must not block starts the subscriber before the store has many objects, in
+    /// [`spawn_blocking`](tokio::task::spawn_blocking), or with the initial state. With a [namespace](Self::namespace)
+    /// it also looks up the objects of the namespace, about 0.1 µs each, while writers wait.
     #[must_use = "a subscriber that is dropped gets nothing"]
     pub fn start(self) -> Subscriber<T> {
         let Self { host, handle, with_initial_state, route, namespace, filters, predicate, inspect, .. } = self;

@@ -21,15 +21,15 @@ use crate::subscribe::resync::Resync;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::lock;
 
-/// Gets each [`Change`] of a store, by any writer. It is a `Stream`.
+/// Receives each [`Change`] of a store, by any writer, as a `Stream`.
 ///
-/// It blocks no writer. Its pending changes are kept as one entry for each object, so changes of one object are
-/// coalesced to the latest state. An object that was added and deleted before the subscriber received it is left out;
-/// an object that was deleted and created again is delivered as [`Deleted`](Change::Deleted) first.
+/// A subscriber blocks no writer. It queues one entry for each object that changed, so if the consumer is slow, changes
+/// of one object are coalesced to the latest state. An object that was added and deleted in the meantime is not
+/// delivered at all. One that was deleted and created again is delivered as [`Deleted`](Change::Deleted) first.
 ///
-/// It ends when the last reflector of the store ends: [`Change::Ended`] is then the last change, and says why. A
-/// subscriber that is registered afterwards gets the initial state, if it requested that, and ends so, too. The
-/// subscriber of a store without a reflector ends when the last handle of the store is dropped.
+/// The stream ends when the last reflector of the store ends, with [`Change::Ended`] as its last change, which says
+/// why. A subscriber that is registered later still receives the initial state, if it requested one, and then ends in
+/// the same way. Without a reflector, the stream ends when the last handle of the store is dropped.
 ///
 /// A stream of the objects that were added, modified or deleted, as kube's `touched_objects`, is a `filter_map`:
 ///
@@ -59,7 +59,8 @@ use crate::sync::lock;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// If one of its functions panics, its own next call resumes the panic; writers and other subscribers are not affected.
+/// If one of its functions panics, the subscriber's own next call resumes the panic. Writers and other subscribers are
+/// not affected.
 ///
 /// # Memory
 ///
@@ -89,8 +90,8 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         Self { subscription, host: Arc::downgrade(host), _handle: handle, codec, delivered: 0, resync, delayed }
     }
 
-    /// Waits for the next change, as `next` of `StreamExt` does; `None` after the end. It yields to other tasks after
-    /// each 64 objects of the initial state that its filters leave out.
+    /// Waits for the next change, as `next` of `StreamExt` does, and returns `None` after the end. While its filters
+    /// skip objects of the initial state, it yields to other tasks after every 64.
     ///
     /// # Panics
     ///
@@ -112,8 +113,8 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         }
     }
 
-    /// Returns the number of pending changes, which shows how late the consumer is. At most 64 objects of the initial
-    /// state count. [Delayed](crate::SubscriberBuilder::delay_deletions) deletions count.
+    /// Returns the number of pending changes, which shows how late the consumer is. It includes
+    /// [delayed](crate::SubscriberBuilder::delay_deletions) deletions, and at most 64 objects of the initial state.
     ///
     /// Each pending change keeps up to two states of its object in memory, which [`Memory`](crate::Memory) leaves out.
     #[must_use]
