@@ -6,7 +6,7 @@ use std::env::args;
 use std::error::Error;
 
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport, ListParams, Resource};
+use listwatch::client::{Client, Config, ListParams, Resource};
 use listwatch::path::pod;
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
-    let client = Client::new(HttpTransport::builder(url).build()?);
+    let client = Client::new(Config::new(url).build()?);
     let mut phases = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         Ok::<_, ItemError>(pod::PHASE.str(item)?.map_or_else(|| "none".to_owned(), String::from))
     });

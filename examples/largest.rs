@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::env::args;
 use std::error::Error;
 
-use listwatch::client::{Client, HttpTransport, ListParams, Resource};
+use listwatch::client::{Client, Config, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
-    let client = Client::new(HttpTransport::builder(url).build()?);
+    let client = Client::new(Config::new(url).build()?);
     let mut sizes = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         item.meta().map(|meta| (item.bytes().len(), meta.name().into_owned()))
     });

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 
-use listwatch::client::{Client, HttpTransport, ListParams, Resource};
+use listwatch::client::{Client, Config, ListParams, Resource};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
 
 #[tokio::main]
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = args().nth(1).unwrap_or_else(|| server.url());
     let file = args().nth(2).unwrap_or_else(|| "target/names.txt".to_owned());
 
-    let client = Client::new(HttpTransport::builder(url).build()?);
+    let client = Client::new(Config::new(url).build()?);
     let mut names = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         item.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
     });

@@ -5,7 +5,7 @@ use std::env::args;
 use std::error::Error;
 use std::io::{BufWriter, Write as _, stdout};
 
-use listwatch::client::{Client, HttpTransport, ListParams, Resource, Selection};
+use listwatch::client::{Client, Config, ListParams, Resource, Selection};
 use listwatch_testserver::{Answer, Body, Server};
 
 const RECORDED: &[u8] = include_bytes!("../fixtures/widgets-negotiated.json");
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let [url, group, version, plural, kind] = <[String; 5]>::try_from(args().skip(1).collect::<Vec<_>>())
         .unwrap_or_else(|_| [&*server.url(), "example.com", "v1", "widgets", "Widget"].map(str::to_owned));
 
-    let client = Client::new(HttpTransport::builder(url).build()?);
+    let client = Client::new(Config::new(url).build()?);
     let widgets = Resource::new(group, version, plural, kind);
     let mut lines = client.list_with(&widgets, &ListParams::new(Selection::all().json()), |item| {
         let mut line = Vec::new();

@@ -6,7 +6,7 @@ use std::env::args;
 use std::error::Error;
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::client::{Client, HttpTransport, ListParams, Resource};
+use listwatch::client::{Client, Config, ListParams, Resource};
 use listwatch::path::{meta, pod};
 use listwatch::{ItemError, Projection};
 use listwatch_testserver::{Answer, Body, Server, recorded_pods};
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Answer::ok(Body::replay(recorded_pods())).always()).await?;
     let url = args().nth(1).unwrap_or_else(|| server.url());
 
-    let client = Client::new(HttpTransport::builder(url).build()?);
+    let client = Client::new(Config::new(url).build()?);
     let slim = Projection::new().keep(&meta::LABELS).keep(&pod::NODE_NAME).keep(&pod::PHASE);
     let pods = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
         let key = item.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))?;

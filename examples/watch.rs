@@ -4,7 +4,7 @@
 use std::env::args;
 use std::error::Error;
 
-use listwatch::client::{Client, HttpTransport, Resource, WatchEvent, WatchParams};
+use listwatch::client::{Client, Config, Resource, WatchEvent, WatchParams};
 use listwatch_testserver::{Answer, Body, Server};
 
 #[tokio::main]
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = if url.is_none() { Some(recorded().await?) } else { None };
     let base = url.clone().or(server.as_ref().map(Server::url)).unwrap_or_default();
 
-    let client = Client::new(HttpTransport::builder(base).build()?);
+    let client = Client::new(Config::new(base).build()?);
     // The closure borrows each Pod, and returns what the program keeps of it.
     let mut pods = client.watch_with(&Resource::PODS, &WatchParams::with_initial_state(), |pod| {
         pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))

@@ -68,8 +68,7 @@ pub mod view {
 #[cfg(feature = "client")]
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::client::authorities::Authorities;
-    pub use crate::client::tls::{crypto_provider, tls_config};
+    pub use crate::client::crypto::crypto_provider;
     pub use crate::client::{
         Connections, MAX_RETRY_AFTER, Outage, PAGE, Pages, RetryAdvice, Timer, WarningLimit, chain, on_own_runtime,
     };

@@ -16,7 +16,8 @@ use std::process::{Child, Command, Stdio};
 
 pub use changes::{CHANGED, Changes, annotate, pod};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use listwatch::client::{Client, HttpTransport, HttpTransportBuilder};
+use listwatch::client::{Client, Config};
+use listwatch_kube::KubeTransport;
 use tempfile::TempDir;
 pub use view::{View, agree, listed, of_kube, seen};
 
@@ -123,8 +124,8 @@ impl Server {
         Ok(fs::read(self.dir().join("ca.crt"))?)
     }
 
-    pub fn http(&self, token: &str) -> Result<HttpTransportBuilder> {
-        Ok(HttpTransport::builder(&self.url).bearer_token(token).ca_pem(self.ca()?))
+    pub fn http(&self, token: &str) -> Result<Config> {
+        Ok(Config::new(&self.url).bearer_token(token).ca_pem(self.ca()?))
     }
 
     /// Returns a client that may do anything.
@@ -144,6 +145,13 @@ impl Server {
         change(user);
         Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
     }
+}
+
+/// Returns a transport over a client of kube, without kube's retries and timeouts.
+pub fn over_kube(mut config: kube::Config) -> Result<KubeTransport> {
+    config.default_retry = false;
+    config.read_timeout = None;
+    Ok(KubeTransport::new(kube::Client::try_from(config)?))
 }
 
 impl Drop for Server {

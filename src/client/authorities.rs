@@ -392,7 +392,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::client::tls::crypto_provider;
+    use crate::client::crypto::crypto_provider;
     use crate::client::transport::chain;
 
     fn provider() -> Arc<CryptoProvider> {

@@ -1,11 +1,11 @@
 //! Lists and watches collections of an API server while the responses arrive.
 //!
 //! ```no_run
-//! # #[cfg(feature = "reqwest")] {
-//! use listwatch::client::{Client, HttpTransport, ListParams, Resource};
+//! # #[cfg(feature = "http")] {
+//! use listwatch::client::{Client, ListParams, Resource};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::new(HttpTransport::in_cluster()?.build()?);
+//! let client = Client::try_default()?;
 //! let mut names = client
 //!     .list_with(&Resource::PODS, &ListParams::default(), |pod| {
 //!         pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
@@ -30,7 +30,7 @@
 //! | find a resource by a typed name | [`Client::resolve`] | [`Resource`] |
 //!
 //! [`ListParams`] and [`WatchParams`] describe a request, and both have a [`Selection`] of objects. All errors are an
-//! [`Error`]. A [`Transport`] sends the requests: `HttpTransport`, which uses reqwest, or your own.
+//! [`Error`]. A [`Transport`] sends the requests: `HttpTransport`, or your own.
 //!
 //! # Observing a client
 //!
@@ -68,18 +68,25 @@
 //! at most 100 different ones; `left_out` is the number of identical warnings since the last one.
 
 mod api_client;
-pub(crate) mod authorities;
+#[cfg(feature = "http")]
+mod authorities;
 mod body;
 mod builtin;
+#[cfg(feature = "http")]
 mod certificate;
 mod count;
 mod credentials;
+pub(crate) mod crypto;
 mod discovery;
 mod document;
 mod error;
 mod error_class;
 mod get;
+#[cfg(feature = "http")]
+mod http_transport;
 mod io_thread;
+#[cfg(feature = "http")]
+mod kubeconfig;
 mod list;
 mod metrics;
 mod outage;
@@ -88,8 +95,6 @@ mod progress;
 mod proxy;
 mod redact;
 mod redirect;
-#[cfg(feature = "reqwest")]
-mod reqwest;
 mod resolve;
 mod resource;
 mod retry;
@@ -97,11 +102,14 @@ mod runtime;
 mod send;
 mod service;
 mod span;
-pub(crate) mod tls;
+#[cfg(feature = "http")]
+mod tls;
 mod transport;
 mod warning;
 mod warning_limit;
 mod watch;
+#[cfg(feature = "http")]
+mod yaml;
 
 pub use self::api_client::{Client, Compression};
 pub use self::count::Count;
@@ -109,7 +117,11 @@ pub use self::credentials::Credentials;
 pub use self::error::{Error, ErrorKind};
 pub use self::error_class::ErrorClass;
 pub use self::get::Get;
+#[cfg(feature = "http")]
+pub use self::http_transport::{Config, HttpTransport};
 pub use self::io_thread::IoThread;
+#[cfg(feature = "http")]
+pub use self::kubeconfig::Kubeconfig;
 pub use self::list::{List, ListSummary, Pages, Restart};
 pub use self::metrics::Metrics;
 #[doc(hidden)]
@@ -118,8 +130,6 @@ pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
 pub use self::progress::Progress;
 pub use self::proxy::environment_proxy;
 pub use self::redirect::Redirects;
-#[cfg(feature = "reqwest")]
-pub use self::reqwest::{HttpTransport, HttpTransportBuilder};
 pub use self::resource::{Kind, Resource};
 pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
 #[doc(hidden)]

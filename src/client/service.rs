@@ -159,7 +159,7 @@ fn service_error(error: impl Into<BoxError>) -> TransportError {
 }
 
 /// The data of a body, with its errors converted. Trailers are ignored.
-struct DataFrames<B>(Pin<Box<B>>);
+pub(super) struct DataFrames<B>(pub(super) Pin<Box<B>>);
 
 impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Stream for DataFrames<B> {
     type Item = Result<Bytes, TransportError>;

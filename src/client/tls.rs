@@ -1,4 +1,4 @@
-//! The TLS settings of transports: the crypto provider, and the certificate of the client.
+//! The TLS settings of transports, with the certificate of the client.
 
 use std::sync::Arc;
 
@@ -11,40 +11,6 @@ use rustls::{ClientConfig, ConfigBuilder, client::WantsClientCert};
 
 use super::certificate::{Certificate, MIN_RSA_BITS};
 use super::transport::{TransportError, TransportErrorKind};
-
-/// Returns the crypto provider of TLS: the default that the program has installed in rustls, else aws-lc-rs or ring by
-/// the features of this crate.
-///
-/// It never asks rustls to choose, which panics in a program that has both.
-///
-/// # Errors
-///
-/// [`TransportErrorKind::Setup`] if there is none.
-pub fn crypto_provider() -> Result<Arc<CryptoProvider>, TransportError> {
-    if let Some(installed) = CryptoProvider::get_default() {
-        return Ok(Arc::clone(installed));
-    }
-    provider_of_features().map(Arc::new).ok_or_else(|| {
-        setup("no crypto provider for TLS: enable the feature `ring` or `aws-lc-rs` of listwatch, or install one in rustls")
-    })
-}
-
-#[cfg(feature = "aws-lc-rs")]
-#[expect(clippy::unnecessary_wraps, reason = "with other features there is none")]
-fn provider_of_features() -> Option<CryptoProvider> {
-    Some(rustls::crypto::aws_lc_rs::default_provider())
-}
-
-#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
-#[expect(clippy::unnecessary_wraps, reason = "with other features there is none")]
-fn provider_of_features() -> Option<CryptoProvider> {
-    Some(rustls::crypto::ring::default_provider())
-}
-
-#[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
-fn provider_of_features() -> Option<CryptoProvider> {
-    None
-}
 
 /// Returns the TLS settings of a client that verifies servers by this verifier, such as
 /// [`Authorities`](super::authorities::Authorities).
@@ -108,6 +74,7 @@ fn setup(message: impl AsRef<str>) -> TransportError {
 mod tests {
     use super::*;
     use crate::client::authorities::Authorities;
+    use crate::client::crypto::crypto_provider;
 
     const VERSION_1: &str = include_str!("../../tests/support/certificates/version-1.pem");
     const RSA_1024: &str = include_str!("../../tests/support/certificates/rsa-1024.pem");

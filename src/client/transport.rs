@@ -229,7 +229,7 @@ impl std::error::Error for TransportError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportErrorKind {
-    /// A setting is wrong: a URL, a certificate, a file.
+    /// A setting is wrong: a URL, a certificate, a file, a kubeconfig.
     #[error("setup")]
     Setup,
     /// The credentials could not be read.

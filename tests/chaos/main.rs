@@ -23,8 +23,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use listwatch::Limits;
-use listwatch::client::{Client, ErrorKind, HttpTransportBuilder, ListParams, Resource, Retry};
+use listwatch::client::{Client, ErrorKind, ListParams, Resource, Retry};
 use listwatch_testserver::{Answer, RawAnswer, RawEnd, RawServer, Server, Synthesizer, leak, recorded_pods};
+use support::opening::Opening;
 use support::{body_of, decode, len_field, server};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::yield_now;
@@ -149,9 +150,8 @@ fn resident() -> Option<u64> {
 }
 
 /// A transport whose connect timeout no case reaches, unless it sets a shorter one.
-fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
-    let builder = server::builder(url, http2);
-    if http2 { builder } else { builder.connect_timeout(DEADLINE) }
+fn builder(url: &str, http2: bool) -> Opening {
+    server::builder(url, http2).connect_timeout(DEADLINE)
 }
 
 fn client(url: &str, http2: bool) -> Client {
@@ -159,8 +159,8 @@ fn client(url: &str, http2: bool) -> Client {
 }
 
 /// A client that does not retry.
-fn client_of(builder: HttpTransportBuilder) -> Client {
-    Client::new(builder.build().unwrap()).retry(Retry::never()).read_idle_timeout(DEADLINE)
+fn client_of(opening: impl Into<Opening>) -> Client {
+    Client::new(opening.into().open()).retry(Retry::never()).read_idle_timeout(DEADLINE)
 }
 
 /// How a list ended.

@@ -1,6 +1,6 @@
 //! A TLS stream that ends without `close_notify` may be truncated.
 
-use listwatch::client::HttpTransport;
+use listwatch::client::Config;
 use listwatch_testserver::{RawAnswer, RawEnd, RawServer, TOKEN};
 
 use crate::{BROKEN, INCOMPLETE, Whole, alone, client_of, elsewhere, framed, list};
@@ -25,7 +25,7 @@ fn tls_without_close_notify_ends_only_bodies_of_known_length() {
             let (head, rest) = framed(framing, &whole.body);
             let bytes = [&head[..], &rest[..rest.len() - cut]].concat();
             let server = elsewhere(RawServer::start_tls([RawAnswer::new(bytes, end)])).await;
-            let builder = HttpTransport::builder(server.url()).bearer_token(TOKEN).ca_pem(server.ca_pem().unwrap());
+            let builder = Config::new(server.url()).bearer_token(TOKEN).ca_pem(server.ca_pem().unwrap());
             list(&case, client_of(builder), &whole).await.expect(&case, expected);
         }
     });

@@ -99,7 +99,7 @@ async fn sends_path_query_credentials_and_encodings() {
         assert!(items.is_empty());
         // Behind a proxy with a path prefix, compressed.
         let prefixed = anonymous(&format!("{}/k8s/clusters/c1/", server.url()), http2);
-        let prefixed = Client::new(prefixed.build().unwrap()).compression(Compression::Gzip);
+        let prefixed = Client::new(prefixed.open()).compression(Compression::Gzip);
         pods(&prefixed).into_vec().await.unwrap();
     }
     for requests in server.requests().chunks(2) {

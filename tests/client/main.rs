@@ -5,11 +5,13 @@
 mod beginnings;
 mod codings;
 mod discovery;
+mod exec;
 mod fuzz;
 mod gets;
 mod lists;
 mod middle_page;
 mod not_acceptable;
+mod oidc;
 mod pages;
 mod resolve;
 mod runtimes;

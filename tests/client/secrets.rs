@@ -5,13 +5,13 @@
 use std::fmt::Debug;
 use std::process::Command;
 
-use listwatch::client::{Client, Error, HttpTransport, ListParams, Resource, Retry};
+use listwatch::client::{Client, Config, Error, ListParams, Resource, Retry};
 use listwatch::{Status, StatusCause, StatusDetails};
 use listwatch_testserver::{Answer, Body, TOKEN, leak, recorded_pods};
 use prost::Message as _;
 
 use crate::support::process::test_name;
-use crate::support::server::{anonymous, builder, client, client_of, serve};
+use crate::support::server::{anonymous, authority, client, client_of, serve};
 use crate::support::{body_of, said};
 
 const WATCH_LOGS: &str = "LISTWATCH_WATCH_LOGS";
@@ -103,7 +103,8 @@ async fn no_debug_form_shows_the_token() {
     let server = serve(Answer::ok(Body::replay(recorded_pods()))).await;
     for by_file in [false, true] {
         let builder = || {
-            if by_file { anonymous(&server.url(), false).token_file(&file) } else { builder(&server.url(), false) }
+            let config = Config::new(server.url()).ca_pem(authority());
+            if by_file { config.token_file(&file) } else { config.bearer_token(TOKEN) }
         };
         let key = format!("-----BEGIN PRIVATE KEY-----\n{TOKEN}\n-----END PRIVATE KEY-----");
         clean("builder", &builder());
@@ -121,8 +122,8 @@ async fn no_debug_form_shows_the_token() {
     // The part of the token that a URL may contain unescaped.
     let token = &TOKEN[..15];
     for url in [format!("https://{token}@host"), format!("https://u:{token}@host"), format!("https://h/?t={TOKEN}")] {
-        clean("a URL", &HttpTransport::builder(&url));
-        clean("a URL that is refused", &HttpTransport::builder(&url).build().map(|_| ()).unwrap_err());
+        clean("a URL", &Config::new(&url));
+        clean("a URL that is refused", &Config::new(&url).build().map(|_| ()).unwrap_err());
     }
     // A token that cannot be a header.
     std::fs::write(&file, format!("{TOKEN}\n{TOKEN}")).unwrap();

@@ -5,6 +5,7 @@
 mod sans_io;
 
 pub mod log;
+pub mod opening;
 pub mod server;
 pub mod transport;
 pub mod world;

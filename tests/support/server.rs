@@ -3,12 +3,14 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use http::HeaderMap;
 use listwatch::FromRef;
-use listwatch::client::{Client, HttpTransport, HttpTransportBuilder, List, ListParams, Resource, Retry};
+use listwatch::client::{Client, Config, Credentials, List, ListParams, Resource, Retry};
 use listwatch::{ItemError, ItemRef};
 use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, RecordedRequest, Server, TOKEN};
 
 use super::fixture;
+use super::opening::{Http2, Opening};
 
 /// Starts a server that sends this answer to every request.
 pub async fn serve(answer: Answer) -> Server {
@@ -50,19 +52,16 @@ pub fn authority() -> &'static str {
 }
 
 /// A transport without credentials. Only a client of the caller's speaks HTTP/2.
-pub fn anonymous(url: &str, http2: bool) -> HttpTransportBuilder {
-    if !http2 {
-        return HttpTransport::builder(url).ca_pem(authority());
+pub fn anonymous(url: &str, http2: bool) -> Opening {
+    if http2 {
+        Opening::Caller(Http2 { url: url.to_owned(), headers: HeaderMap::new(), credentials: Credentials::default() })
+    } else {
+        Config::new(url).ca_pem(authority()).into()
     }
-    // h2 treats many small DATA frames as an attack: the waiting frames may cost half of the connection's window.
-    let client = reqwest::Client::builder().http2_initial_connection_window_size(128 << 20);
-    let client = client.http2_initial_stream_window_size(1 << 20).http2_prior_knowledge().no_proxy();
-    let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    HttpTransport::builder(url).reqwest_client(client)
 }
 
 /// A transport that sends the token of the tests.
-pub fn builder(url: &str, http2: bool) -> HttpTransportBuilder {
+pub fn builder(url: &str, http2: bool) -> Opening {
     anonymous(url, http2).bearer_token(TOKEN)
 }
 
@@ -72,8 +71,8 @@ pub fn client(server: &Server, http2: bool) -> Client {
 }
 
 /// A client that retries without waiting.
-pub fn client_of(builder: HttpTransportBuilder) -> Client {
-    Client::new(builder.build().unwrap()).retry(quick())
+pub fn client_of(opening: impl Into<Opening>) -> Client {
+    Client::new(opening.into().open()).retry(quick())
 }
 
 /// A list of the bytes of pods.

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use futures::StreamExt;
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport, ListParams, Resource};
+use listwatch::client::{Client, Config, ListParams, Resource};
 use listwatch_benches::median;
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 use tokio::runtime::{Builder, Runtime};
@@ -43,7 +43,7 @@ fn client(criterion: &mut Criterion) {
         }
         assert_eq!(drained, bytes);
     };
-    let client = Client::new(HttpTransport::builder(server.url()).build().expect("a transport"));
+    let client = Client::new(Config::new(server.url()).build().expect("a transport"));
     let count = || async {
         let list = client.list_with(&Resource::PODS, &ListParams::default(), |item| {
             Ok::<_, ItemError>(black_box(item.bytes()).len())

@@ -14,7 +14,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::client::{HttpTransport, ListParams, Resource, Selection};
+use listwatch::client::{Config, ListParams, Resource, Selection};
 use listwatch::path::{meta, pod};
 use listwatch::{Encoding, ItemError, ItemRef, Json, Projection};
 use listwatch_cache::{Object, StorageFormat, Store};
@@ -131,7 +131,7 @@ impl Seen {
 }
 
 fn listwatch_client(url: &str) -> anyhow::Result<listwatch::client::Client> {
-    Ok(listwatch::client::Client::new(HttpTransport::builder(url).build()?))
+    Ok(listwatch::client::Client::new(Config::new(url).build()?))
 }
 
 async fn decode_and_drop(url: &str, seen: &mut Seen) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
-use listwatch::client::{Client, HttpTransport, ListParams, Resource};
+use listwatch::client::{Client, Config, ListParams, Resource};
 use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Json};
 use listwatch_cache::{Cache, Object, Reflector, StorageFormat, Store};
 use listwatch_corpus::custom::CustomKind;
@@ -77,7 +77,7 @@ async fn list_of<T: Custom, Slim: Custom>(
 }
 
 fn client(url: &str) -> anyhow::Result<Client> {
-    Ok(Client::new(HttpTransport::builder(url).build()?))
+    Ok(Client::new(Config::new(url).build()?))
 }
 
 /// Keeps every object of a list decoded.

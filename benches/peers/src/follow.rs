@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport, ListParams, Resource, Selection};
+use listwatch::client::{Client, Config, ListParams, Resource, Selection};
 use listwatch_peers::{Latency, State, add_key};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
@@ -318,7 +318,7 @@ impl ApiServer {
     /// Returns the number of the server's Pods and the sum of their hashes.
     fn list(&self) -> anyhow::Result<(u64, u64)> {
         let ca = fs::read(self.directory.0.join("ca.crt"))?;
-        let client = Client::new(HttpTransport::builder(&self.url).bearer_token("admin").ca_pem(ca).build()?);
+        let client = Client::new(Config::new(&self.url).bearer_token("admin").ca_pem(ca).build()?);
         let (mut items, mut hash) = (0, 0);
         let params = ListParams::new(Selection::all().metadata_only());
         let list = client.list_with(&Resource::PODS, &params, |pod| {

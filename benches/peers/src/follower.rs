@@ -22,7 +22,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use listwatch::client::{Client, HttpTransport, Resource};
+use listwatch::client::{Client, Config, Resource};
 use listwatch::path::{meta, pod};
 use listwatch::{ItemError, MetaView, Projection};
 use listwatch_cache::{
@@ -330,7 +330,7 @@ pub(crate) struct Server<'a> {
 
 impl Server<'_> {
     pub(crate) fn listwatch(&self, on_caller_runtime: bool) -> anyhow::Result<Client> {
-        let mut transport = HttpTransport::builder(self.url);
+        let mut transport = Config::new(self.url);
         if on_caller_runtime {
             transport = transport.on_caller_runtime();
         }

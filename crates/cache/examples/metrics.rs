@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Instant;
 
 use k8s_pb::api::core::v1::Pod;
-use listwatch::client::{Client, ErrorClass, HttpTransport};
+use listwatch::client::{Client, Config, ErrorClass};
 use listwatch_cache::{Cache, Reflector, ReflectorStatus, StoreType};
 use listwatch_testserver::{Answer, Body, Server};
 use prometheus_client::collector::Collector;
@@ -118,7 +118,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1);
     let server = if url.is_none() { Some(recorded().await?) } else { None };
     let base = url.or(server.as_ref().map(Server::url)).unwrap_or_default();
-    let client = Client::new(HttpTransport::builder(base).build()?);
+    let client = Client::new(Config::new(base).build()?);
 
     let pods = Reflector::<Pod>::of(&client).spawn();
     let mut registry = Registry::default();

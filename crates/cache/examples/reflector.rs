@@ -6,7 +6,7 @@ use std::error::Error;
 
 use k8s_pb::api::core::v1::Pod;
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport};
+use listwatch::client::{Client, Config};
 use listwatch::path::pod;
 use listwatch_cache::{Change, Reflector};
 use listwatch_testserver::{Answer, Body, Server};
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = if url.is_none() { Some(recorded().await?) } else { None };
     let base = url.clone().or(server.as_ref().map(Server::url)).unwrap_or_default();
 
-    let client = Client::new(HttpTransport::builder(base).build()?);
+    let client = Client::new(Config::new(base).build()?);
     let pods = Reflector::<Pod>::of(&client).spawn();
     // An index function reads fields off the bytes of an object.
     let by_node =

@@ -69,8 +69,6 @@ enum Command {
 fn main() {
     let cli = parse_arguments();
     cluster::logs::install_logs(cli.verbose);
-    // All TLS of the process uses it, also that of kube.
-    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let handled = signals::start_handling(cli.command.exit_code_of_signals());
     let done = match (&runtime, &handled) {

@@ -12,7 +12,7 @@
 //!
 //! use futures::StreamExt as _;
 //! use k8s_pb::api::core::v1::{ConfigMap, Pod};
-//! use listwatch::client::{Client, HttpTransport};
+//! use listwatch::client::Client;
 //! use listwatch_cache::{Cache, Object, Reflector};
 //! use listwatch_controller::{Action, Controller, Error};
 //!
@@ -39,7 +39,7 @@
 //! }
 //!
 //! # async fn run(writer: Writer) -> Result<(), BoxError> {
-//! let client = Client::new(HttpTransport::builder("http://127.0.0.1:8001").build()?);
+//! let client = Client::try_default()?;
 //! let config_maps = Reflector::<ConfigMap>::of(&client).spawn();
 //! Controller::new(Reflector::<Pod>::of(&client).spawn())
 //!     .owns(config_maps.clone())

@@ -49,8 +49,7 @@ async fn reconcile(config_map: Object<ConfigMap>, context: Arc<Context>) -> Resu
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
-    let config = kube::Config::infer().await?;
-    let (reads, client) = listwatch_kube::clients(config)?;
+    let (reads, client) = (listwatch::client::Client::try_default()?, kube::Client::try_default().await?);
     let config_maps = Reflector::<ConfigMap>::of(&reads).spawn();
 
     let lease =

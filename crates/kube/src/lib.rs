@@ -1,13 +1,11 @@
 //! [listwatch](https://docs.rs/listwatch) for users of [kube-rs](https://docs.rs/kube).
 //!
-//! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client`: exec plugins, proxies and
-//!   impersonation work as in kubectl. OIDC needs kube's feature `oidc`. [`Kubeconfig`] reads kubeconfigs as kubectl
-//!   does.
+//! - [`KubeTransport`] makes listwatch's client send its requests through a `kube::Client` that you have built. Most
+//!   programs do not need it: [`Client::try_default`](listwatch::client::Client::try_default) reads the kubeconfig itself.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches, and
 //!   objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi, [`ToResource`] and [`FromResource`]
 //!   kube's `ApiResource`. `ToObjectKey` and `ToObjectRef` (feature `controller` or `runtime`) convert kube's
 //!   `ObjectRef`.
-//! - [`clients`](clients()) creates both clients of a program that writes: listwatch's for reads, kube's for writes.
 //! - `finalizer` (feature `controller`) is kube's, for reconcilers of [listwatch-controller], whose `Controller` runs on
 //!   listwatch's caches with the words of kube's.
 //! - `runtime::watcher` (feature `runtime`) replaces `kube::runtime::watcher`, for kube's reflectors, stores and
@@ -32,12 +30,12 @@
 //! use k8s_openapi::api::core::v1::Pod;
 //! use listwatch_kube::listwatch::client::Client;
 //! use listwatch_kube::listwatch_cache::Reflector;
-//! use listwatch_kube::{Kube, KubeTransport, Kubeconfig};
+//! use listwatch_kube::Kube;
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = Kubeconfig::default().load()?.ok_or("no kubeconfig, and not in a cluster")?;
-//! let client = Client::new(KubeTransport::from_config(config)?);
-//! let pods = Reflector::<Kube<Pod>>::of(&client).spawn();
+//! // Both clients read the same kubeconfig: listwatch's for reads, and kube's for writes.
+//! let (reads, writes) = (Client::try_default()?, kube::Client::try_default().await?);
+//! let pods = Reflector::<Kube<Pod>>::of(&reads).spawn();
 //! println!("{} Pods at version {}", pods.len(), pods.synced().await?);
 //! # Ok(())
 //! # }
@@ -56,9 +54,7 @@
 // | `dynamic` | `ApiResource` and `GroupVersionKind` of kube, as resources |
 // | `object_ref` | `ObjectRef` of kube, as keys |
 // | `selectors` | label selectors of k8s-openapi |
-// | `kubeconfig` | kubeconfigs as kubectl reads them, as kube's `Config` |
-// | `transport` | the transport over `kube::Client`: connections, TLS, credentials |
-// | `clients` | both clients of a program |
+// | `transport` | the transport over `kube::Client` |
 // | `runtime` | the replacement of kube's watcher, over `transport` |
 // | `finalizer` | finalizers for reconcilers of `listwatch-controller` |
 //
@@ -72,10 +68,8 @@ pub mod guide {}
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
-mod clients;
 mod dynamic;
 mod kind;
-mod kubeconfig;
 #[cfg(any(feature = "controller", feature = "runtime"))]
 mod object_ref;
 #[cfg(feature = "runtime")]
@@ -83,12 +77,10 @@ pub mod runtime;
 mod selectors;
 mod transport;
 
-pub use clients::clients;
 pub use dynamic::{FromResource, ToResource};
 #[cfg(feature = "k8s-pb")]
 pub use k8s_pb;
 pub use kind::Kube;
-pub use kubeconfig::{Kubeconfig, KubeconfigError};
 #[cfg(feature = "controller")]
 pub use listwatch_controller;
 #[cfg(any(feature = "controller", feature = "runtime"))]

@@ -18,8 +18,7 @@ use listwatch::client::{Resource, Selection};
 use listwatch::compare_resource_versions;
 use listwatch_cache::{Cache, Object, Reflector, StorageFormat, Store};
 use listwatch_controller::{Action, Controller};
-use listwatch_e2e::{CHANGED, Changes, Result, Server, annotate, of_kube, pod, size};
-use listwatch_kube::KubeTransport;
+use listwatch_e2e::{CHANGED, Changes, Result, Server, annotate, of_kube, over_kube, pod, size};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, block_in_place};
@@ -128,7 +127,7 @@ fn start(config: &kube::Config, reconciles: &Reconciles) -> Result<Running> {
         .for_each(async |_| {});
     let (stop_ours, stopped) = oneshot::channel();
 
-    let transport = listwatch::client::Client::new(KubeTransport::from_config(config.clone())?);
+    let transport = listwatch::client::Client::new(over_kube(config.clone())?);
     let pods =
         Reflector::<pb::Pod>::new(&transport, &Resource::PODS).store(Store::new(StorageFormat::Compressed)).prepare();
     let ours = Selection::all().labels(format!("{BY}=ours").parse()?);

@@ -93,7 +93,7 @@ async fn create(api: &Api<DynamicObject>, resource: &ApiResource, name: &str, fi
 
 /// Creates, changes and deletes objects of a kind, whose reconciler has a finalizer.
 async fn lives_and_dies(server: &Server, resource: &Resource, predicate: Predicate) -> Result<()> {
-    let (reads, client) = listwatch_kube::clients(server.kube(|_| {}).await?)?;
+    let (reads, client) = (server.client()?, server.kube_client().await?);
     let api_resource = ApiResource::from_resource(resource);
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &api_resource);
     let selected = Selection::all().labels(LABEL.parse()?);

@@ -12,13 +12,12 @@ use futures::TryStreamExt as _;
 use kube::config::{AuthInfo, ExecConfig};
 use listwatch::FromRef;
 use listwatch::client::{
-    Client, Compression, ErrorKind, HttpTransport, List, ListParams, ListSummary, Resource, ResourceVersion, Restart,
-    Retry, Selection, TransportErrorKind,
+    Client, Compression, Config, ErrorKind, List, ListParams, ListSummary, Resource, ResourceVersion, Restart, Retry,
+    Selection, TransportErrorKind,
 };
 use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch::{FieldSelector, LabelSelector, Shard};
-use listwatch_e2e::{Result, Server};
-use listwatch_kube::KubeTransport;
+use listwatch_e2e::{Result, Server, over_kube};
 
 const PODS: usize = 6000;
 /// The page size of lists of one namespace: all its pages take a fraction of a second.
@@ -28,7 +27,7 @@ const PORT: u16 = 16643;
 /// Returns clients of both transports.
 async fn clients(server: &Server, token: &str) -> Result<[Client; 2]> {
     let config = server.kube(|user| user.token = Some(token.into())).await?;
-    Ok([Client::new(server.http(token)?.build()?), Client::new(KubeTransport::from_config(config)?)])
+    Ok([Client::new(server.http(token)?.build()?), Client::new(over_kube(config)?)])
 }
 
 fn defaults() -> ListParams {
@@ -269,21 +268,27 @@ async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
             assert!(!format!("{error} {error:?}").contains("wrong-token-9"));
         }
     }
-    let impersonated = server.kube(|user| user.impersonate = Some("nobody".to_owned())).await?;
-    let client = Client::new(KubeTransport::from_config(impersonated)?);
-    let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
-    assert!(error.is_forbidden() && error.to_string().contains("\"nobody\""), "{error}");
+    let of_kube = server.kube(|user| user.impersonate = Some("nobody".to_owned())).await?;
+    let ours = server.http("admin")?.impersonate("nobody", None, [""; 0]);
+    for client in [Client::new(over_kube(of_kube)?), Client::try_from(ours)?] {
+        let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
+        assert!(error.is_forbidden() && error.to_string().contains("\"nobody\""), "{error}");
+    }
 
     let plugin = server.dir().join("plugin");
     fs::write(&plugin, PLUGIN)?;
     fs::set_permissions(&plugin, fs::Permissions::from_mode(0o700))?;
-    let exec = ExecConfig {
-        api_version: Some("client.authentication.k8s.io/v1".to_owned()),
-        command: Some(plugin.to_string_lossy().into_owned()),
-        ..serde_json::from_str("{}")?
-    };
-    let by_plugin = server.kube(|user| *user = AuthInfo { exec: Some(exec), ..AuthInfo::default() }).await?;
-    let client = Client::new(KubeTransport::from_config(by_plugin)?);
+    let kubeconfig = serde_json::json!({
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": server.url, "certificate-authority": "ca.crt"}}],
+        "users": [{"name": "a", "user": {
+            "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"},
+        }}],
+    });
+    let file = server.dir().join("by-plugin");
+    fs::write(&file, kubeconfig.to_string())?;
+    let client = Client::try_from(Kubeconfig { file: Some(file), ..Kubeconfig::default() }.load()?)?;
     let (found, summary) = names(named(&client, &defaults())).await?;
     assert_eq!((&found == all, summary.attempts), (true, 2));
     Ok(())
@@ -291,10 +296,10 @@ async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
 
 /// Checks that a server with an untrusted certificate is an error that is not retried.
 async fn trust(server: &Server) -> Result<()> {
-    let http = HttpTransport::builder(&server.url).bearer_token("admin").build()?;
+    let http = Config::new(&server.url).bearer_token("admin").build()?;
     let mut config = server.kube(|_| {}).await?;
     config.root_cert = None;
-    for client in [Client::new(http), Client::new(KubeTransport::from_config(config)?)] {
+    for client in [Client::new(http), Client::new(over_kube(config)?)] {
         let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
         let ErrorKind::Transport(transport) = error.kind() else { return Err(error.into()) };
         assert_eq!((transport.kind(), error.is_retryable()), (TransportErrorKind::Tls, false), "{error}");

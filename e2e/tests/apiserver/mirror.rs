@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
-use listwatch::client::{Client, HttpTransport, Resource, Selection, Transport};
+use listwatch::client::{Client, Config, Resource, Selection, Transport};
 use listwatch::{FieldPath, ListDecoder, path};
 use listwatch_cache::{Cache, ChangeLogLimits, PreparedReflector, Reflector, StorageFormat, Store, Strategy};
 use listwatch_e2e::{Changes, Result, Server, View, agree, bin, listed, of_kube, pod, seen, size};
@@ -423,7 +423,7 @@ async fn readers_of_a_mirror_stay_equal_through_restarts() -> Result<()> {
     for (watch_list, metadata) in [(true, false), (false, false), (true, true), (false, true)] {
         informers.push(Informer::start(&mirror.url, watch_list, metadata)?);
     }
-    let over_mirror = Client::new(HttpTransport::builder(&mirror.url).build()?);
+    let over_mirror = Client::new(Config::new(&mirror.url).build()?);
     let mut caches = Vec::new();
     for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
         let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy).prepare();
@@ -508,7 +508,7 @@ async fn readers_resume_from_the_file_of_a_mirror() -> Result<()> {
     let address = listener.local_addr()?;
     let mut mirror = start(listener, None).await?;
 
-    let over_mirror = Client::new(HttpTransport::builder(&mirror.url).build()?);
+    let over_mirror = Client::new(Config::new(&mirror.url).build()?);
     let caches = [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst].map(|strategy| {
         let reflector = Reflector::<[u8]>::new(&over_mirror, &Resource::PODS).strategy(strategy).prepare();
         let cache = reflector.cache();

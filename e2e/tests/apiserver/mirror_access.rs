@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Version};
-use listwatch::client::{Client, Error, HttpTransport, Resource, Transport};
+use listwatch::client::{Client, Config, Error, Resource, Transport};
 use listwatch_cache::{Cache, Reflector, StorageFormat};
 use listwatch_e2e::{Result, Server, View, agree, listed, seen};
 use listwatch_mirror::{Access, Mirror};
@@ -147,7 +147,7 @@ impl Deployed {
 
     /// Starts a reflector that reads Pods from the mirror.
     fn follow(&self, token: &str, namespace: Option<&str>) -> Result<Cache<[u8]>> {
-        let transport = HttpTransport::builder(&self.mirror.url).bearer_token(token).ca_pem(self.server.ca()?);
+        let transport = Config::new(&self.mirror.url).bearer_token(token).ca_pem(self.server.ca()?);
         let client = Client::new(transport.build()?);
         let reflector = Reflector::<[u8]>::new(&client, &Resource::PODS);
         let reflector = match namespace {

@@ -8,8 +8,7 @@ use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
 use listwatch::client::{Client, Error, Resource, Selection, Watch, WatchEvent, WatchParams};
 use listwatch::{ItemError, ItemRef, compare_resource_versions};
-use listwatch_e2e::{Changes, Result, Server, View, size};
-use listwatch_kube::KubeTransport;
+use listwatch_e2e::{Changes, Result, Server, View, over_kube, size};
 use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
@@ -42,7 +41,7 @@ async fn watches_resume_through_restarts() -> Result<()> {
     server.apply_widgets(WIDGETS)?;
     let config = server.kube(|_| {}).await?;
     let http = server.client()?;
-    for client in [&http, &Client::new(KubeTransport::from_config(config)?)] {
+    for client in [&http, &Client::new(over_kube(config)?)] {
         single_connections(&server, client).await?;
         resumed(&server, client).await?;
     }

@@ -11,7 +11,7 @@ use std::env::args;
 use std::error::Error;
 use std::time::Duration;
 
-use listwatch::client::{Client, HttpTransport, Resource};
+use listwatch::client::{Client, Config, Resource};
 use listwatch::{FieldPath, Json};
 use listwatch_cache::{Cache, Change, Object, Reflector, StorageFormat};
 use listwatch_testserver::Server;
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = if url.is_none() { Some(synthetic::cluster(2000).await?) } else { None };
     let base = url.clone().or(server.as_ref().map(Server::url)).unwrap_or_default();
 
-    let client = Client::new(HttpTransport::builder(base).build()?);
+    let client = Client::new(Config::new(base).build()?);
     let definitions = Reflector::<Json<Definition>>::new(&client, &Resource::CUSTOM_RESOURCE_DEFINITIONS).spawn();
     let mut definitions = definitions.subscribe().with_initial_state().start();
     let mut kinds = BTreeMap::new();

@@ -2,7 +2,7 @@
 //!
 //! # Advice
 //!
-//! The options have the names and the meaning of kubectl's (`kubectl options`). [`Kubeconfig`] of listwatch-kube reads
+//! The options have the names and the meaning of kubectl's (`kubectl options`). [`Kubeconfig`] of listwatch reads
 //! the files. This file only chooses what to read, and overrides parts of the result:
 //!
 //! | options | effect |
@@ -31,12 +31,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kube::Config;
-use kube::config::AuthInfo;
-use listwatch::client::{Client, Compression, Transport, environment_proxy, is_loopback};
-use listwatch_kube::{KubeTransport, Kubeconfig};
+use listwatch::client::{
+    Client, Compression, Config, HttpTransport, Kubeconfig, Transport, TransportError, is_loopback,
+};
 
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 use crate::notices;
 
 /// The server and the credentials. As in kubectl, each option overrides its part of the kubeconfig.
@@ -117,7 +116,7 @@ impl ConnectionArgs {
     /// Returns a client of the server, and the default namespace.
     pub async fn client(self) -> Result<(Client, String), Failure> {
         let config = self.config()?;
-        let (compression, namespace) = (self.compression(&config), config.default_namespace.clone());
+        let (compression, namespace) = (self.compression(&config), config.default_namespace().to_owned());
         Ok((Client::new(open_transport(config).await?).compression(compression), namespace))
     }
 
@@ -127,22 +126,22 @@ impl ConnectionArgs {
         let config = self.config()?;
         let compression = self.compression(&config);
         let transport = open_transport(config).await?;
-        let on_runtime = transport.with_own_connections().map_err(|error| Failure::Error(error_chain(&error)))?;
+        let on_runtime = transport.with_own_connections().map_err(|error| refused(&error))?;
         let (transport, on_runtime) = (Arc::new(transport), on_runtime.on_caller_runtime());
         let client = Client::new(Arc::clone(&transport)).compression(compression);
         Ok((client, transport, Client::new(on_runtime).compression(compression)))
     }
 
     /// Returns the transport to the server, and the default namespace.
-    pub async fn transport(self) -> Result<(KubeTransport, String), Failure> {
+    pub async fn transport(self) -> Result<(HttpTransport, String), Failure> {
         let config = self.config()?;
-        let namespace = config.default_namespace.clone();
+        let namespace = config.default_namespace().to_owned();
         Ok((open_transport(config).await?, namespace))
     }
 
     /// Returns the compression of requests.
     fn compression(&self, config: &Config) -> Compression {
-        let is_off = self.disable_compression || config.disable_compression;
+        let is_off = self.disable_compression || config.disables_compression();
         if is_off { Compression::Identity } else { Compression::default() }
     }
 
@@ -155,77 +154,66 @@ impl ConnectionArgs {
         let is_chosen = kubeconfig.is_some() || context.is_some() || cluster.is_some() || user.is_some();
         if let Some(url) = server.as_ref().filter(|url| !is_chosen && url.starts_with("http://")) {
             // Such a server is a proxy with credentials of its own, such as `kubectl proxy`.
-            let url = url.parse().map_err(|error| Failure::Usage(format!("--server {url}: {error}")))?;
-            let proxy = environment_proxy(&url).map(|proxy| proxy.parse()).transpose();
-            let mut config = Config::new(url);
-            // Without its text, which may contain a password.
-            config.proxy_url =
-                proxy.map_err(|_| Failure::Error("the proxy of the environment is not a URL".to_owned()))?;
-            return self.override_config(config);
+            return self.override_config(Config::new(url));
         }
         let (file, context, cluster) = (kubeconfig.clone(), context.clone(), cluster.clone());
         let loader = Kubeconfig { file, context, cluster, user: user.clone(), server: server.clone() };
-        let config = loader.load().map_err(|error| Failure::Error(format!("kubeconfig: {error}")))?;
-        let config = config.ok_or_else(|| {
-            Failure::Error("no kubeconfig, and not in a cluster: use --kubeconfig or --server".to_owned())
-        })?;
-        self.override_config(config)
+        self.override_config(loader.load().map_err(|error| refused(&error))?)
     }
 
     /// Replaces the parts of a configuration that options override.
     fn override_config(&self, mut config: Config) -> Result<Config, Failure> {
         if let Some(path) = &self.certificate_authority {
             check_readable(path)?;
-            config.root_cert_file = Some(path.clone());
-            config.accept_invalid_certs = false;
+            config = config.ca_file(path);
         }
         if self.insecure_skip_tls_verify {
-            config.accept_invalid_certs = true;
+            config = config.insecure_skip_tls_verify();
         }
         if let Some(name) = &self.tls_server_name {
-            config.tls_server_name = Some(name.clone());
+            config = config.tls_server_name(name);
         }
-        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
         if self.token.is_some() || self.token_file.is_some() || self.client_certificate.is_some() {
-            for path in [&self.client_certificate, &self.client_key].into_iter().flatten() {
-                check_readable(path)?;
-            }
-            let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } =
-                config.auth_info;
-            config.auth_info = AuthInfo {
-                token: self.token.clone().map(Into::into),
-                token_file: self.token_file.as_ref().map(text),
-                client_certificate: self.client_certificate.as_ref().map(text),
-                client_key: self.client_key.as_ref().map(text),
-                impersonate,
-                impersonate_uid,
-                impersonate_groups,
-                impersonate_user_extra,
-                ..AuthInfo::default()
-            };
-            let url = &config.cluster_url;
-            if url.scheme_str() == Some("http") && !is_loopback(url.host().unwrap_or_default()) {
-                notices::warn("the token is not sent over http");
-                (config.auth_info.token, config.auth_info.token_file) = (None, None);
-            }
+            config = self.override_credentials(config.without_credentials())?;
         }
-        if self.impersonate.is_some() {
-            config.auth_info.impersonate.clone_from(&self.impersonate);
-            config.auth_info.impersonate_uid.clone_from(&self.impersonate_uid);
-            config.auth_info.impersonate_groups =
-                (!self.impersonate_groups.is_empty()).then(|| self.impersonate_groups.clone());
-            config.auth_info.impersonate_user_extra = None;
+        if let Some(user) = &self.impersonate {
+            config = config.impersonate(user, self.impersonate_uid.clone(), &self.impersonate_groups);
+        }
+        Ok(config)
+    }
+
+    /// Adds the credentials of options to a configuration without any.
+    fn override_credentials(&self, mut config: Config) -> Result<Config, Failure> {
+        if let (Some(certificate), Some(key)) = (&self.client_certificate, &self.client_key) {
+            check_readable(certificate)?;
+            check_readable(key)?;
+            config = config.client_certificate_files(certificate, key);
+        }
+        let host = config.server().parse::<http::Uri>().ok();
+        let host = host.filter(|url| url.scheme_str() == Some("http"));
+        if host.is_some_and(|url| !is_loopback(url.host().unwrap_or_default())) {
+            notices::warn("the token is not sent over http");
+            return Ok(config);
+        }
+        if let Some(file) = &self.token_file {
+            config = config.token_file(file);
+        }
+        if let Some(token) = &self.token {
+            config = config.bearer_token(token);
         }
         Ok(config)
     }
 }
 
 /// Returns the transport, after an exec plugin has issued credentials: it may ask the user to log in.
-async fn open_transport(config: Config) -> Result<KubeTransport, Failure> {
-    let refused = |error| Failure::Error(error_chain(&error));
-    let transport = KubeTransport::from_config(config).map_err(refused)?;
-    transport.authenticate().await.map_err(refused)?;
+async fn open_transport(config: Config) -> Result<HttpTransport, Failure> {
+    let transport = config.build().map_err(|error| refused(&error))?;
+    transport.authenticate().await.map_err(|error| refused(&error))?;
     Ok(transport)
+}
+
+fn refused(error: &TransportError) -> Failure {
+    Failure::Error(error.to_string())
 }
 
 fn parse_url(text: &str) -> Result<String, &'static str> {

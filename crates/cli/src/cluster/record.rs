@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::StreamExt;
 use indicatif::HumanCount;
 use listwatch::ItemRef;
-use listwatch::client::{Client, Compression, Request, ResponseFuture, Transport, TransportError, TransportErrorKind};
-use listwatch_kube::KubeTransport;
+use listwatch::client::{
+    Client, Compression, HttpTransport, Request, ResponseFuture, Transport, TransportError, TransportErrorKind,
+};
 use tempfile::NamedTempFile;
 
 use crate::cluster::connect::ConnectionArgs;
@@ -143,7 +144,7 @@ impl Recording {
 
 /// A transport that records each body before the client decodes it.
 struct RecordingTransport {
-    server: KubeTransport,
+    server: HttpTransport,
     recording: Recording,
 }
 

@@ -81,7 +81,9 @@ impl Replica {
         on_change: impl Fn(Change) + Send + Sync + 'static,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let client = Client::new(KubeTransport::from_config(config.clone())?).retry(Retry::never());
+        let mut reads = config.clone();
+        (reads.default_retry, reads.read_timeout) = (false, None);
+        let client = Client::new(KubeTransport::new(kube::Client::try_from(reads)?)).retry(Retry::never());
         let leases = self.lease_client(config)?;
         let member = Arc::new(Member { replica: self, client, leases, on_change });
         let (is_there, leaving) = member.manager(format!("{REPLICA}{}", member.replica.name)).await?.watch().await;

@@ -15,10 +15,9 @@ use k8s_pb::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use kube::{Api, ResourceExt as _};
 use listwatch::ItemError;
-use listwatch::client::{Client, HttpTransport, ListParams, Resource, Transport};
+use listwatch::client::{Client, Config, ListParams, Resource, Transport};
 use listwatch_cache::{Cache, Change, ChangeLogLimits, Object, Reflector, StorageFormat, Store, Strategy, Subscriber};
-use listwatch_e2e::Result;
-use listwatch_kube::KubeTransport;
+use listwatch_e2e::{Result, over_kube};
 use listwatch_mirror::{Mirror, Mirrored};
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinHandle;
@@ -64,9 +63,8 @@ struct Followed {
 impl Caches {
     /// Starts the tasks on the current runtime.
     pub async fn start(world: Arc<World>, mut rng: Rng) -> Result<Self> {
-        let transport = |to: SocketAddr| {
-            HttpTransport::builder(format!("https://{to}")).bearer_token("admin").ca_pem(world.ca.clone())
-        };
+        let transport =
+            |to: SocketAddr| Config::new(format!("https://{to}")).bearer_token("admin").ca_pem(world.ca.clone());
         let direct = Client::new(transport(world.server).build()?);
         let gate = Arc::new(RwLock::new(()));
         let writer = kube::Client::try_from(world.kube.clone())?;
@@ -82,7 +80,7 @@ impl Caches {
                 _ => {
                     let mut config = world.kube.clone();
                     config.cluster_url = format!("https://{proxy}").parse()?;
-                    troubled(KubeTransport::from_config(config)?, &trouble)
+                    troubled(over_kube(config)?, &trouble)
                 }
             };
             caches.push(Followed::start(strategy.to_string(), &client, strategy).await?);
@@ -93,7 +91,7 @@ impl Caches {
         let (mirrored, url) = mirror(Troubled { inner: upstream, trouble: Arc::clone(&trouble) }).await?;
         tokio::spawn(make_trouble(trouble, rng.fork(), Arc::clone(&gate), Arc::clone(&faults)));
         for strategy in [Strategy::WatchList, Strategy::ListThenWatch, Strategy::WatchFirst] {
-            let client = Client::new(HttpTransport::builder(&url).build()?);
+            let client = Client::new(Config::new(&url).build()?);
             caches.push(Followed::start(format!("{strategy} of the mirror"), &client, strategy).await?);
         }
         let kube = read_by_kube(&url)?;

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 use futures::TryStreamExt as _;
-use listwatch::client::{Client, HttpTransport, ListParams, Resource};
+use listwatch::client::{Client, Config, ListParams, Resource};
 use listwatch_e2e::Result;
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 
@@ -37,7 +37,7 @@ pub async fn serve() -> Result<()> {
 
 /// Lists the Pods, and prints the number of items and bytes, and the peak of this process's memory.
 pub async fn list(url: &str) -> Result<()> {
-    let client = Client::new(HttpTransport::builder(url).build()?);
+    let client = Client::new(Config::new(url).build()?);
     let mut list = client.list::<[u8]>(&Resource::PODS, &ListParams::default());
     let mut items = 0_u64;
     while list.try_next().await?.is_some() {

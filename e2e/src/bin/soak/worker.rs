@@ -9,11 +9,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::TryStreamExt as _;
-use listwatch::client::{
-    Client, Error, ErrorKind, HttpTransport, ListSummary, Transport, TransportError, TransportErrorKind,
-};
-use listwatch_e2e::Result;
-use listwatch_kube::KubeTransport;
+use listwatch::client::{Client, Config, Error, ErrorKind, ListSummary, Transport, TransportError, TransportErrorKind};
+use listwatch_e2e::{Result, over_kube};
 
 use crate::query::{Known, Query};
 use crate::trouble::{Fault, Trouble, Troubled};
@@ -116,13 +113,13 @@ impl Worker {
 
     fn routes(&self) -> Result<[Route; 3]> {
         let proxied = format!("https://{}", self.proxy);
-        let builder = |url: String| HttpTransport::builder(url).bearer_token("admin").ca_pem(self.world.ca.clone());
+        let builder = |url: String| Config::new(url).bearer_token("admin").ca_pem(self.world.ca.clone());
         let mut config = self.world.kube.clone();
         config.cluster_url = proxied.parse()?;
         let direct = builder(format!("https://{}", self.world.server)).build()?;
         Ok([
             self.route("proxied", builder(proxied).build()?, true),
-            self.route("kube", KubeTransport::from_config(config)?, true),
+            self.route("kube", over_kube(config)?, true),
             self.route("direct", direct, false),
         ])
     }

@@ -12,7 +12,7 @@ use listwatch::client::Selection;
 use listwatch_cache::{Object, Reflector, StorageFormat};
 use listwatch_controller::{Action, Controller};
 use listwatch_kube::finalizer::{Event, finalizer};
-use listwatch_kube::{Kube, clients};
+use listwatch_kube::{Kube, KubeTransport};
 use serde_json::json;
 
 use super::{FINALIZER, MANAGED_BY, MANAGER, WebApp};
@@ -28,7 +28,8 @@ type Error = anyhow::Error;
 /// # Errors
 /// If the configuration is wrong.
 pub async fn run(config: Config) -> anyhow::Result<()> {
-    let (caches, client) = clients(config)?;
+    let client = Client::try_from(config)?;
+    let caches = listwatch::client::Client::new(KubeTransport::new(client.clone()));
     let (label, value) = MANAGED_BY;
     let owned = Selection::all().labels(format!("{label}={value}").parse()?).metadata_only();
     Controller::new(Reflector::<Kube<WebApp>>::of(&caches).store(StorageFormat::Compressed).spawn())

@@ -17,7 +17,7 @@ use super::{Discovery, Workers};
 /// # Errors
 /// If the configuration is wrong.
 pub async fn discover(config: Config, discovery: Discovery, workers: Arc<Workers>) -> anyhow::Result<()> {
-    let client = Client::new(KubeTransport::from_config(config)?);
+    let client = Client::new(KubeTransport::new(kube::Client::try_from(config)?));
     let (label, value) = &discovery.label;
     let selector = format!("{label}={value}").parse()?;
     let pods = Reflector::<Kube<Pod>>::of(&client)

@@ -6,6 +6,7 @@ use std::path::Path;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::*;
+use crate::client::http_transport::{Authority, Identity, InteractiveMode, Login, Pem};
 
 /// A kubeconfig with one context, with more fields in its cluster, context and user.
 fn one(cluster: &str, context: &str, user: &str) -> String {
@@ -32,7 +33,7 @@ fn load_files(folder: &Path, texts: &[&[u8]], options: &Kubeconfig) -> Result<Op
 fn load_with(texts: &[&[u8]], options: &Kubeconfig) -> std::result::Result<Option<Config>, String> {
     let folder = tempfile::tempdir().unwrap();
     let loaded = load_files(folder.path(), texts, options);
-    loaded.map_err(|error| error.to_string().replace(&*folder.path().to_string_lossy(), "/d"))
+    loaded.map_err(|error| error.replace(&*folder.path().to_string_lossy(), "/d"))
 }
 
 fn load(text: &str) -> Config {
@@ -41,34 +42,48 @@ fn load(text: &str) -> Config {
 
 /// The settings that a kubeconfig leads to, on one line; those with their default are left out.
 fn settings(config: &Config) -> String {
-    let user = &config.auth_info;
-    let secret = |secret: &Option<SecretString>| secret.as_ref().map(|secret| secret.expose_secret().to_owned());
-    let set = [
-        ("server", Some(config.cluster_url.to_string())),
-        ("namespace", Some(config.default_namespace.clone()).filter(|name| name != "default")),
-        ("insecure", config.accept_invalid_certs.then(String::new)),
-        ("uncompressed", config.disable_compression.then(String::new)),
-        ("ca", config.root_cert.as_ref().map(|list| list.len().to_string())),
-        ("ca-file", config.root_cert_file.as_ref().map(|path| path.display().to_string())),
-        ("tls-name", config.tls_server_name.clone()),
-        ("proxy", config.proxy_url.as_ref().map(ToString::to_string)),
-        ("token", secret(&user.token)),
-        ("token-file", user.token_file.clone()),
-        ("user", user.username.clone()),
-        ("password", secret(&user.password)),
-        ("cert", user.client_certificate.clone()),
-        ("cert-data", user.client_certificate_data.clone()),
-        ("key", user.client_key.clone()),
-        ("key-data", secret(&user.client_key_data)),
-        ("as", user.impersonate.clone()),
-        ("as-uid", user.impersonate_uid.clone()),
-        ("as-groups", user.impersonate_groups.as_ref().map(|groups| groups.join("+"))),
-        ("as-extra", user.impersonate_user_extra.as_ref().map(|extra| format!("{extra:?}"))),
-        ("provider", user.auth_provider.as_ref().map(|provider| format!("{} {:?}", provider.name, provider.config))),
-        ("exec", user.exec.as_ref().and_then(|exec| exec.command.clone())),
-    ];
-    let set = set.into_iter().filter_map(|(key, value)| value.map(|value| format!("{key}={value}")));
-    set.collect::<Vec<_>>().join(" ")
+    let mut set = vec![("server", config.server().to_owned())];
+    let mut add = |key, value: Option<String>| set.extend(value.map(|value| (key, value)));
+    let text = |secret: &SecretString| secret.expose_secret().to_owned();
+    add("namespace", config.namespace.clone());
+    match &config.connection.authority {
+        Authority::Platform => {}
+        Authority::Pem(pem) => add("ca", Some(String::from_utf8_lossy(pem).matches("BEGIN").count().to_string())),
+        Authority::File(file) => add("ca-file", Some(file.display().to_string())),
+        Authority::Unverified => add("insecure", Some(String::new())),
+    }
+    add("uncompressed", config.disables_compression().then(String::new));
+    add("tls-name", config.connection.server_name.clone());
+    add("proxy", config.connection.proxy.as_ref().map(text));
+    match &config.login {
+        Login::None => {}
+        Login::Token(token) => add("token", Some(text(token))),
+        Login::TokenFile { path, initial } => {
+            add("token", initial.as_ref().map(text));
+            add("token-file", Some(path.display().to_string()));
+        }
+        Login::Password(user, password) => {
+            add("user", Some(user.clone()));
+            add("password", Some(text(password)));
+        }
+        Login::Exec(exec) => add("exec", Some(exec.command.clone())),
+        Login::Provider(provider) => add("provider", Some(format!("{} {}", provider.name, provider.settings.len()))),
+    }
+    if let Some(Identity { certificate, key }) = &config.identity {
+        for (data, file, pem) in [("cert-data", "cert", certificate), ("key-data", "key", key)] {
+            match pem {
+                Pem::Text(pem) => add(data, Some(text(pem))),
+                Pem::File(path) => add(file, Some(path.display().to_string())),
+            }
+        }
+    }
+    if let Some(user) = &config.impersonation {
+        add("as", Some(user.user.clone()));
+        add("as-uid", user.uid.clone());
+        add("as-groups", (!user.groups.is_empty()).then(|| user.groups.join("+")));
+        add("as-extra", (!user.extra.is_empty()).then(|| format!("{:?}", user.extra)));
+    }
+    set.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -108,15 +123,15 @@ fn reads_what_kubectl_reads() {
             server.to_owned(),
         ),
         (one(", insecure-skip-tls-verify: yes, disable-compression: true", "", ""), format!("{server} insecure= uncompressed=")),
-        (one(", proxy-url: 'socks5://me:pw@proxy:1080', tls-server-name: 10.0.0.1", ", namespace: web", ""), format!("{server} namespace=web tls-name=10.0.0.1 proxy=socks5://me:pw@proxy:1080/")),
+        (one(", proxy-url: 'socks5://me:pw@proxy:1080', tls-server-name: 10.0.0.1", ", namespace: web", ""), format!("{server} namespace=web tls-name=10.0.0.1 proxy=socks5://me:pw@proxy:1080")),
         (one("", "", "username: me"), format!("{server} user=me password=")),
         (one("", "", "password: pw"), format!("{server} user= password=pw")),
         (one("", "", "token: abc, tokenFile: /t"), format!("{server} token=abc token-file=/t")),
-        (one("", "", "client-certificate-data: 'YQ ==', client-key-data: \"Y\\ng==\\r\\n\""), format!("{server} cert-data=YQ== key-data=Yg==")),
+        (one("", "", "client-certificate-data: 'YQ ==', client-key-data: \"Y\\ng==\\r\\n\""), format!("{server} cert-data=a key-data=b")),
         // A key without a certificate is ignored.
         (one("", "", "client-key: /k, client-key-data: YQ=="), server.to_owned()),
-        (one("", "", "as: jane, as-uid: '7', as-groups: [a, b], as-user-extra: {scopes: [x, '']}"), format!("{server} as=jane as-uid=7 as-groups=a+b as-extra={{\"scopes\": [\"x\", \"\"]}}")),
-        (one("", "", "auth-provider: {name: gcp, config: {access-token: t, expiry: ''}}"), String::new()),
+        (one("", "", "as: jane, as-uid: '7', as-groups: [a, b], as-user-extra: {scopes: [x, '']}"), format!("{server} as=jane as-uid=7 as-groups=a+b as-extra=[(\"scopes\", [\"x\", \"\"])]")),
+        (one("", "", "auth-provider: {name: gcp, config: {access-token: t, expiry: ''}}"), format!("{server} provider=gcp 2")),
         (one("", "", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, args: null, env: null, installHint: '', interactiveMode: '', provideClusterInfo: null}"), format!("{server} exec=aws")),
         // Not booleans.
         (one("", ", namespace: on", "as: y"), format!("{server} namespace=on as=y")),
@@ -141,13 +156,7 @@ fn reads_what_kubectl_reads() {
         // A cluster without a name.
         ("clusters: [{cluster: {server: 'https://host:6443'}}]\ncontexts: [{name: one, context: {user: u}}]\ncurrent-context: one\n".to_owned(), server.to_owned()),
     ] {
-        let config = load(&text);
-        let shown = settings(&config);
-        if expected.is_empty() {
-            assert!(shown.starts_with(&format!("{server} provider=gcp {{")), "{text}: {shown}");
-        } else {
-            assert_eq!(shown, expected, "{text}");
-        }
+        assert_eq!(settings(&load(&text)), expected, "{text}");
     }
 }
 
@@ -228,6 +237,14 @@ fn names_what_is_wrong_and_shows_no_value() {
             exec("interactiveMode: Sometimes"),
             "user \"u\": exec: interactiveMode is \"Sometimes\", not Never, IfAvailable or Always",
         ),
+        (
+            one("", "", "client-certificate-data: s3cret!, client-key: /k"),
+            "user \"u\": client-certificate-data is not base64",
+        ),
+        (
+            one("", "", "client-certificate: /c, client-key-data: gA=="),
+            "user \"u\": client-key-data is not PEM in base64",
+        ),
         (exec("env: [{value: s3cret}]"), "user \"u\": exec: env is not a list of names and values"),
         (
             one("", "", "").replace("users: [", "users: [{name: u, user: {token: s3cret}}, "),
@@ -289,17 +306,23 @@ fn the_first_file_wins() {
 #[test]
 fn paths_are_relative_to_their_own_file() {
     let folder = tempfile::tempdir().unwrap();
-    let text = one(
-        ", certificate-authority: ca.crt",
-        "",
-        "client-certificate: ../c, client-key: /k, tokenFile: ./t, exec: {apiVersion: v, command: bin/aws}",
-    );
-    let config = load_files(folder.path(), &[text.as_bytes()], &Kubeconfig::default()).unwrap().unwrap();
     let at = folder.path().display();
-    let expected = format!(
-        "server=https://host:6443/ ca-file={at}/ca.crt token-file={at}/./t cert={at}/../c key=/k exec={at}/bin/aws"
-    );
-    assert_eq!(settings(&config), expected);
+    for (user, expected) in [
+        (
+            "client-certificate: ../c, client-key: /k, tokenFile: ./t",
+            format!("token-file={at}/./t cert={at}/../c key=/k"),
+        ),
+        ("exec: {apiVersion: v, command: bin/aws}", format!("exec={at}/bin/aws")),
+        ("exec: {apiVersion: v, command: /aws}", "exec=/aws".to_owned()),
+        ("exec: {apiVersion: v, command: aws}", "exec=aws".to_owned()),
+        // As in client-go, a plugin does not run beside other credentials.
+        ("client-certificate: /c, client-key: /k, exec: {apiVersion: v, command: aws}", "cert=/c key=/k".to_owned()),
+        ("username: me, exec: {apiVersion: v, command: aws}", "user=me password=".to_owned()),
+    ] {
+        let text = one(", certificate-authority: ca.crt", "", user);
+        let config = load_files(folder.path(), &[text.as_bytes()], &Kubeconfig::default()).unwrap().unwrap();
+        assert_eq!(settings(&config), format!("server=https://host:6443/ ca-file={at}/ca.crt {expected}"));
+    }
 }
 
 #[test]
@@ -362,13 +385,38 @@ fn a_plugin_gets_information_about_the_cluster() {
          interactiveMode: Never, env: [{name: A, value: b}, {name: EMPTY}], installHint: brew}",
     );
     let config = load_files(folder.path(), &[text.as_bytes()], &Kubeconfig::default()).unwrap().unwrap();
-    let exec = config.auth_info.exec.unwrap();
+    let Login::Exec(exec) = config.login else { panic!("no plugin") };
     let expected = serde_json::json!({
         "server": "https://host:6443", "certificate-authority-data": "UEVN", "tls-server-name": "n", "config": {"audience": "a"},
     });
-    assert_eq!(serde_json::to_value(exec.cluster).unwrap(), expected);
-    assert_eq!((exec.args, exec.install_hint), (Some(vec!["a".to_owned(), String::new()]), Some("brew".to_owned())));
-    let variables: Vec<_> =
-        exec.env.unwrap().into_iter().map(|variable| variable["name"].clone() + "=" + &variable["value"]).collect();
+    assert_eq!(exec.cluster, Some(expected));
+    assert_eq!((exec.args, exec.install_hint), (vec!["a".to_owned(), String::new()], Some("brew".to_owned())));
+    assert_eq!(exec.interactive_mode, InteractiveMode::Never);
+    let variables: Vec<_> = exec.env.into_iter().map(|(name, value)| name + "=" + &value).collect();
     assert_eq!(variables, ["A=b", "EMPTY="]);
+}
+
+/// As client-go: `%HOMEDRIVE%%HOMEPATH%` comes before `%USERPROFILE%`, for kubeconfigs that exist.
+#[test]
+fn finds_the_file_of_a_user_of_windows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).into_os_string();
+    for name in ["home", "drive", "profile"] {
+        fs::create_dir_all(folder.path().join(name).join(".kube")).unwrap();
+    }
+    let variable = |name: &str| match name {
+        "HOME" => Some(at("home")),
+        "HOMEDRIVE" => Some(folder.path().as_os_str().to_owned()),
+        "HOMEPATH" => Some("/drive".into()),
+        "USERPROFILE" => Some(at("profile")),
+        _ => None,
+    };
+    assert_eq!(file_of_windows(variable), None);
+    for name in ["profile", "drive", "home"] {
+        let file = folder.path().join(name).join(".kube").join("config");
+        fs::write(&file, "").unwrap();
+        assert_eq!(file_of_windows(variable), Some(file));
+    }
+    assert_eq!(file_of_windows(|_| None), None);
+    assert_eq!(file_of_windows(|name| variable(name).filter(|_| name == "HOMEDRIVE")), None);
 }

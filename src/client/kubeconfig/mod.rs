@@ -3,13 +3,11 @@
 //! # Advice
 //!
 //! client-go defines the rules (`tools/clientcmd`, `rest/config.go`). Look a rule up there before a change.
-//! kube's own loader is not used, because it refuses files that kubectl reads: a missing file in `KUBECONFIG`, empty
-//! strings, wrapped base64. It also compares `NO_PROXY` with the proxy instead of the server.
 //!
 //! | step | file |
 //! |---|---|
 //! | read the files, merge them: the first file's entry of a name is used whole | `read.rs` |
-//! | choose context, cluster and user | this file |
+//! | choose the files, context, cluster and user | this file |
 //! | convert fields, with their types | `fields.rs`, `convert.rs` |
 //! | without a server: the service account of this Pod | `in_cluster.rs` |
 //!
@@ -29,16 +27,15 @@
 //! - The API version v1 of exec plugins without an `interactiveMode` means `IfAvailable`. client-go refuses it.
 //! - A name that occurs twice in one document is an error only if the entry is used.
 //!
-//! Odd parts: `strict_booleans` keeps `y` and `on` strings, so that a context may have such a name. `flag` then reads
-//! the booleans of YAML 1.1 itself. JSON is tried first, because JSON may be indented by tabs and YAML may not.
+//! Odd parts: `y` and `on` are strings, so that a context may have such a name, and `flag` reads the booleans of YAML 1.1
+//! itself. JSON is tried first, because JSON may be indented by tabs and YAML may not.
 //!
 //! Not done: `serde` types for the file, because one field of a wrong type in an unused entry would refuse the file.
-//! Writing kubeconfigs, and refreshing the token of an auth provider in the file, are not done either.
+//! Writing kubeconfigs is not done either, so a token that the auth provider `oidc` refreshes stays in memory.
 //!
-//! The order of the files, lowest first: `error`, `fields`, `read`, `convert`, `in_cluster`, this file.
+//! The order of the files, lowest first: `fields`, `read`, `convert`, `in_cluster`, this file.
 
 mod convert;
-mod error;
 mod fields;
 mod in_cluster;
 mod read;
@@ -46,26 +43,54 @@ mod read;
 mod tests;
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use kube::Config;
-use listwatch::client::environment_proxy;
-
-use self::convert::{auth_info, cluster_config, remove_credentials, take_url_user};
-pub use self::error::KubeconfigError;
-use self::error::{Result, invalid};
-use self::fields::KubeconfigFields;
+use self::convert::{add_user, cluster_config};
+use self::fields::{KubeconfigFields, Result, invalid};
 use self::read::MergedFiles;
+use crate::client::api_client::Client;
+use crate::client::http_transport::Config;
+use crate::client::transport::{TransportError, TransportErrorKind};
+
+impl Client {
+    /// Creates a client of the server that kubectl would use: the current context of the kubeconfig, or inside of a Pod
+    /// without one, the cluster of the Pod and its service account.
+    ///
+    /// [`Kubeconfig`] chooses another file or context, and [`Config`] changes parts of what was found. Only files are read;
+    /// an exec plugin runs when the first request needs it.
+    ///
+    /// ```no_run
+    /// use listwatch::client::{Client, ListParams, Resource};
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = Client::try_default()?;
+    /// let mut names = client.list_with(&Resource::PODS, &ListParams::default(), |pod| {
+    ///     pod.meta().map(|meta| format!("{}/{}", meta.namespace(), meta.name()))
+    /// });
+    /// while let Some(name) = names.next().await {
+    ///     println!("{}", name?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Kubeconfig::load`] and of [`Config::build`].
+    pub fn try_default() -> std::result::Result<Self, TransportError> {
+        Self::try_from(Kubeconfig::default().load()?)
+    }
+}
 
 /// The choice of a kubeconfig's file, context, cluster, user and server. Empty strings and `None` are the defaults.
 ///
 /// ```no_run
-/// use listwatch::client::Client;
-/// use listwatch_kube::{KubeTransport, Kubeconfig};
+/// use listwatch::client::{Client, Kubeconfig};
 ///
-/// # fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = Kubeconfig::default().load()?.ok_or("no kubeconfig, and not in a cluster")?;
-/// let client = Client::new(KubeTransport::from_config(config)?);
+/// # fn run() -> Result<(), listwatch::client::TransportError> {
+/// let config = Kubeconfig { context: Some("staging".to_owned()), ..Kubeconfig::default() }.load()?;
+/// let client = Client::try_from(config)?;
 /// # Ok(())
 /// # }
 /// ```
@@ -85,40 +110,32 @@ pub struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Reads the files, and returns the configuration of the chosen context.
+    /// Reads the files, and returns the configuration of the chosen context, as kubectl uses it.
     ///
-    /// If the files name no server, the process connects to the cluster in which it runs, with its service
-    /// account. Outside of a cluster the result is `None`.
+    /// If the files name no server, the result is the cluster in which this process runs, with its service account.
     ///
-    /// Files that do not exist are skipped, except [`file`](Self::file). If several files have an entry of one name,
-    /// the first file's is used. Paths are relative to their own file. Empty strings mean unset. A context whose user
-    /// does not exist leads to a configuration without credentials.
-    ///
-    /// The configuration has the [proxy of the environment](environment_proxy), unless the cluster has a `proxy-url`.
-    /// If the URL of the server is `http`, the configuration has no credentials, and a warning is logged.
+    /// Files that do not exist are skipped, except [`file`](Self::file). If several files have an entry of one name, the
+    /// first file's is used. Paths are relative to their own file. Empty strings mean unset. A context whose user does not
+    /// exist leads to a configuration without credentials. If the URL of the server is `http`, the configuration has no
+    /// credentials, and a warning is logged.
     ///
     /// # Errors
     ///
-    /// [`KubeconfigError`] for:
+    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup), without the value of a field, for:
     /// - a file that cannot be read or is no kubeconfig;
     /// - a context, a cluster or a chosen [`user`](Self::user) that does not exist;
-    /// - a value that kubectl refuses too.
-    pub fn load(&self) -> Result<Option<Config>> {
-        let merged = MergedFiles::read(&self.file_paths(), self.file.is_some())?;
-        let config = match self.select_config(&merged)? {
-            Some(config) => Some(config),
-            None => in_cluster::service_account_config()?,
-        };
-        let Some(mut config) = config else { return Ok(None) };
-        if config.proxy_url.is_none()
-            && let Some(proxy) = environment_proxy(&config.cluster_url)
-        {
-            // Without its text, which may contain a password.
-            let parsed = proxy.parse();
-            config.proxy_url =
-                Some(parsed.map_err(|_| KubeconfigError::new("the proxy of the environment is not a URL"))?);
-        }
-        Ok(Some(config))
+    /// - a value that kubectl refuses too;
+    /// - no server, outside of a cluster.
+    pub fn load(&self) -> std::result::Result<Config, TransportError> {
+        let config = MergedFiles::read(&self.file_paths(), self.file.is_some());
+        let config = config.and_then(|merged| self.select_config(&merged)).and_then(|config| {
+            config.or_else(in_cluster::service_account_config).ok_or_else(|| {
+                "none names a server, and this process does not run in a cluster: set KUBECONFIG, or create \
+                 ~/.kube/config"
+                    .to_owned()
+            })
+        });
+        config.map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("kubeconfig: {error}")))
     }
 
     /// Returns the files to read.
@@ -128,6 +145,7 @@ impl Kubeconfig {
         }
         match env::var_os("KUBECONFIG").filter(|list| !list.is_empty()) {
             Some(list) => env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect(),
+            None if cfg!(windows) => file_of_windows(|name| env::var_os(name)).into_iter().collect(),
             None => env::home_dir().map(|home| home.join(".kube").join("config")).into_iter().collect(),
         }
     }
@@ -163,19 +181,28 @@ impl Kubeconfig {
             None => KubeconfigFields::default(),
         };
         let mut config = cluster_config(&address, &cluster, server.is_some())?;
-        config.default_namespace =
-            context.text("namespace")?.or_else(in_cluster::pod_namespace).unwrap_or_else(|| "default".to_owned());
-        let url_user = take_url_user(&mut config.cluster_url)?;
-        let is_secure = config.cluster_url.scheme_str() != Some("http");
-        config.auth_info = auth_info(&user, &cluster, &address)?;
-        if let Some((name, password)) = url_user {
-            (config.auth_info.username, config.auth_info.password) = (Some(name), Some(password));
-        }
-        if !is_secure {
-            remove_credentials(&mut config);
+        config.namespace = context.text("namespace")?.or_else(in_cluster::pod_namespace);
+        add_user(&mut config, &user, &cluster, &address)?;
+        // client-go reads credentials only for `https` (`ClientConfig` in `client_config.go`).
+        if config.server().starts_with("http:") && (config.has_login() || config.identity.is_some()) {
+            let server = config.server();
+            tracing::warn!(name: "listwatch.plain_http", %server, "the kubeconfig's credentials are not sent over http");
+            config = config.without_credentials();
         }
         Ok(Some(config))
     }
+}
+
+/// Returns the file in the home folder of a user of Windows (`util/homedir` of client-go): the first one that exists.
+fn file_of_windows(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let drive_and_path = set("HOMEDRIVE").zip(set("HOMEPATH")).map(|(mut drive, path)| {
+        drive.push(path);
+        drive
+    });
+    let homes = [set("HOME"), drive_and_path, set("USERPROFILE")];
+    let files = homes.into_iter().flatten().map(|home| PathBuf::from(home).join(".kube").join("config"));
+    files.into_iter().find(|file| file.exists())
 }
 
 /// Returns the error of an entry that does not exist.

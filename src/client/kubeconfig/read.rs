@@ -4,10 +4,9 @@ use std::path::{self, Path, PathBuf};
 use std::{fs, io};
 
 use serde_json::{Map, Value};
-use serde_saphyr::{DuplicateKeyPolicy, options};
 
-use super::error::{KubeconfigError, Result, invalid};
-use super::fields::KubeconfigFields;
+use super::fields::{KubeconfigFields, Result, invalid};
+use crate::client::yaml::parse_yaml;
 
 /// The files of a kubeconfig. The first value and the first entry of a name win.
 pub(super) struct MergedFiles {
@@ -55,11 +54,11 @@ impl MergedFiles {
             };
             let folder = path::absolute(file).ok();
             let folder = folder.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
-            for document in parse_documents(&bytes).map_err(|error| error.at(file))? {
+            for document in parse_documents(&bytes).map_err(|error| format!("{}: {error}", file.display()))? {
                 count += 1;
                 merged
                     .add_document(&KubeconfigFields::new(String::new(), folder, document), count)
-                    .map_err(|error| error.at(file))?;
+                    .map_err(|error| format!("{}: {error}", file.display()))?;
             }
         }
         Ok(merged)
@@ -112,17 +111,9 @@ fn parse_documents(bytes: &[u8]) -> Result<Vec<Map<String, Value>>> {
     let parsed = if let Ok(document) = serde_json::from_str(&text) {
         vec![document]
     } else {
-        let options = options! {
-            duplicate_keys: DuplicateKeyPolicy::LastWins,
-            // Else a context could not have the name `y` or `on`.
-            strict_booleans: true,
-            with_snippet: false,
-        };
-        serde_saphyr::from_multiple_with_options::<Value>(&text, options).map_err(|error| {
-            // The parser's own text may contain a token.
-            let at = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-            KubeconfigError::new(format!("not a kubeconfig: malformed YAML{}", at.unwrap_or_default()))
-        })?
+        // The parser's own text may contain a token.
+        parse_yaml(&text)
+            .map_err(|at| format!("not a kubeconfig: malformed YAML at line {}, column {}", at.line, at.column))?
     };
     let mapping = |document| match document {
         Value::Object(values) => Some(Ok(values)),

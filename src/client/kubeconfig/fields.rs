@@ -6,9 +6,17 @@ use std::path::{self, Path, PathBuf};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use secrecy::SecretString;
 use serde_json::{Map, Value};
 
-use super::error::{Result, invalid};
+use crate::client::http_transport::Pem;
+
+/// The error is a text that quotes no value, because a value may be a credential.
+pub(super) type Result<T> = std::result::Result<T, String>;
+
+pub(super) fn invalid<T>(message: impl Into<String>) -> Result<T> {
+    Err(message.into())
+}
 
 /// The fields of one part of a kubeconfig: a document, a context, a cluster, a user, or a mapping in them.
 ///
@@ -62,41 +70,47 @@ impl KubeconfigFields {
     }
 
     /// Returns a path as an absolute one.
-    pub(super) fn path(&self, key: &str) -> Result<Option<String>> {
-        Ok(self.text(key)?.map(|path| self.folder.join(path).to_string_lossy().into_owned()))
+    pub(super) fn path(&self, key: &str) -> Result<Option<PathBuf>> {
+        Ok(self.text(key)?.map(|path| self.folder.join(path)))
     }
 
     /// Returns a command: a path, or the name of a program in `PATH`.
     pub(super) fn command(&self, key: &str) -> Result<Option<String>> {
         match self.text(key)? {
-            Some(command) if command.contains(path::MAIN_SEPARATOR) => self.path(key),
+            Some(command) if command.contains(path::MAIN_SEPARATOR) => {
+                Ok(Some(self.folder.join(command).to_string_lossy().into_owned()))
+            }
             command => Ok(command),
         }
     }
 
-    /// Returns base64 without line breaks and other white space.
-    pub(super) fn base64_text(&self, key: &str) -> Result<Option<String>> {
-        let text = self.text(key)?.map(|text| text.split_ascii_whitespace().collect::<String>());
-        Ok(text.filter(|text| !text.is_empty()))
-    }
-
+    /// Returns what base64 encodes, which may have line breaks and other white space.
     pub(super) fn decoded_base64(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        match self.base64_text(key)?.map(|text| BASE64_STANDARD.decode(text)) {
+        let text = self.text(key)?.map(|text| text.split_ascii_whitespace().collect::<String>());
+        match text.filter(|text| !text.is_empty()).map(|text| BASE64_STANDARD.decode(text)) {
             None => Ok(None),
             Some(Ok(bytes)) => Ok(Some(bytes)),
             Some(Err(_)) => self.type_error(key, "base64"),
         }
     }
 
-    /// Returns the certificates in the PEM text of `certificate-authority-data`.
-    pub(super) fn certificates(&self, pem: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let found = CertificateDer::pem_slice_iter(pem).filter_map(std::result::Result::ok);
-        let found: Vec<_> = found.map(|certificate| certificate.to_vec()).collect();
-        if found.is_empty() {
-            self.type_error("certificate-authority-data", "a certificate as PEM in base64")
-        } else {
-            Ok(found)
+    /// Returns a certificate or a key: as PEM in base64, or in a file. As in client-go, the first one counts.
+    pub(super) fn pem(&self, data: &str, file: &str) -> Result<Option<Pem>> {
+        match self.decoded_base64(data)?.map(String::from_utf8) {
+            Some(Ok(text)) => Ok(Some(Pem::Text(text.into()))),
+            Some(Err(_)) => self.type_error(data, "PEM in base64"),
+            None => Ok(self.path(file)?.map(Pem::File)),
         }
+    }
+
+    /// Returns the certificate authorities in `certificate-authority-data`.
+    pub(super) fn certificates(&self) -> Result<Option<Vec<u8>>> {
+        const KEY: &str = "certificate-authority-data";
+        let Some(pem) = self.decoded_base64(KEY)? else { return Ok(None) };
+        if CertificateDer::pem_slice_iter(&pem).any(|found| found.is_ok()) {
+            return Ok(Some(pem));
+        }
+        self.type_error(KEY, "a certificate as PEM in base64")
     }
 
     pub(super) fn list(&self, key: &str) -> Result<&[Value]> {
@@ -121,27 +135,24 @@ impl KubeconfigFields {
         }
     }
 
-    /// Returns a mapping from names to lists of strings; `None` if it is empty.
-    pub(super) fn text_lists(&self, key: &str) -> Result<Option<HashMap<String, Vec<String>>>> {
-        let Some(fields) = self.fields(key)?.filter(|fields| !fields.values.is_empty()) else { return Ok(None) };
-        let lists = fields.values.keys().map(|name| Ok((name.clone(), fields.texts(name)?)));
-        lists.collect::<Result<_>>().map(Some)
+    /// Returns a mapping from names to lists of strings.
+    pub(super) fn text_lists(&self, key: &str) -> Result<Vec<(String, Vec<String>)>> {
+        let Some(fields) = self.fields(key)? else { return Ok(Vec::new()) };
+        fields.values.keys().map(|name| Ok((name.clone(), fields.texts(name)?))).collect()
     }
 
     /// Returns all fields, which must be strings.
-    pub(super) fn all_texts(&self) -> Result<HashMap<String, String>> {
-        let texts = self.values.keys().map(|key| Ok((key.clone(), self.text(key)?.unwrap_or_default())));
-        texts.collect()
+    pub(super) fn all_texts(&self) -> Result<HashMap<String, SecretString>> {
+        self.values.keys().map(|key| Ok((key.clone(), self.text(key)?.unwrap_or_default().into()))).collect()
     }
 
     /// Returns environment variables, each with a name and a value, which may be empty.
-    pub(super) fn variables(&self, key: &str) -> Result<Vec<HashMap<String, String>>> {
+    pub(super) fn variables(&self, key: &str) -> Result<Vec<(String, String)>> {
         let variable = |entry: &Value| {
             let Value::Object(values) = entry else { return self.type_error(key, "a list of names and values") };
             let entry = Self::new(format!("{}: {key}", self.what), &self.folder, values.clone());
             let Some(name) = entry.text("name")? else { return self.type_error(key, "a list of names and values") };
-            let value = entry.text("value")?.unwrap_or_default();
-            Ok([("name".to_owned(), name), ("value".to_owned(), value)].into())
+            Ok((name, entry.text("value")?.unwrap_or_default()))
         };
         self.list(key)?.iter().map(variable).collect()
     }

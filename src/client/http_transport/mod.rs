@@ -1,0 +1,30 @@
+//! The transport over hyper and rustls.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `connect` | TCP, proxies and TLS; the pool of connections |
+//! | `identity`, `unverified` | client certificates; no verification of the server |
+//! | `impersonation` | the headers that impersonate a user |
+//! | `exec`, `oidc` | exec plugins, and the auth provider `oidc`: what issues credentials for a time |
+//! | `issuer` | the credentials that one of them has issued |
+//! | `config` | [`Config`] |
+//! | `transport` | [`HttpTransport`]: a request with its credentials, and their renewal |
+
+mod config;
+mod connect;
+mod exec;
+mod identity;
+mod impersonation;
+mod issuer;
+mod oidc;
+mod transport;
+mod unverified;
+
+pub use self::config::Config;
+pub(in crate::client) use self::config::Login;
+pub(in crate::client) use self::connect::Authority;
+pub(in crate::client) use self::exec::{ExecConfig, InteractiveMode};
+pub(in crate::client) use self::identity::{Identity, Pem};
+pub(in crate::client) use self::impersonation::Impersonation;
+pub(in crate::client) use self::oidc::ProviderConfig;
+pub use self::transport::HttpTransport;
