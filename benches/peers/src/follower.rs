@@ -246,7 +246,7 @@ async fn controller(server: &Server<'_>, handler: Handler) -> anyhow::Result<Cac
     let running = tokio::spawn(reflector.run());
     let reconciles = Arc::<Reconciles>::default();
     let context = Context { by_node, handler, reconciles: Arc::clone(&reconciles) };
-    let controller = Controller::new_with(cache.clone(), Resource::PODS);
+    let controller = Controller::new(cache.clone());
     let items = controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(context));
     tokio::spawn(items.for_each(async |_| {}));
     if cache.synced().await.is_err() {

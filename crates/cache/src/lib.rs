@@ -85,6 +85,6 @@ pub use self::state::object::{Encoded, Object};
 pub use self::state::snapshot::Snapshot;
 pub use self::store::handle::{Relist, Store};
 pub use self::store::reader::StoreReader;
-pub use self::subscribe::change::Change;
+pub use self::subscribe::change::{Change, Written};
 pub use self::subscribe::{builder::SubscriberBuilder, predicate::Predicate, subscriber::Subscriber};
 pub use self::write::outcome::ApplyOutcome;

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use listwatch::client::{self, Resource};
 use listwatch_cache::{ObjectKey, SyncError};
 
 /// The result of a reconcile: when the object is reconciled again, unless a change requests it earlier.
@@ -49,8 +50,59 @@ impl Action {
 pub enum Error<E> {
     /// The reconciler returned this error for this object. The error policy decides what follows.
     ReconcilerFailed(E, ObjectKey),
+    /// The reconciler panicked with this message for this object, which is reconciled again after a
+    /// [backoff](Action::backoff).
+    ReconcilerPanicked(String, ObjectKey),
     /// A cache is not complete, or gets no more changes. The controller ends.
-    Cache(SyncError),
+    Cache(Box<CacheError>),
+}
+
+/// The error of a cache, which ends a [`Controller`](crate::Controller).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The cache was not synced in time: see [`cache_sync_timeout`](crate::Controller::cache_sync_timeout).
+    #[non_exhaustive]
+    NotSynced {
+        /// The resource of the cache.
+        resource: Resource,
+        /// How long the controller has waited.
+        after: Duration,
+        /// The last error of the reflector.
+        last_error: Option<client::Error>,
+    },
+    /// The cache lacks objects that it could not hold, or its reflector has ended.
+    #[non_exhaustive]
+    Ended {
+        /// The resource of the cache.
+        resource: Resource,
+        /// The error of the cache.
+        error: SyncError,
+    },
+}
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSynced { resource, after, last_error } => {
+                write!(f, "the cache of {resource} was not synced within {after:?}")?;
+                match last_error {
+                    Some(error) => write!(f, ": {error}"),
+                    None => f.write_str(", and its reflector has reported no error"),
+                }
+            }
+            Self::Ended { resource, error } => write!(f, "the cache of {resource}: {error}"),
+        }
+    }
+}
+
+impl StdError for CacheError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::NotSynced { last_error, .. } => last_error.as_ref().and_then(StdError::source),
+            Self::Ended { error, .. } => error.source(),
+        }
+    }
 }
 
 /// The text includes the cause, which may be a `Box<dyn Error>`.
@@ -58,6 +110,7 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ReconcilerFailed(error, key) => write!(f, "the reconciler failed for {key}: {error}"),
+            Self::ReconcilerPanicked(message, key) => write!(f, "the reconciler panicked for {key}: {message}"),
             Self::Cache(error) => write!(f, "the controller has ended: {error}"),
         }
     }
@@ -67,6 +120,7 @@ impl<E: StdError> StdError for Error<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::ReconcilerFailed(error, _) => error.source(),
+            Self::ReconcilerPanicked(..) => None,
             Self::Cache(error) => error.source(),
         }
     }

@@ -9,73 +9,80 @@ use std::time::Duration;
 use futures::future::{BoxFuture, select, try_join_all};
 use futures::stream::{BoxStream, SelectAll, poll_fn};
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use listwatch::client::{Kind, Resource};
+use listwatch::client::Resource;
 use listwatch::internal::{Timer, WarningLimit, chain};
-use listwatch_cache::{Cache, Object, ObjectKey, Predicate, StoreType, SyncError};
+use listwatch_cache::{Object, ObjectKey, StoreType};
 use tokio::task::JoinSet;
 
 use crate::action::{Action, Error, ReconcileError};
+use crate::metrics::MetricsReader;
 use crate::queue::RequestQueue;
-use crate::related::{StartSubscription, all_keys, owner_keys, subscribe_keys, wait_synced};
 use crate::run::{ControllerRun, RunPhase};
+use crate::source::{Source, StartSubscription, WaitSynced, owner_keys, wait_synced};
 
 /// The number of items of a trigger that lead to one round over all objects.
 const MAX_TRIGGERS: usize = 1024;
 
-/// Runs a reconciler for each object of a [`Cache`], and again for each change.
+/// Runs a reconciler for each object of a [cache](listwatch_cache::Cache), and again for each change.
 ///
-/// It reconciles all objects once when all its caches are [synced](Cache::synced). Later it reconciles an object:
+/// It reconciles all objects once when all its caches are [synced](listwatch_cache::Cache::synced). Later it reconciles
+/// an object:
 ///
-/// - after a change of the object, unless a [predicate](Self::predicate_filter) drops it;
+/// - after a change of the object;
 /// - after a change of an object that it [owns](Self::owns), or that is mapped to it ([`watches`](Self::watches));
 /// - when a [stream](Self::reconcile_on) requests it, or [all objects](Self::reconcile_all_on);
 /// - when the reconciler or the error policy requested it by an [`Action`].
+///
+/// A [`Source`] in place of a cache selects some of its objects, and some of their changes.
 ///
 /// No object is reconciled twice at once, and requests are deduplicated. A request for an object that waits changes
 /// nothing. A request for an object whose reconcile runs leads to one more reconcile afterwards. Each reconcile gets
 /// the latest state in the cache.
 ///
+/// Changes go first: while the controller reconciles all objects, at its start or for
+/// [`reconcile_all_on`](Self::reconcile_all_on), an object that changes does not wait for the others. One of eight
+/// reconciles is kept for those that wait behind changes.
+///
 /// An object that is not in the cache is skipped, so the reconciler is not called for a deleted object. Use owner
 /// references or a finalizer to clean up. A relist requests reconciles only of objects that have changed; kube's
 /// controller then reconciles all.
 ///
-/// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`. A reconcile that fails is
-/// logged as a warning, `listwatch.reconcile_failed`, with the fields `resource`, `object` and `error`, which has the
-/// causes, too. The same error of the same object is logged once a minute; `left_out` is the number of those between.
+/// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`. These events are logged, the
+/// same error of the same object once a minute; `left_out` is the number of those between:
+///
+/// | event | level | fields |
+/// |---|---|---|
+/// | `listwatch.reconcile_failed` | warn | `resource`, `object`, `error` with its causes |
+/// | `listwatch.reconcile_panicked`: of the reconciler or the error policy | error | `resource`, `object`, `panic` |
 ///
 /// # Several controllers
 ///
-/// Controllers share caches: each gets clones of the same [`Cache`], so a process has one watch for each collection. A
-/// cache may be the own one of one controller, and owned or watched by others. The reflectors are not part of a
-/// controller: the caller [spawns](listwatch_cache::Reflector::spawn) each once. A controller that ends leaves caches
-/// and other controllers as they are. A controller that starts later reconciles all objects, without a request to the
-/// server.
+/// Controllers share caches: each gets clones of the same [`Cache`](listwatch_cache::Cache), so a process has one watch
+/// for each collection. A cache may be the own one of one controller, and owned or watched by others. The reflectors are
+/// not part of a controller: the caller [spawns](listwatch_cache::Reflector::spawn) each once. A controller that ends
+/// leaves caches and other controllers as they are. A controller that starts later reconciles all objects, without a
+/// request to the server.
 ///
 /// # Memory
 ///
-/// An object that waits takes about 220 bytes: one that was requested, and one whose [`Action`] has a time. When more
-/// than 256 objects are due, further changes wait in the [`Subscriber`](listwatch_cache::Subscriber) of the cache. It
-/// coalesces them and reads the initial state step by step. A [debounce](Self::debounce) makes all changed objects wait
-/// here.
+/// An object that waits takes about 220 bytes: one that was requested, and one whose [`Action`] has a time. The objects
+/// that wait for their first reconcile take none, because their keys are read from the cache when it is their turn,
+/// unless a [debounce](Self::debounce) makes all of them wait.
 #[must_use = "nothing is reconciled until the stream of run is polled"]
 pub struct Controller<T: StoreType + ?Sized> {
-    cache: Cache<T>,
-    resource: Resource,
-    predicate: Option<Predicate>,
-    synced: Vec<BoxFuture<'static, Result<(), SyncError>>>,
+    source: Source<T>,
     related: Vec<StartSubscription>,
+    /// Wait for the own and the related caches.
+    synced: Vec<WaitSynced>,
     requested: SelectAll<BoxStream<'static, ObjectKey>>,
+    /// Each item requests all objects.
+    triggers: Vec<BoxStream<'static, ()>>,
     graceful: Vec<BoxFuture<'static, ()>>,
     forceful: Vec<BoxFuture<'static, ()>>,
     debounce: Duration,
     concurrency: u16,
-}
-
-impl<T: StoreType + Kind + ?Sized> Controller<T> {
-    /// Creates a controller of the objects in a cache.
-    pub fn new(cache: Cache<T>) -> Self {
-        Self::new_with(cache, T::resource())
-    }
+    cache_sync_timeout: Duration,
+    metrics: MetricsReader,
 }
 
 impl<T: StoreType + ?Sized> Controller<T> {
@@ -84,43 +91,27 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// kube has no limit by default. Here each reconcile may keep a decompressed or decoded object.
     pub const DEFAULT_CONCURRENCY: u16 = 64;
 
-    /// Creates a controller of a cache whose type does not name its resource, such as a `Cache<[u8]>`.
-    pub fn new_with(cache: Cache<T>, resource: Resource) -> Self {
+    /// How long the controller waits for its caches, unless [`cache_sync_timeout`](Self::cache_sync_timeout) sets it:
+    /// as long as controller-runtime.
+    pub const DEFAULT_CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
+
+    /// Creates a controller of the objects in a cache, or in a part of it.
+    pub fn new(source: impl Into<Source<T>>) -> Self {
+        let source = source.into();
+        let cache = source.cache.clone();
         Self {
-            synced: vec![wait_synced(cache.clone())],
-            cache,
-            resource,
-            predicate: None,
+            source,
             related: Vec::new(),
+            synced: vec![Box::new(move |limit| wait_synced(cache, limit))],
             requested: SelectAll::new(),
+            triggers: Vec::new(),
             graceful: Vec::new(),
             forceful: Vec::new(),
             debounce: Duration::ZERO,
             concurrency: Self::DEFAULT_CONCURRENCY,
+            cache_sync_timeout: Self::DEFAULT_CACHE_SYNC_TIMEOUT,
+            metrics: MetricsReader::default(),
         }
-    }
-
-    /// Reconciles an object after its own modification only if the modification passes the predicate: see
-    /// [`SubscriberBuilder::predicate_filter`](listwatch_cache::SubscriberBuilder::predicate_filter).
-    ///
-    /// The other requests, and the first reconcile of each object, do not depend on it. A reconciler with a
-    /// finalizer needs [`Predicate::generation`], which passes the request to delete, and
-    /// [`Predicate::finalizers`]: the reconcile after its finalizer was added applies the object.
-    ///
-    /// ```no_run
-    /// # use k8s_pb::api::apps::v1::Deployment;
-    /// use listwatch_cache::Predicate;
-    /// # use listwatch_controller::Controller;
-    ///
-    /// # fn build(deployments: listwatch_cache::Cache<Deployment>) {
-    /// let controller = Controller::new(deployments)
-    ///     .predicate_filter(Predicate::generation().or(Predicate::finalizers()));
-    /// # drop(controller);
-    /// # }
-    /// ```
-    pub fn predicate_filter(mut self, predicate: Predicate) -> Self {
-        self.predicate = Some(predicate);
-        self
     }
 
     /// Reconciles the owners of each object that changes in another cache.
@@ -129,18 +120,9 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// kube. The version of the group does not matter.
     ///
     /// Each write of the other cache reads the metadata of both states, which decompresses them in a compressed cache.
-    pub fn owns<O: StoreType + ?Sized>(self, cache: Cache<O>) -> Self {
-        self.add_owned(cache, None)
-    }
-
-    /// As [`owns`](Self::owns), for additions, deletions, and modifications that pass the predicate.
-    pub fn owns_filtered<O: StoreType + ?Sized>(self, cache: Cache<O>, predicate: Predicate) -> Self {
-        self.add_owned(cache, Some(predicate))
-    }
-
-    fn add_owned<O: StoreType + ?Sized>(self, cache: Cache<O>, predicate: Option<Predicate>) -> Self {
-        let (resource, warnings) = (self.resource.clone(), WarningLimit::default());
-        self.add_related(cache, predicate, move |object| owner_keys(object, &resource, &warnings))
+    pub fn owns<O: StoreType + ?Sized>(self, source: impl Into<Source<O>>) -> Self {
+        let (resource, warnings) = (self.source.cache.resource().clone(), WarningLimit::default());
+        self.add_related(source.into(), move |object| owner_keys(object, &resource, &warnings))
     }
 
     /// Reconciles the objects that `mapper` returns for each object that changes in another cache.
@@ -167,37 +149,27 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// ```
     pub fn watches<O: StoreType + ?Sized, I: IntoIterator<Item = ObjectKey>>(
         self,
-        cache: Cache<O>,
+        source: impl Into<Source<O>>,
         mapper: impl Fn(&Object<O>) -> I + Send + Sync + 'static,
     ) -> Self {
-        self.add_related(cache, None, move |object| mapper(object).into_iter().collect())
-    }
-
-    /// As [`watches`](Self::watches), for additions, deletions, and modifications that pass the predicate.
-    pub fn watches_filtered<O: StoreType + ?Sized, I: IntoIterator<Item = ObjectKey>>(
-        self,
-        cache: Cache<O>,
-        predicate: Predicate,
-        mapper: impl Fn(&Object<O>) -> I + Send + Sync + 'static,
-    ) -> Self {
-        self.add_related(cache, Some(predicate), move |object| mapper(object).into_iter().collect())
+        self.add_related(source.into(), move |object| mapper(object).into_iter().collect())
     }
 
     fn add_related<O: StoreType + ?Sized>(
         mut self,
-        cache: Cache<O>,
-        predicate: Option<Predicate>,
+        source: Source<O>,
         keys: impl Fn(&Object<O>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
-        self.synced.push(wait_synced(cache.clone()));
-        self.related.push(subscribe_keys(cache, predicate, keys));
+        let cache = source.cache.clone();
+        self.synced.push(Box::new(move |limit| wait_synced(cache, limit)));
+        self.related.push(source.map_states(keys));
         self
     }
 
     /// Reconciles the objects whose keys the stream yields.
     ///
-    /// The end of the stream does not end the controller. While more than 256 objects are due, the stream is not
-    /// polled.
+    /// The end of the stream does not end the controller. While more than 256 changed or requested objects are due, the
+    /// stream is not polled.
     pub fn reconcile_on(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
         self.requested.push(keys.boxed());
         self
@@ -206,12 +178,10 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// Reconciles all objects of the cache when the stream yields an item, for example after a change of the
     /// configuration.
     ///
-    /// Items that become ready while objects of the last item wait for their turn lead to one more round. The rest is
-    /// as for [`reconcile_on`](Self::reconcile_on).
+    /// Changes go before these reconciles. Items that become ready while objects of the last item wait for their turn
+    /// lead to one more round. The end of the stream does not end the controller.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
-        let cache = self.cache.clone();
-        let rounds = trigger.ready_chunks(MAX_TRIGGERS);
-        self.requested.push(rounds.flat_map(move |_| all_keys(cache.clone())).boxed());
+        self.triggers.push(trigger.boxed());
         self
     }
 
@@ -230,6 +200,20 @@ impl<T: StoreType + ?Sized> Controller<T> {
     pub fn concurrency(mut self, concurrency: u16) -> Self {
         self.concurrency = concurrency;
         self
+    }
+
+    /// Sets how long the controller waits for its caches to be synced, from the first poll of its stream. A cache that
+    /// needs longer ends the controller with [`CacheError::NotSynced`](crate::CacheError::NotSynced), so that a missing role or a missing resource does
+    /// not look like a controller with nothing to do. `Duration::MAX` waits without a limit.
+    pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
+        self.cache_sync_timeout = timeout;
+        self
+    }
+
+    /// Returns a reader of the controller's [figures](crate::Metrics), for an exporter.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReader {
+        self.metrics.clone()
     }
 
     /// Ends the controller when the future is ready.
@@ -275,12 +259,14 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// # Errors
     ///
     /// - [`Error::ReconcilerFailed`] for each reconcile that failed; the controller has logged it, and continues.
-    /// - [`Error::Cache`] when a cache lacks objects that it could not hold at the start, or its reflector has ended.
-    ///   The stream ends after the reconciles that run.
+    /// - [`Error::ReconcilerPanicked`] for each reconcile that panicked; the controller has logged it, and retries it with
+    ///   [`Action::backoff`].
+    /// - [`Error::Cache`] when a cache is not synced [in time](Self::cache_sync_timeout), lacks objects that it could not
+    ///   hold at the start, or its reflector has ended. The stream ends after the reconciles that run.
     ///
     /// # Panics
     ///
-    /// The stream panics when the reconciler, the error policy or a mapper panics, and on a tokio runtime without time.
+    /// The stream panics when a mapper or a function of a [`Source`] panics, and on a tokio runtime without time.
     pub fn run<Reconcile, E, Ctx, Form>(
         self,
         mut reconciler: impl FnMut(Object<T>, Arc<Ctx>) -> Reconcile,
@@ -291,24 +277,32 @@ impl<T: StoreType + ?Sized> Controller<T> {
         Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
         E: ReconcileError<Form>,
     {
-        let (resource, warnings) = (self.resource.clone(), WarningLimit::default());
-        let Self { cache, predicate, synced, related, requested, graceful, forceful, debounce, concurrency, .. } = self;
-        let synced = try_join_all(synced).map(|synced| synced.map(drop)).boxed();
+        let Self { source, related: mut subscriptions, synced, triggers, requested, graceful, forceful, .. } = self;
+        let (cache, part, own) = source.split();
+        subscriptions.push(own);
+        let synced = try_join_all(synced.into_iter().map(|wait| wait(self.cache_sync_timeout)));
+        let all = triggers.into_iter().map(|trigger| {
+            let (cache, part) = (cache.clone(), Arc::clone(&part));
+            trigger.ready_chunks(MAX_TRIGGERS).flat_map(move |_| part.keys(cache.clone())).boxed()
+        });
+        let (resource, warnings) = (cache.resource().clone(), WarningLimit::default());
         let mut running = ControllerRun {
+            all: all.collect(),
             cache,
-            debounce,
-            concurrency: concurrency.into(),
-            phase: RunPhase::Syncing(synced, related),
-            predicate,
-            changes: None,
-            related: SelectAll::new(),
+            part,
+            debounce: self.debounce,
+            concurrency: self.concurrency.into(),
+            phase: RunPhase::Syncing(synced.map(|synced| synced.map(drop)).boxed(), subscriptions),
+            changes: SelectAll::new(),
             requested,
             graceful,
             forceful,
             queue: RequestQueue::default(),
-            is_paused: false,
+            paused: Vec::new(),
             tasks: JoinSet::new(),
             running: HashMap::new(),
+            metrics: self.metrics,
+            warnings: WarningLimit::default(),
             timer: Timer::default(),
             is_reported: false,
         };
@@ -350,12 +344,12 @@ async fn shutdown_signal() {
 
 impl<T: StoreType + ?Sized> fmt::Debug for Controller<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cache, resource, debounce, concurrency, .. } = self;
+        let Self { source, debounce, concurrency, cache_sync_timeout, .. } = self;
         f.debug_struct("Controller")
-            .field("cache", cache)
-            .field("resource", resource)
+            .field("source", source)
             .field("debounce", debounce)
             .field("concurrency", concurrency)
+            .field("cache_sync_timeout", cache_sync_timeout)
             .finish_non_exhaustive()
     }
 }

@@ -81,13 +81,16 @@
 
 mod action;
 mod controller;
+mod metrics;
 mod queue;
-mod related;
 mod run;
+mod source;
 /// Compiles the example of README.md.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use action::{Action, BoxedError, Error, ReconcileError, TypedError};
+pub use action::{Action, BoxedError, CacheError, Error, ReconcileError, TypedError};
 pub use controller::Controller;
+pub use metrics::{Durations, Metrics, MetricsReader};
+pub use source::Source;

@@ -12,15 +12,22 @@
 //! | `Ready` | nothing | | `Running` | |
 //! | `Running` | kept, the earlier time stays | | | `Ready`, `Delayed`, `Idle` or none |
 //!
+//! Due keys wait in two lines. Changes go first, and a pass over all objects, such as the first one of a controller,
+//! waits behind them, as in the priority queues of client-go and controller-runtime. One of eight starts is from the
+//! second line, so that a constant stream of changes does not keep an object from its first reconcile.
+//!
 //! Invariants:
 //!
-//! - A key is in `ready` exactly if its phase is `Ready`. It is in `delayed` exactly if it is `Delayed`, with that
-//!   time.
+//! - A key whose phase is `Ready` is in the line of its priority. A key is in `delayed` exactly if it is `Delayed`, with
+//!   that time.
+//! - A request of a change raises the priority of its key, and nothing lowers it before the next reconcile ends. A requeue
+//!   or a retry keeps it: else objects that are requeued all the time would keep others from their first reconcile.
 //! - A key without a request, a reconcile and failures is in no table. So memory follows the work, not the collection.
 //! - Of two requests the earlier time stays, so no delay is ever prolonged.
 //!
-//! Odd parts: `remove_requests` leaves a `Ready` key in its place, because removing it from the middle of `ready` would
-//! scan the queue. `start_next` returns it, and the caller finds no object. `Idle` only keeps the number of failures
+//! Odd parts: `remove_requests` leaves a `Ready` key in its place, because removing it from the middle of a line would
+//! scan the line. `start_next` returns it, and the caller finds no object. For the same reason a key whose priority rises
+//! stays in the line of all objects, too, where `start_next` passes over it. `Idle` only keeps the number of failures
 //! until the next request, or until the object is deleted.
 //!
 //! Not done: rate limits over all keys, as client-go's default has (10 per second). The concurrency limit bounds the
@@ -34,6 +41,9 @@ use std::sync::Arc;
 use listwatch_cache::ObjectKey;
 use tokio::time::Instant;
 
+/// The number of starts for changes after which an object that waits behind them is started.
+const MAX_CHANGES_IN_A_ROW: u8 = 7;
+
 /// A larger table is freed when it is empty.
 const MAX_IDLE_CAPACITY: usize = 1024;
 
@@ -42,8 +52,13 @@ const MAX_IDLE_CAPACITY: usize = 1024;
 pub(crate) struct RequestQueue {
     /// All keys with a request, a reconcile or failures. The key is shared with the fields below.
     keys: HashMap<Arc<ObjectKey>, KeyState>,
-    /// The keys in the phase `Ready`, in the order in which they became due.
-    ready: VecDeque<Arc<ObjectKey>>,
+    /// The keys in the phase `Ready` by priority, each line in the order in which they became due. A key may also have a
+    /// void place in the line of all objects.
+    ready: [VecDeque<Arc<ObjectKey>>; 2],
+    /// The number of keys in the phase `Ready`.
+    due: usize,
+    /// The starts since the last one from the line of all objects.
+    changes_in_a_row: u8,
     /// The keys in the phase `Delayed`, and their times.
     delayed: BTreeSet<(Instant, Arc<ObjectKey>)>,
 }
@@ -52,6 +67,7 @@ pub(crate) struct RequestQueue {
 struct KeyState {
     phase: KeyPhase,
     reason: ReconcileReason,
+    priority: Priority,
     /// The failures since the last success.
     failures: u32,
 }
@@ -73,14 +89,30 @@ pub(crate) struct ReconcileRequest {
     pub(crate) reason: ReconcileReason,
 }
 
+/// The line in which a due key waits, in ascending order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Priority {
+    AllObjects,
+    Change,
+}
+
 /// The cause of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReconcileReason {
     Changed,
     RelatedChanged,
     Requested,
+    AllObjects,
     Requeued,
     Retried,
+}
+
+impl ReconcileRequest {
+    /// Returns a request for both: at the earlier time, for the reason of the higher priority.
+    fn merge(self, other: Self) -> Self {
+        let reason = if other.reason.priority() > self.reason.priority() { other.reason } else { self.reason };
+        Self { at: self.at.min(other.at), reason }
+    }
 }
 
 impl ReconcileReason {
@@ -89,8 +121,18 @@ impl ReconcileReason {
             Self::Changed => "object changed",
             Self::RelatedChanged => "related object changed",
             Self::Requested => "requested",
+            Self::AllObjects => "all objects",
             Self::Requeued => "requeued",
             Self::Retried => "retried",
+        }
+    }
+
+    /// Returns the priority of a request for this reason; `None` if it keeps the priority of its object.
+    fn priority(self) -> Option<Priority> {
+        match self {
+            Self::Changed | Self::RelatedChanged | Self::Requested => Some(Priority::Change),
+            Self::AllObjects => Some(Priority::AllObjects),
+            Self::Requeued | Self::Retried => None,
         }
     }
 }
@@ -105,26 +147,42 @@ impl RequestQueue {
     fn schedule_key(&mut self, key: Arc<ObjectKey>, request: ReconcileRequest, now: Instant) {
         let entry = self.keys.entry(key);
         let key = Arc::clone(entry.key());
-        let state = entry.or_insert(KeyState { phase: KeyPhase::Idle, reason: request.reason, failures: 0 });
+        let ReconcileRequest { at, reason } = request;
+        let new = || KeyState { phase: KeyPhase::Idle, reason, priority: Priority::AllObjects, failures: 0 };
+        let state = entry.or_insert_with(new);
+        let priority = reason.priority().unwrap_or(state.priority);
+        let is_raised = priority > state.priority;
         match &mut state.phase {
-            KeyPhase::Ready => return,
-            KeyPhase::Delayed(at) if *at <= request.at => return,
-            KeyPhase::Running(Some(next)) if next.at <= request.at => return,
             KeyPhase::Running(next) => {
-                *next = Some(request);
+                *next = Some(next.map_or(request, |next| next.merge(request)));
                 return;
             }
-            KeyPhase::Delayed(at) => drop(self.delayed.remove(&(*at, Arc::clone(&key)))),
-            KeyPhase::Idle => {}
+            KeyPhase::Ready => {
+                if is_raised {
+                    (state.priority, state.reason) = (priority, reason);
+                    line(&mut self.ready, priority).push_back(key);
+                }
+                return;
+            }
+            KeyPhase::Delayed(earlier) if *earlier <= at => {
+                state.priority = state.priority.max(priority);
+                return;
+            }
+            KeyPhase::Delayed(later) => {
+                self.delayed.remove(&(*later, Arc::clone(&key)));
+                state.priority = state.priority.max(priority);
+            }
+            KeyPhase::Idle => state.priority = priority,
         }
-        state.reason = request.reason;
-        state.phase = if request.at <= now {
-            self.ready.push_back(key);
-            KeyPhase::Ready
+        state.reason = reason;
+        if at <= now {
+            state.phase = KeyPhase::Ready;
+            line(&mut self.ready, state.priority).push_back(key);
+            self.due += 1;
         } else {
-            self.delayed.insert((request.at, key));
-            KeyPhase::Delayed(request.at)
-        };
+            state.phase = KeyPhase::Delayed(at);
+            self.delayed.insert((at, key));
+        }
     }
 
     /// Removes the requests of an object that was deleted.
@@ -153,7 +211,21 @@ impl RequestQueue {
 
     /// Returns the number of due keys.
     pub(crate) fn due_count(&self) -> usize {
-        self.ready.len()
+        self.due
+    }
+
+    /// Returns the number of keys whose time has not come.
+    pub(crate) fn delayed_count(&self) -> usize {
+        self.delayed.len()
+    }
+
+    /// Returns the number of places in a line.
+    pub(crate) fn line_length(&self, priority: Priority) -> usize {
+        let [all, changes] = &self.ready;
+        match priority {
+            Priority::AllObjects => all.len(),
+            Priority::Change => changes.len(),
+        }
     }
 
     /// Makes the delayed keys ready whose time has come.
@@ -162,17 +234,34 @@ impl RequestQueue {
             let Some((_, key)) = self.delayed.pop_first() else { return };
             if let Some(state) = self.keys.get_mut(&key) {
                 state.phase = KeyPhase::Ready;
-                self.ready.push_back(key);
+                line(&mut self.ready, state.priority).push_back(key);
+                self.due += 1;
             }
         }
     }
 
     /// Removes and returns the next due key. Its reconcile runs until [`finish_reconcile`](Self::finish_reconcile).
     pub(crate) fn start_next(&mut self) -> Option<(Arc<ObjectKey>, ReconcileReason)> {
-        let key = self.ready.pop_front()?;
-        let state = self.keys.get_mut(&key)?;
-        state.phase = KeyPhase::Running(None);
-        Some((key, state.reason))
+        loop {
+            let [all, changes] = &mut self.ready;
+            let is_turn_of_all = self.changes_in_a_row >= MAX_CHANGES_IN_A_ROW && !all.is_empty();
+            let change = if is_turn_of_all { None } else { changes.pop_front() };
+            let (key, from) = match change {
+                Some(key) => (key, Priority::Change),
+                None => (all.pop_front()?, Priority::AllObjects),
+            };
+            let Some(state) = self.keys.get_mut(&key) else { continue };
+            // Else the place is void: the priority of the key has risen since.
+            if matches!(state.phase, KeyPhase::Ready) && state.priority == from {
+                state.phase = KeyPhase::Running(None);
+                self.due -= 1;
+                self.changes_in_a_row = match from {
+                    Priority::Change => self.changes_in_a_row.saturating_add(1),
+                    Priority::AllObjects => 0,
+                };
+                return Some((key, state.reason));
+            }
+        }
     }
 
     /// Removes a started key whose object does not exist.
@@ -192,8 +281,7 @@ impl RequestQueue {
     pub(crate) fn finish_reconcile(&mut self, key: &Arc<ObjectKey>, next: Option<ReconcileRequest>, now: Instant) {
         let Entry::Occupied(mut entry) = self.keys.entry(Arc::clone(key)) else { return };
         let KeyPhase::Running(held) = mem::replace(&mut entry.get_mut().phase, KeyPhase::Idle) else { return };
-        let earliest = held.into_iter().chain(next).min_by_key(|request| request.at);
-        match earliest {
+        match held.into_iter().chain(next).reduce(ReconcileRequest::merge) {
             Some(request) => self.schedule_key(Arc::clone(key), request, now),
             None if entry.get().failures == 0 => {
                 entry.remove();
@@ -213,5 +301,14 @@ impl RequestQueue {
         if self.keys.is_empty() && self.keys.capacity() > MAX_IDLE_CAPACITY {
             self.clear();
         }
+    }
+}
+
+/// Returns the line of a priority.
+fn line(ready: &mut [VecDeque<Arc<ObjectKey>>; 2], priority: Priority) -> &mut VecDeque<Arc<ObjectKey>> {
+    let [all, changes] = ready;
+    match priority {
+        Priority::AllObjects => all,
+        Priority::Change => changes,
     }
 }

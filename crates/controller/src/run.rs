@@ -16,22 +16,23 @@
 //!
 //! Odd parts, and their reasons:
 //!
-//! - Own changes are read slowly while many keys are due. A subscriber coalesces them and reads the initial state step
-//!   by step, in less memory than the queue. `changes.lag()` bounds that, because pending changes keep old states
-//!   alive.
-//! - Related caches are subscribed before the own one, without their initial state: the own initial state requests
-//!   every object anyway.
-//! - The keys of related objects come from `inspect`, which runs for each write. A coalesced change would hide the
-//!   owner in a state in between.
-//! - A panic of a reconcile is resumed in the caller's task, as if there were no task.
+//! - The first pass over all objects reads keys from the cache step by step, so that the objects of a large cache do not
+//!   wait in the queue. It pauses while many of them are due (`MAX_DUE`). Changes are always read, so that they overtake.
+//! - Related caches are subscribed before the own one, and without their initial state: the first pass requests every
+//!   object anyway. It begins last, and so sees all that no subscriber delivers.
+//! - The requested keys come from `inspect`, which runs for each write. A coalesced change would hide the owner in a state
+//!   in between.
+//! - Where a panic of a reconcile ends is its task, or `catch_unwind` if the function panics before it returns a future.
 //! - A timer of tokio panics after its runtime has ended, so the timer moves to the runtime that polls. A reconcile
 //!   stays on the runtime on which it began. If that runtime ends, the object is reconciled again.
 //!
 //! Not done: kube's debounce, which starts again at each change and can starve an object. A task that polls by itself:
 //! its errors would need a channel, and dropping the stream would not stop it.
 
+use std::any::Any;
 use std::collections::HashMap;
-use std::panic::resume_unwind;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -39,26 +40,20 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
-use listwatch::internal::Timer;
-use listwatch_cache::{Cache, Change, Object, ObjectKey, Predicate, StoreType, Subscriber, SyncError};
+use listwatch::internal::{Timer, WarningLimit};
+use listwatch_cache::{Cache, Object, ObjectKey, StoreType};
 use tokio::runtime::{self, Handle};
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::action::{Action, Error, NextReconcile};
-use crate::queue::{ReconcileReason, ReconcileRequest, RequestQueue};
-use crate::related::{KeyStream, NO_WRITER, StartSubscription};
+use crate::action::{Action, CacheError, Error, NextReconcile};
+use crate::metrics::MetricsReader;
+use crate::queue::{Priority, ReconcileReason, ReconcileRequest, RequestQueue};
+use crate::source::{Part, RequestStream, Requests, StartSubscription};
 
-/// The number of due keys at which changes of the cache stay in their subscriber, which keeps them in less memory.
+/// The number of due keys of a priority at which no more of them are read from streams.
 const MAX_DUE: usize = 256;
-
-/// A subscriber with more pending changes is read even then, because pending changes keep old states of objects in
-/// memory.
-const MAX_PENDING: usize = 64;
-
-/// The time after which the pending changes are counted again, if no reconcile ends before.
-const RECOUNT_AFTER: Duration = Duration::from_secs(1);
 
 /// The number of requests from each source that one poll reads, so that other tasks run too.
 const MAX_READS: usize = 64;
@@ -74,20 +69,22 @@ pub(crate) struct ControllerRun<T: StoreType + ?Sized, E> {
     /// The number of reconciles at once; 0 for no limit.
     pub(crate) concurrency: usize,
     pub(crate) phase: RunPhase,
-    /// Selects the changes of the objects themselves.
-    pub(crate) predicate: Option<Predicate>,
-    /// The changes of the objects themselves.
-    pub(crate) changes: Option<Subscriber<T>>,
-    pub(crate) related: SelectAll<KeyStream>,
+    /// The objects that the controller reconciles.
+    pub(crate) part: Arc<Part<T>>,
+    /// The changes of the caches.
+    pub(crate) changes: SelectAll<RequestStream>,
     pub(crate) requested: SelectAll<BoxStream<'static, ObjectKey>>,
+    /// Passes over all objects.
+    pub(crate) all: SelectAll<BoxStream<'static, ObjectKey>>,
     pub(crate) graceful: Vec<BoxFuture<'static, ()>>,
     pub(crate) forceful: Vec<BoxFuture<'static, ()>>,
     pub(crate) queue: RequestQueue,
-    /// True if the last poll left requests unread, because the queue had many due keys.
-    pub(crate) is_paused: bool,
+    /// The priorities whose requests the last poll left unread, because many of their keys are due.
+    pub(crate) paused: Vec<Priority>,
     pub(crate) tasks: JoinSet<FinishedReconcile<T, E>>,
-    /// The runtimes and the objects of `tasks`.
-    pub(crate) running: HashMap<task::Id, (runtime::Id, Arc<ObjectKey>)>,
+    pub(crate) running: HashMap<task::Id, RunningReconcile>,
+    pub(crate) metrics: MetricsReader,
+    pub(crate) warnings: WarningLimit,
     pub(crate) timer: Timer,
     /// True if the log says that the stream was polled outside of a runtime.
     pub(crate) is_reported: bool,
@@ -96,11 +93,18 @@ pub(crate) struct ControllerRun<T: StoreType + ?Sized, E> {
 /// How far a controller has come.
 pub(crate) enum RunPhase {
     /// Waits until all caches are synced.
-    Syncing(BoxFuture<'static, Result<(), SyncError>>, Vec<StartSubscription>),
+    Syncing(BoxFuture<'static, Result<(), Box<CacheError>>>, Vec<StartSubscription>),
     Reconciling,
     /// Waits for the last reconciles.
     Draining,
     Ended,
+}
+
+/// A task of a reconcile.
+pub(crate) struct RunningReconcile {
+    runtime: runtime::Id,
+    key: Arc<ObjectKey>,
+    since: Instant,
 }
 
 /// A reconcile that has ended.
@@ -125,6 +129,24 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
     {
         let Some(runtime) = self.current_runtime() else { return Poll::Pending };
+        let polled = self.advance(cx, runtime, &mut reconcile, error_policy);
+        let mut metrics = self.metrics.lock();
+        metrics.due = self.queue.due_count() as u64;
+        metrics.delayed = self.queue.delayed_count() as u64;
+        metrics.running = self.tasks.len() as u64;
+        polled
+    }
+
+    fn advance<Reconcile>(
+        &mut self,
+        cx: &mut Context<'_>,
+        runtime: runtime::Id,
+        reconcile: &mut impl FnMut(Object<T>) -> Reconcile,
+        error_policy: impl FnOnce(Object<T>, &E) -> Action,
+    ) -> Poll<Option<ReconcileResult<E>>>
+    where
+        Reconcile: Future<Output = Result<Action, E>> + Send + 'static,
+    {
         self.poll_shutdown(cx);
         match self.poll_caches(cx) {
             Poll::Pending => return Poll::Pending,
@@ -136,19 +158,24 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         {
             return self.end_with(error);
         }
-        self.start_due(runtime, &mut reconcile);
+        self.start_due(runtime, reconcile);
         // Nothing else wakes this task for the requests that were left unread.
-        if self.is_paused && self.queue.due_count() < MAX_DUE {
+        if self.paused.iter().any(|priority| self.queue.line_length(*priority) < MAX_DUE) {
             cx.waker().wake_by_ref();
         }
         match self.tasks.poll_join_next_with_id(cx) {
             Poll::Ready(Some(Ok((id, done)))) => {
-                self.running.remove(&id);
+                self.record_duration(id);
                 let item = self.finish_reconcile(done, error_policy);
-                self.start_due(runtime, &mut reconcile);
+                self.start_due(runtime, reconcile);
                 return Poll::Ready(Some(item));
             }
-            Poll::Ready(Some(Err(error))) => self.restart_cancelled(error, runtime, cx),
+            Poll::Ready(Some(Err(error))) => {
+                if let Some(item) = self.finish_lost(error, runtime, cx) {
+                    self.start_due(runtime, reconcile);
+                    return Poll::Ready(Some(item));
+                }
+            }
             Poll::Ready(None) if matches!(self.phase, RunPhase::Draining) => self.phase = RunPhase::Ended,
             Poll::Ready(None) | Poll::Pending => {}
         }
@@ -174,21 +201,43 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         runtime
     }
 
-    /// Requests the object of a reconcile again that ended with its runtime, unless that is the current one, which then
-    /// shuts down. Resumes a panic.
-    fn restart_cancelled(&mut self, error: JoinError, runtime: runtime::Id, cx: &Context<'_>) {
-        let began = self.running.remove(&error.id());
-        if let Ok(panic) = error.try_into_panic() {
-            resume_unwind(panic);
+    /// Ends a reconcile that has no result. After a panic, it is retried. If it ended with its runtime, its object is
+    /// requested again, unless that runtime is the current one, which then shuts down.
+    fn finish_lost(&mut self, error: JoinError, runtime: runtime::Id, cx: &Context<'_>) -> Option<ReconcileResult<E>> {
+        let RunningReconcile { key, runtime: began, .. } = self.record_duration(error.id())?;
+        match error.try_into_panic() {
+            Ok(panic) => {
+                let message = panic_message(panic);
+                self.log_panic(&key, &message, "a reconcile panicked");
+                self.metrics.lock().panicked += 1;
+                self.conclude(&key, true, Action::backoff(), ReconcileReason::Retried);
+                return Some(Err(Error::ReconcilerPanicked(message, Arc::unwrap_or_clone(key))));
+            }
+            Err(_) if began == runtime => self.phase = RunPhase::Ended,
+            Err(_) => {
+                let now = Instant::now();
+                let again = ReconcileRequest { at: now, reason: ReconcileReason::Retried };
+                self.queue.finish_reconcile(&key, Some(again), now);
+                // The next poll starts it, and waits for the other reconciles.
+                cx.waker().wake_by_ref();
+            }
         }
-        let Some((_, key)) = began.filter(|(began, _)| *began != runtime) else {
-            self.phase = RunPhase::Ended;
-            return;
-        };
-        let now = Instant::now();
-        self.queue.finish_reconcile(&key, Some(ReconcileRequest { at: now, reason: ReconcileReason::Retried }), now);
-        // The next poll starts it, and waits for the other reconciles.
-        cx.waker().wake_by_ref();
+        None
+    }
+
+    /// Removes a reconcile that has ended from those that run.
+    fn record_duration(&mut self, id: task::Id) -> Option<RunningReconcile> {
+        let running = self.running.remove(&id)?;
+        self.metrics.lock().durations.add(running.since.elapsed());
+        Some(running)
+    }
+
+    /// Logs a panic, an identical one of the same object at most once a minute.
+    fn log_panic(&self, object: &ObjectKey, panic: &str, what: &str) {
+        if let Some(left_out) = self.warnings.admit((object, panic)) {
+            let resource = self.cache.resource();
+            tracing::error!(name: "listwatch.reconcile_panicked", %resource, %object, panic, left_out, "{what}");
+        }
     }
 
     /// Polls the triggers of a shutdown.
@@ -206,13 +255,11 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
     }
 
     /// Waits until all caches are synced, and then subscribes to them.
-    fn poll_caches(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SyncError>> {
-        let RunPhase::Syncing(synced, related) = &mut self.phase else { return Poll::Ready(Ok(())) };
+    fn poll_caches(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<CacheError>>> {
+        let RunPhase::Syncing(synced, subscriptions) = &mut self.phase else { return Poll::Ready(Ok(())) };
         ready!(synced.poll_unpin(cx))?;
-        // The objects' own changes are last: their reconciles see all that the other subscribers leave out.
-        self.related.extend(related.drain(..).map(|subscribe| subscribe()));
-        let changes = self.cache.subscribe().predicate_filter(self.predicate.take());
-        self.changes = Some(changes.with_initial_state().start());
+        self.changes.extend(subscriptions.drain(..).map(|subscribe| subscribe()));
+        self.all.push(self.part.keys(self.cache.clone()).boxed());
         self.phase = RunPhase::Reconciling;
         Poll::Ready(Ok(()))
     }
@@ -222,52 +269,50 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         if !matches!(self.phase, RunPhase::Ended) {
             self.phase = RunPhase::Draining;
         }
-        self.changes = None;
-        self.related.clear();
+        self.changes.clear();
         self.requested.clear();
+        self.all.clear();
         self.graceful.clear();
         self.queue.clear();
-        self.is_paused = false;
+        self.paused.clear();
     }
 
     /// Ends the controller with the error of a cache, after the reconciles that run.
-    fn end_with(&mut self, error: SyncError) -> Poll<Option<ReconcileResult<E>>> {
+    fn end_with(&mut self, error: Box<CacheError>) -> Poll<Option<ReconcileResult<E>>> {
         self.stop_requests();
         Poll::Ready(Some(Err(Error::Cache(error))))
     }
 
-    /// Moves requests into the queue. If it has many due keys, changes of the objects themselves stay in their
-    /// subscriber, which keeps one for each object.
-    fn read_requests(&mut self, cx: &mut Context<'_>) -> Result<(), SyncError> {
-        let Self { changes, related, requested, queue, is_paused, .. } = self;
+    /// Moves requests into the queue. If many keys of a priority are due, only changes are read.
+    fn read_requests(&mut self, cx: &mut Context<'_>) -> Result<(), Box<CacheError>> {
+        let Self { changes, requested, all, queue, paused, .. } = self;
         let now = Instant::now();
         let at = now.checked_add(self.debounce).unwrap_or(now);
         for _ in 0..MAX_READS {
             let mut is_idle = true;
-            *is_paused = queue.due_count() >= MAX_DUE;
-            if let Some(changes) = changes.as_mut().filter(|changes| !*is_paused || changes.lag() > MAX_PENDING)
-                && let Poll::Ready(change) = changes.poll_next_unpin(cx)
-            {
+            if let Poll::Ready(Some(requests)) = changes.poll_next_unpin(cx) {
                 is_idle = false;
-                match change {
-                    Some(Change::Applied { new, .. }) => {
-                        queue.add_request(new.key(), ReconcileRequest { at, reason: ReconcileReason::Changed }, now);
-                    }
-                    Some(Change::Deleted { last, .. }) => queue.remove_requests(&last.key()),
-                    Some(Change::Ended(reason)) => return Err(SyncError::Ended(reason)),
-                    None => return Err(NO_WRITER),
-                    Some(_) => {}
+                let Requests { deleted, keys, reason } = requests?;
+                if let Some(key) = deleted
+                    && matches!(reason, ReconcileReason::Changed)
+                {
+                    queue.remove_requests(&key);
+                }
+                for key in keys {
+                    queue.add_request(key, ReconcileRequest { at, reason }, now);
                 }
             }
-            if let Poll::Ready(Some(keys)) = related.poll_next_unpin(cx) {
-                is_idle = false;
-                for key in keys? {
-                    queue.add_request(key, ReconcileRequest { at, reason: ReconcileReason::RelatedChanged }, now);
+            paused.clear();
+            for (keys, priority, reason) in [
+                (&mut *requested, Priority::Change, ReconcileReason::Requested),
+                (&mut *all, Priority::AllObjects, ReconcileReason::AllObjects),
+            ] {
+                if queue.line_length(priority) >= MAX_DUE {
+                    paused.push(priority);
+                } else if let Poll::Ready(Some(key)) = keys.poll_next_unpin(cx) {
+                    is_idle = false;
+                    queue.add_request(key, ReconcileRequest { at, reason }, now);
                 }
-            }
-            if !*is_paused && let Poll::Ready(Some(key)) = requested.poll_next_unpin(cx) {
-                is_idle = false;
-                queue.add_request(key, ReconcileRequest { at, reason: ReconcileReason::Requested }, now);
             }
             if is_idle {
                 return Ok(());
@@ -285,15 +330,19 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         self.queue.move_due(Instant::now());
         while self.concurrency == 0 || self.tasks.len() < self.concurrency {
             let Some((key, reason)) = self.queue.start_next() else { return };
-            let Some(object) = self.cache.get(&*key) else {
+            let Some(object) = self.cache.get(&*key).filter(|object| self.part.selects(object)) else {
                 self.queue.remove_key(&key);
                 continue;
             };
             let span = tracing::info_span!("listwatch.reconcile", object = %key, reason = reason.as_str());
-            let reconcile = span.in_scope(|| reconcile(object.clone()));
-            let running = Arc::clone(&key);
-            let task = async move { FinishedReconcile { key, object, result: reconcile.await } }.instrument(span);
-            self.running.insert(self.tasks.spawn(task).id(), (runtime, running));
+            // The function may panic before it returns a future. Its task then panics.
+            let reconcile = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| reconcile(object.clone()))));
+            let running = RunningReconcile { runtime, key: Arc::clone(&key), since: Instant::now() };
+            let task = async move {
+                let reconcile = reconcile.unwrap_or_else(|panic| resume_unwind(panic));
+                FinishedReconcile { key, object, result: reconcile.await }
+            };
+            self.running.insert(self.tasks.spawn(task.instrument(span)).id(), running);
         }
     }
 
@@ -306,21 +355,25 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         let FinishedReconcile { key, object, result } = done;
         let (action, reason) = match &result {
             Ok(action) => (*action, ReconcileReason::Requeued),
-            Err(error) => (error_policy(object, error), ReconcileReason::Retried),
+            Err(error) => {
+                let decided = catch_unwind(AssertUnwindSafe(|| error_policy(object, error)));
+                let backoff = |panic| {
+                    self.log_panic(&key, &panic_message(panic), "the error policy of a controller panicked");
+                    Action::backoff()
+                };
+                (decided.unwrap_or_else(backoff), ReconcileReason::Retried)
+            }
         };
-        let failures = self.queue.record_result(&key, result.is_err() || action == Action::backoff());
-        let after = match action.0 {
-            NextReconcile::Requeue(after) => Some(after),
-            NextReconcile::AwaitChange => None,
-            NextReconcile::Backoff => Some(backoff_delay(failures)),
-        };
-        if failures > 0 && after.is_none() && self.cache.get(&*key).is_none() {
-            // The object was deleted during the reconcile: nothing else removes its failures.
-            self.queue.record_result(&key, false);
+        {
+            let mut metrics = self.metrics.lock();
+            let count = match &result {
+                Ok(action) if *action == Action::await_change() => &mut metrics.succeeded,
+                Ok(_) => &mut metrics.requeued,
+                Err(_) => &mut metrics.failed,
+            };
+            *count += 1;
         }
-        let now = Instant::now();
-        let next = after.and_then(|after| now.checked_add(after)).map(|at| ReconcileRequest { at, reason });
-        self.queue.finish_reconcile(&key, next, now);
+        self.conclude(&key, result.is_err() || action == Action::backoff(), action, reason);
         let key = Arc::unwrap_or_clone(key);
         match result {
             Ok(action) => Ok((key, action)),
@@ -328,10 +381,29 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         }
     }
 
+    /// Requests what follows a reconcile.
+    fn conclude(&mut self, key: &Arc<ObjectKey>, has_failed: bool, action: Action, reason: ReconcileReason) {
+        let failures = self.queue.record_result(key, has_failed);
+        let after = match action.0 {
+            NextReconcile::Requeue(after) => Some(after),
+            NextReconcile::AwaitChange => None,
+            NextReconcile::Backoff => Some(backoff_delay(failures)),
+        };
+        if failures > 0 && after.is_none() && self.cache.get(&**key).is_none() {
+            // The object was deleted during the reconcile: nothing else removes its failures.
+            self.queue.record_result(key, false);
+        }
+        let now = Instant::now();
+        let next = after.and_then(|after| now.checked_add(after)).map(|at| ReconcileRequest { at, reason });
+        if next.is_some() && matches!(reason, ReconcileReason::Retried) {
+            self.metrics.lock().retries += 1;
+        }
+        self.queue.finish_reconcile(key, next, now);
+    }
+
     /// Waits until a delayed key is due.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let count_at = (self.queue.due_count() >= MAX_DUE).then(|| Instant::now() + RECOUNT_AFTER);
-        let Some(at) = self.queue.next_due_at().into_iter().chain(count_at).min() else { return Poll::Pending };
+        let Some(at) = self.queue.next_due_at() else { return Poll::Pending };
         self.timer.poll(at, cx)
     }
 }
@@ -341,4 +413,21 @@ fn backoff_delay(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     let delay = FIRST_DELAY.saturating_mul(1 << doublings).min(MAX_DELAY);
     delay.mul_f64(1.0 + fastrand::f64() / 2.0)
+}
+
+/// Returns the message of a panic, whose value is dropped. The drop is code of the caller, and may panic, too.
+fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = text.unwrap_or("the panic has no message").to_owned();
+    _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(mem::forget);
+    message
+}
+
+/// No object waits and no reconcile runs after the end.
+impl<T: StoreType + ?Sized, E> Drop for ControllerRun<T, E> {
+    fn drop(&mut self) {
+        let mut metrics = self.metrics.lock();
+        (metrics.due, metrics.delayed, metrics.running) = (0, 0, 0);
+    }
 }

@@ -58,11 +58,7 @@ async fn measured(build: fn(Controller<[u8]>) -> Controller<[u8]>, takes: Durati
         sleep(takes).await;
         Ok::<_, io::Error>(Action::requeue(Duration::from_secs(3600)))
     };
-    let items = build(Controller::new_with(cache.clone(), Resource::CONFIG_MAPS)).run(
-        reconcile,
-        |_, _, _| Action::backoff(),
-        Arc::new(()),
-    );
+    let items = build(Controller::new(cache.clone())).run(reconcile, |_, _, _| Action::backoff(), Arc::new(()));
     let counted = Arc::clone(&done);
     let running = tokio::spawn(items.for_each(move |_| {
         counted.fetch_add(1, SeqCst);

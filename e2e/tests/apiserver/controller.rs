@@ -133,7 +133,7 @@ fn start(config: &kube::Config, reconciles: &Reconciles) -> Result<Running> {
     let ours = Selection::all().labels(format!("{BY}=ours").parse()?);
     let config_maps = Reflector::<pb::ConfigMap>::new(&transport, &Resource::CONFIG_MAPS).selection(ours).prepare();
     let context = Context { client, config_maps: config_maps.cache(), written: Mutex::default(), reconciles: by_ours };
-    let ours = Controller::new_with(pods.cache(), Resource::PODS)
+    let ours = Controller::new(pods.cache())
         .owns(config_maps.cache())
         .graceful_shutdown_on(async { drop(stopped.await) })
         .run(reconcile, |_, _, _| Action::backoff(), Arc::new(context))

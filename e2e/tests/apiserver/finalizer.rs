@@ -12,7 +12,7 @@ use kube::runtime::events::{Event as NewEvent, EventType, Recorder};
 use kube::runtime::wait::{await_condition, conditions};
 use listwatch::client::{Resource, Selection};
 use listwatch_cache::{Object, Predicate, Reflector};
-use listwatch_controller::{Action, Controller};
+use listwatch_controller::{Action, Controller, Source};
 use listwatch_e2e::{Result, Server};
 use listwatch_kube::finalizer::{Event, finalizer};
 use listwatch_kube::{FromResource as _, Kube, ToObjectRef as _};
@@ -107,8 +107,7 @@ async fn lives_and_dies(server: &Server, resource: &Resource, predicate: Predica
         calls: called,
     });
     let (stop, stopped) = oneshot::channel::<()>();
-    let controller = Controller::new_with(cache.clone(), resource.clone())
-        .predicate_filter(predicate)
+    let controller = Controller::new(Source::new(cache.clone()).predicate_filter(predicate))
         .graceful_shutdown_on(async { drop(stopped.await) })
         // A patch of the state before the last one is refused, and the next state is reconciled.
         .run(reconcile, |_, _, _| Action::backoff(), Arc::clone(&context))

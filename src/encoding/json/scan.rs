@@ -344,7 +344,9 @@ impl Masks {
             let bytes = u8x16::new(*part);
             // Braces and brackets differ only in this bit.
             let braces = bytes | u8x16::splat(b'{' ^ b'[');
-            let mask = |bytes: u8x16, byte| u64::from(bytes.simd_eq(u8x16::splat(byte)).to_bitmask()) << (16 * index);
+            let mask = |bytes: u8x16, byte| {
+                u64::from(bytes.cmp_eq(u8x16::splat(byte)).move_mask().cast_unsigned()) << (16 * index)
+            };
             masks.quotes |= mask(bytes, b'"');
             masks.backslashes |= mask(bytes, b'\\');
             masks.open |= mask(braces, b'{');

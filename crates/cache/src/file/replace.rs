@@ -8,10 +8,11 @@
 //! file, and a save removes only files that are not locked. Where files cannot be locked, unfinished files stay.
 
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use fs4::{FileExt, TryLockError};
 use tempfile::NamedTempFile;
 
 use crate::file::format::{BUFFER, FileError};
@@ -83,7 +84,7 @@ fn remove_unfinished(folder: &Path, prefix: &OsString) -> io::Result<()> {
         if is_of_file
             // Some network file systems lock only files that are open for writing.
             && let Ok(file) = File::options().write(true).open(left.path())
-            && file.try_lock().is_ok()
+            && FileExt::try_lock(&file).is_ok()
         {
             _ = fs::remove_file(left.path());
         }
@@ -95,7 +96,7 @@ fn remove_unfinished(folder: &Path, prefix: &OsString) -> io::Result<()> {
 fn create_locked(folder: &Path, prefix: &OsString) -> io::Result<NamedTempFile> {
     loop {
         let file = tempfile::Builder::new().prefix(prefix).suffix(UNFINISHED).rand_bytes(RANDOM).tempfile_in(folder)?;
-        match file.as_file().try_lock() {
+        match FileExt::try_lock(file.as_file()) {
             // Another save may have removed it before it was locked, or is about to.
             Ok(()) if !fs::exists(file.path())? => {}
             Err(TryLockError::WouldBlock) => {}

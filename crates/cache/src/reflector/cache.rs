@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use listwatch::client::Selection;
+use listwatch::client::{Resource, Selection};
 use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, TypeMeta, compare_resource_versions};
 use tokio::sync::{Notify, watch};
 
@@ -15,6 +15,7 @@ use crate::{ApplyOutcome, EndReason, FileError, Store, StoreError, StoreReader, 
 /// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the
 /// store.
 pub struct Cache<T: StoreType + ?Sized> {
+    pub(super) resource: Resource,
     pub(super) store: Store<T>,
     pub(super) status: watch::Receiver<ReflectorStatus>,
     pub(super) stop: Arc<Notify>,
@@ -56,6 +57,12 @@ impl Collection {
 }
 
 impl<T: StoreType + ?Sized> Cache<T> {
+    /// Returns the resource of the collection.
+    #[must_use]
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
     /// Returns the progress of the reflector.
     #[must_use]
     pub fn status(&self) -> ReflectorStatus {
@@ -240,8 +247,9 @@ impl<T: StoreType + ?Sized> Deref for Cache<T> {
 
 impl<T: StoreType + ?Sized> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        let Self { store, status, stop, collection } = self;
+        let Self { resource, store, status, stop, collection } = self;
         Self {
+            resource: resource.clone(),
             store: store.clone(),
             status: status.clone(),
             stop: Arc::clone(stop),

@@ -92,7 +92,8 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
             selection,
             projection: None,
         }));
-        Self { cache: Cache { store, status: progress, stop: Arc::default(), collection }, status }
+        let cache = Cache { resource: resource.clone(), store, status: progress, stop: Arc::default(), collection };
+        Self { cache, status }
     }
 
     /// Returns a handle for readers.

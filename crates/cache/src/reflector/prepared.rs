@@ -59,6 +59,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
         Cache {
+            resource: self.resource.clone(),
             store: self.store.clone(),
             status: self.status.subscribe(),
             stop: Arc::clone(&self.stop),

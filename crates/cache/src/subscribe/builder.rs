@@ -9,6 +9,7 @@ use listwatch::LabelSelector;
 use crate::StoreType;
 use crate::handles::CountedHandle;
 use crate::state::object::Object;
+use crate::subscribe::change::Written;
 use crate::subscribe::delay::DelayedDeletions;
 use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::predicate::Predicate;
@@ -84,15 +85,14 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
         self
     }
 
-    /// Calls this function for each state that a write replaces or stores, and for the last states of a deleted object,
-    /// also if the subscriber does not receive the state because changes are coalesced. A second call replaces the
-    /// first.
+    /// Calls this function for each write of an object, also if the subscriber does not receive the change because it is
+    /// coalesced with another one. A second call replaces the first.
     ///
     /// Work queues need it: the state that an object had for a moment can name other objects to process, for example an
     /// owner. The function is called once the write is visible to readers, before the consumer is woken, and not for
     /// the initial state. It does not depend on the filters, and has the same limits as a [`filter`](Self::filter). It
     /// is not called for writes that the [predicate](Self::predicate_filter) drops.
-    pub fn inspect(mut self, inspect: impl Fn(&Object<T>) + Send + Sync + 'static) -> Self {
+    pub fn inspect(mut self, inspect: impl Fn(Written<'_, T>) + Send + Sync + 'static) -> Self {
         self.inspect = Some(Box::new(inspect));
         self
     }

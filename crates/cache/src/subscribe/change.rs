@@ -50,3 +50,37 @@ impl<T: StoreType + ?Sized> Clone for Change<T> {
         }
     }
 }
+
+/// What one write did to an object, as [`SubscriberBuilder::inspect`](crate::SubscriberBuilder::inspect) gets it: unlike a
+/// [`Change`], it is never coalesced.
+#[non_exhaustive]
+pub enum Written<'w, T: StoreType + ?Sized> {
+    /// The object is new.
+    Added(&'w Object<T>),
+    /// A state replaced another one.
+    Modified {
+        /// The state before the write.
+        old: &'w Object<T>,
+        /// The state that the store has now.
+        new: &'w Object<T>,
+    },
+    /// The object was deleted.
+    Deleted {
+        /// The state that the store had.
+        old: &'w Object<T>,
+        /// The last known state: `old`, or the newer state that came with the deletion.
+        last: &'w Object<T>,
+    },
+}
+
+impl<'w, T: StoreType + ?Sized> Written<'w, T> {
+    /// Returns the states of the object before and after the write; those before its end if it was deleted.
+    pub fn states(&self) -> impl Iterator<Item = &'w Object<T>> {
+        let (first, second) = match *self {
+            Self::Added(new) => (new, None),
+            Self::Modified { old, new } => (old, Some(new)),
+            Self::Deleted { old, last } => (old, Some(last).filter(|last| !old.entry().is_same(last.entry()))),
+        };
+        std::iter::once(first).chain(second)
+    }
+}

@@ -6,7 +6,6 @@
 //! and other subscribers are notified.
 
 use std::cell::LazyCell;
-use std::iter::once;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,6 +14,7 @@ use crate::StoreType;
 use crate::error::EndReason;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};
+use crate::subscribe::change::Written;
 use crate::subscribe::predicate::Predicate;
 use crate::subscribe::queue::ChangeQueue;
 use crate::sync::{Mutex, lock};
@@ -31,8 +31,8 @@ pub(crate) trait Route<T: StoreType + ?Sized>: Send + Sync {
 
 pub(crate) type Filter<T> = Box<dyn Fn(&Object<T>) -> bool + Send + Sync>;
 
-/// Is called for all states of the objects that are written.
-pub(crate) type Inspect<T> = Box<dyn Fn(&Object<T>) + Send + Sync>;
+/// Is called for each write.
+pub(crate) type Inspect<T> = Box<dyn Fn(Written<'_, T>) + Send + Sync>;
 
 /// The state that a subscriber and a store share. The store changes it under its writer's lock.
 pub(crate) struct Subscription<T: StoreType + ?Sized> {
@@ -98,13 +98,10 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         self.call_functions(|| !predicate.passes(old, new))
     }
 
-    /// Calls the function that inspects states. The write is visible to readers already.
-    fn inspect_states<'o>(&self, inspect: &Inspect<T>, states: impl IntoIterator<Item = &'o Object<T>>)
-    where
-        T: 'o,
-    {
+    /// Calls the function that inspects writes. The write is visible to readers already.
+    fn inspect_write(&self, inspect: &Inspect<T>, written: Written<'_, T>) {
         self.call_functions(|| {
-            states.into_iter().for_each(inspect);
+            inspect(written);
             true
         });
     }
@@ -114,7 +111,8 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         if let Some(inspect) = &self.inspect
             && !*is_dropped
         {
-            self.inspect_states(inspect, old.into_iter().chain(once(object)));
+            let added = Written::Added(object);
+            self.inspect_write(inspect, old.map_or(added, |old| Written::Modified { old, new: object }));
         }
         let old = old.map(Object::entry);
         self.mark_first_write(slot, old);
@@ -132,9 +130,8 @@ impl<T: StoreType + ?Sized> Subscription<T> {
 
     pub(super) fn remove(&self, slot: u32, old: &Entry, last: &Entry, final_state_unknown: bool) -> Option<Waker> {
         if let Some(inspect) = &self.inspect {
-            let last_states = once(old).chain(Some(last).filter(|last| !old.is_same(last)));
-            let last_states: Vec<_> = last_states.map(|entry| Object::new(entry, &self.codec)).collect();
-            self.inspect_states(inspect, &last_states);
+            let [old, last] = [old, last].map(|entry| Object::new(entry, &self.codec));
+            self.inspect_write(inspect, Written::Deleted { old: &old, last: &last });
         }
         self.mark_first_write(slot, Some(old));
         let mut queue = lock(&self.queue);

@@ -297,7 +297,9 @@ fn dropped_writes_are_not_inspected() {
     let builder = store.subscribe().predicate_filter(Predicate::labels());
     // No object passes: `inspect` does not depend on filters.
     let builder = builder.filter(|_| false);
-    let subscriber = builder.inspect(move |object| log.lock().unwrap().push(version(object).to_owned())).start();
+    let subscriber =
+        builder.inspect(move |written| log.lock().unwrap().extend(written.states().map(|o| version(o).to_owned())));
+    let subscriber = subscriber.start();
     for (number, text) in (1..).zip(["l1", "l1 n1", "l2", "l2"]) {
         apply(&store, Encoding::Json, &state(text, number));
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use listwatch::Encoding::Protobuf;
-use listwatch_cache::{Change, StorageFormat, Store, Subscriber};
+use listwatch_cache::{Change, StorageFormat, Store, Subscriber, Written};
 
 use crate::support::cases;
 use crate::support::seeds::each_seed;
@@ -554,10 +554,20 @@ fn inspect_gets_the_states_that_are_coalesced() {
     let mut subscriber = store
         .subscribe()
         .filter(|object| object.name() != "other")
-        .inspect(move |object| {
-            let stored = reader.get(&object.key()).map_or(String::new(), |object| object.resource_version().to_owned());
-            let state = format!("{}@{} in {stored:?}", object.name(), object.resource_version());
-            inspected.lock().unwrap().push(state);
+        .inspect(move |written| {
+            let kind = match &written {
+                Written::Added(_) => "added",
+                Written::Modified { .. } => "modified",
+                Written::Deleted { .. } => "deleted",
+                _ => "unknown",
+            };
+            inspected.lock().unwrap().push(kind.to_owned());
+            for object in written.states() {
+                let stored =
+                    reader.get(&object.key()).map_or(String::new(), |object| object.resource_version().to_owned());
+                let state = format!("{}@{} in {stored:?}", object.name(), object.resource_version());
+                inspected.lock().unwrap().push(state);
+            }
         })
         .start();
     let take = || std::mem::take(&mut *seen.lock().unwrap());
@@ -566,10 +576,12 @@ fn inspect_gets_the_states_that_are_coalesced() {
     drop(store.apply(Protobuf, &bytes("a", "3")).unwrap());
     drop(store.delete(Protobuf, &bytes("a", "4")).unwrap());
     assert!(subscriber.try_next().is_none(), "added and deleted");
-    assert_eq!(take(), [r#"a@2 in "2""#, r#"a@2 in "3""#, r#"a@3 in "3""#, r#"a@3 in """#, r#"a@4 in """#]);
+    let states = [r#"a@2 in "2""#, r#"a@2 in "3""#, r#"a@3 in "3""#, r#"a@3 in """#, r#"a@4 in """#];
+    let [added, before, after, old, last] = states;
+    assert_eq!(take(), ["added", added, "modified", before, after, "deleted", old, last]);
     drop(store.apply(Protobuf, &bytes("other", "5")).unwrap());
     assert!(subscriber.try_next().is_none(), "filtered");
-    assert_eq!(take(), [r#"other@5 in "5""#]);
+    assert_eq!(take(), ["added", r#"other@5 in "5""#]);
     // A panic ends this subscriber only.
     let mut panics = store.subscribe().inspect(|_| panic!("scheduled by the test")).start();
     drop(store.apply(Protobuf, &bytes("a", "6")).unwrap());

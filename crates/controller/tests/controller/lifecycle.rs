@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use listwatch::Encoding;
 use listwatch_cache::{CacheWriter, EndReason, Object, SyncError};
-use listwatch_controller::{Action, Controller, Error};
+use listwatch_controller::{Action, CacheError, Controller, Error};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
@@ -130,8 +130,10 @@ async fn the_end_of_a_cache_ends_the_controller() {
             pods.reflector.abort();
         }
         done.await.unwrap();
-        let error = "5 error the controller has ended: the reflector was dropped: its task was aborted, or its runtime has shut down";
-        assert_eq!(log.take(), format!("0 a@1, {error}, 10 done a, 10 end"), "{ends_main}");
+        let resource = if ends_main { "configmaps" } else { "pods" };
+        let error = format!("5 error the controller has ended: the cache of {resource}: the reflector was dropped");
+        let reason = "its task was aborted, or its runtime has shut down";
+        assert_eq!(log.take(), format!("0 a@1, {error}: {reason}, 10 done a, 10 end"), "{ends_main}");
     }
     // With an error, before it is synced.
     let refused = Collection::<Main>::over(Events { refuses: true, ..Events::default() });
@@ -140,7 +142,9 @@ async fn the_end_of_a_cache_ends_the_controller() {
         |_, _, _| Action::backoff(),
         Arc::new(())
     ));
-    let Some(Err(Error::Cache(SyncError::Ended(EndReason::Failed(cause))))) = items.next().await else { panic!() };
+    let Some(Err(Error::Cache(error))) = items.next().await else { panic!() };
+    let CacheError::Ended { error, .. } = *error else { panic!("{error}") };
+    let SyncError::Ended(EndReason::Failed(cause)) = error else { panic!("{error}") };
     assert!(format!("{cause:?}").contains("no such luck"), "{cause:?}");
     assert!(items.next().await.is_none());
     // The stream stays at its end.
@@ -189,15 +193,6 @@ fn another_runtime_continues_after_the_first() {
         assert_eq!(logged.matches("polled outside of a tokio runtime").count(), 1, "{first_ends}: {logged}");
         drop(first);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panic_of_the_reconciler_ends_the_stream_with_it() {
-    let main = Collection::<Main>::of(["a"]);
-    let reconcile = async |object: Object<Main>, _| -> io::Result<Action> { panic!("no {}", object.name()) };
-    let items = Controller::new(main.cache.clone()).run(reconcile, |_, _, _| Action::backoff(), Arc::new(()));
-    let panic = tokio::spawn(items.for_each(async |_| {})).await.unwrap_err().into_panic();
-    assert_eq!(panic.downcast_ref::<String>().unwrap(), "no a");
 }
 
 /// The stream of the controller is read by code that ignores its items.

@@ -1,6 +1,9 @@
 //! When a [`Controller`] reconciles which object, under paused time.
 
+mod failures;
 mod lifecycle;
+mod metrics;
+mod priorities;
 mod requests;
 mod selection;
 mod support;

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use futures::channel::mpsc;
-use futures::stream;
-use listwatch_cache::{CacheWriter, Predicate};
-use listwatch_controller::{Action, Controller};
+use futures::{StreamExt as _, stream};
+use listwatch_cache::{CacheWriter, ObjectKey, Predicate, Written};
+use listwatch_controller::{Action, Controller, Source};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -26,7 +26,7 @@ async fn a_predicate_selects_the_changes_that_request_reconciles() {
     let main = Collection::<Main>::of(["a"]);
     let log = Log::new();
     let predicate = Predicate::generation().or(Predicate::finalizers());
-    let controller = Controller::new(main.cache.clone()).predicate_filter(predicate);
+    let controller = Controller::new(Source::new(main.cache.clone()).predicate_filter(predicate));
     let task = run(controller, &log, 0.0, await_change);
     let put = |version: u64, metadata: Value| {
         main.events.send::<Main>("MODIFIED", with("a", version, &metadata, &[]));
@@ -63,9 +63,10 @@ async fn predicates_select_changes_of_owned_and_watched_objects() {
         let log = Log::new();
         let controller = Controller::new(main.cache.clone());
         let controller = if is_owned {
-            controller.owns_filtered(pods.cache.clone(), Predicate::labels())
+            controller.owns(Source::new(pods.cache.clone()).predicate_filter(Predicate::labels()))
         } else {
-            controller.watches_filtered(pods.cache.clone(), Predicate::labels(), |pod| {
+            let labelled = Source::new(pods.cache.clone()).predicate_filter(Predicate::labels());
+            controller.watches(labelled, |pod| {
                 pod.meta().unwrap().owner_references().unwrap().map(|owner| key(&owner.name)).collect::<Vec<_>>()
             })
         };
@@ -194,5 +195,113 @@ async fn a_controller_runs_on_written_caches() {
     sleep(seconds(200.0)).await;
     assert_eq!(log.take(), "1 a@5, 1 done a, 2 a@5, 2 done a, 3 a@5, 3 done a");
     assert!(!task.is_finished());
+    task.abort();
+}
+
+/// An object of a namespace, with a label `app`.
+fn placed(namespace: &str, name: &str, app: &str, version: u64) -> Value {
+    let mut object = object(name, version);
+    object["metadata"]["namespace"] = namespace.into();
+    object["metadata"]["labels"] = json!({ "app": app });
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_reconciles_only_the_objects_that_its_source_selects() {
+    let writer = CacheWriter::<Main>::of();
+    let put = |object: &Value| writer.apply(listwatch::Encoding::Json, object.to_string().as_bytes()).unwrap();
+    for object in [placed("ns", "a", "web", 1), placed("ns", "b", "db", 2), placed("other", "c", "web", 3)] {
+        put(&object);
+    }
+    let labels = || Source::new(writer.cache()).labels("app=web".parse().unwrap());
+    let sources = [
+        Source::new(writer.cache()),
+        Source::new(writer.cache()).namespace("ns"),
+        labels(),
+        labels().namespace("ns"),
+        labels().filter(|object| object.name() != "a"),
+    ];
+    let other_c = || ObjectKey { namespace: "other".into(), name: "c".into() };
+    let (mut logs, mut tasks) = (Vec::new(), Vec::new());
+    for source in sources {
+        let log = Log::new();
+        // All objects are requested once more, selected or not.
+        let later =
+            |keys: Vec<ObjectKey>| stream::once(sleep(seconds(5.0))).flat_map(move |()| stream::iter(keys.clone()));
+        let controller = Controller::new(source).reconcile_on(later(vec![key("a"), key("b"), other_c()]));
+        tasks.push(run(controller, &log, 0.0, await_change));
+        logs.push(log);
+    }
+    let starts = || {
+        let lines = logs.iter().map(|log| {
+            let lines = log.take();
+            let starts = lines.split(", ").filter_map(|line| line.split_once(' ')).map(|(_, text)| text);
+            starts.filter(|text| text.contains('@')).collect::<Vec<_>>().join(" ")
+        });
+        lines.collect::<Vec<_>>()
+    };
+    sleep(seconds(1.0)).await;
+    assert_eq!(starts(), ["a@1 b@2 c@3", "a@1 b@2", "a@1 c@3", "a@1", "c@3"], "first objects");
+    sleep(seconds(5.0)).await;
+    assert_eq!(starts(), ["a@1 b@2 c@3", "a@1 b@2", "a@1 c@3", "a@1", "c@3"], "requested objects");
+    // b is selected from now on, and c no more.
+    for object in [placed("ns", "b", "web", 4), placed("other", "c", "db", 5)] {
+        put(&object);
+        sleep(seconds(1.0)).await;
+    }
+    assert_eq!(starts(), ["b@4 c@5", "b@4", "b@4", "b@4", "b@4"], "changed objects");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn additions_modifications_and_deletions_are_selected_by_a_function_and_the_part() {
+    type Select = fn(&Written<'_, Pods>) -> bool;
+    for (name, select, expected) in [
+        ("additions", (|written| matches!(written, Written::Added(_))) as Select, "2 a@1, 6 b@1"),
+        ("modifications", |written| matches!(written, Written::Modified { .. }), "3 a@1, 4 a@1, 4 b@1, 5 b@1"),
+        ("deletions", |written| matches!(written, Written::Deleted { .. }), "7 b@1"),
+        ("of a version", |written| written.states().any(|pod| pod.resource_version() == "3"), "3 a@1, 4 a@1, 4 b@1"),
+    ] {
+        let (main, pods) = (Collection::<Main>::of(["a", "b"]), Collection::<Pods>::of([]));
+        let log = Log::new();
+        let source = Source::new(pods.cache.clone()).write_filter(select).filter(|pod| pod.name() != "ignored");
+        let task = run(Controller::new(main.cache.clone()).owns(source), &log, 0.0, await_change);
+        sleep(seconds(1.0)).await;
+        log.take();
+        let (a, b) = ([("v1", "ConfigMap", "a")], [("v1", "ConfigMap", "b")]);
+        for (event, pod, version, owners) in [
+            ("ADDED", "pod", 2, &a),
+            ("MODIFIED", "pod", 3, &a),
+            ("MODIFIED", "pod", 4, &b),
+            ("MODIFIED", "pod", 5, &b),
+            ("ADDED", "late", 6, &b),
+            ("DELETED", "pod", 7, &b),
+            ("ADDED", "ignored", 8, &a),
+            ("DELETED", "ignored", 9, &a),
+        ] {
+            sleep(seconds(1.0)).await;
+            pods.events.send::<Pods>(event, owned(pod, version, owners));
+        }
+        sleep(seconds(1.0)).await;
+        let lines = log.take();
+        let starts: Vec<_> = lines.split(", ").filter(|line| line.contains('@')).collect();
+        assert_eq!(starts.join(", "), expected, "{name}");
+        task.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_selects_own_additions_and_modifications() {
+    let main = Collection::<Main>::of(["a"]);
+    let log = Log::new();
+    let source = Source::new(main.cache.clone()).write_filter(|written| !matches!(written, Written::Added(_)));
+    let task = run(Controller::new(source), &log, 0.0, await_change);
+    sleep(seconds(1.0)).await;
+    main.put("b", 2);
+    sleep(seconds(1.0)).await;
+    main.put("b", 3);
+    sleep(seconds(1.0)).await;
+    // The first reconcile of `a` does not depend on the function.
+    assert_eq!(log.take(), "0 a@1, 0 done a, 2 b@3, 2 done b");
     task.abort();
 }

@@ -54,8 +54,7 @@ macro_rules! version {
                 let config_maps = Reflector::new(&Client::new(transport(client.clone())), &Resource::CONFIG_MAPS)
                     .strategy(Strategy::ListThenWatch)
                     .spawn();
-                let controller = Controller::new_with(config_maps, Resource::CONFIG_MAPS);
-                Ok(controller.run(reconcile, |_, _, _| Action::backoff(), Arc::new(client)).take(2).collect().await)
+                Ok(Controller::new(config_maps).run(reconcile, |_, _, _| Action::backoff(), Arc::new(client)).take(2).collect().await)
             }
 
             async fn client(path: String) -> Result<kube::Client, Error> {
