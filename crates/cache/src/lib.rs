@@ -35,8 +35,8 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 // `.ci/imports` checks that imports point downwards, and `.ci/imports --order` prints the modules, lowest first. A part
-// that needs a later one gets a trait of its own: subscribers know their store as `SubscriberHost`, and writers know
-// indexes as `MaintainedIndex`.
+// that needs a later one gets a trait of its own: subscribers know their store as `SubscriberHost`, writers know indexes
+// as `MaintainedIndex`, and compression looks up states as `StoredStates`.
 
 /// Compiles the examples of README.md.
 #[cfg(doctest)]
@@ -71,9 +71,7 @@ pub use listwatch::StoreType;
 
 pub use self::error::{EndReason, ObjectError, StoreError};
 pub use self::file::format::FileError;
-pub(crate) use self::file::load::SavedStore;
 pub use self::index::handle::Index;
-pub(crate) use self::key::Identity;
 pub use self::key::ObjectKey;
 pub use self::log::{
     change::LoggedChange, change_log::ChangeCursor, contents::ChangeLogStatus, open_log::ChangeLogLimits,
@@ -83,8 +81,9 @@ pub use self::state::entry::StorageFormat;
 pub use self::state::memory::Memory;
 pub use self::state::object::{Encoded, Object};
 pub use self::state::snapshot::Snapshot;
-pub use self::store::handle::{Relist, Store};
+pub use self::store::handle::Store;
 pub use self::store::reader::StoreReader;
+pub use self::store::relist::Relist;
 pub use self::subscribe::change::{Change, Written};
 pub use self::subscribe::{builder::SubscriberBuilder, predicate::Predicate, subscriber::Subscriber};
-pub use self::write::outcome::ApplyOutcome;
+pub use self::write::transaction::ApplyOutcome;

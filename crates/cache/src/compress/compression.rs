@@ -1,13 +1,13 @@
-//! The interface that writers call. It decides, and never sees the store.
+//! The interface that writers call. It decides how an object is stored, and looks candidates up in the store.
 
+use std::borrow::Cow;
 use std::hash::RandomState;
 use std::sync::{Arc, Weak};
 
-use listwatch::Encoding;
+use listwatch::{Encoding, ItemRef, MetaView};
 
 use crate::compress::decide::{Comparison, Verdict};
 use crate::compress::decoder::{CompressedForm, CompressedObject, Decoder};
-use crate::compress::deferred::DeferredSlots;
 use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary, StoredWhole};
 use crate::compress::elide::ElidedObject;
 use crate::compress::encoder::Encoder;
@@ -29,32 +29,46 @@ pub(crate) struct Compression {
     hasher: RandomState,
     groups: DeltaGroups,
     by_namespace: NamespaceDictionaries,
-    deferred: DeferredSlots,
     comparand: Comparand,
     /// The renewal of what was compressed before the last training, until it has visited all objects.
     renewal: Option<Renewal>,
     renewed: RenewedReferences,
 }
 
-/// An object that is to be compressed, and what the writer has looked up for it.
-pub(crate) struct CompressInput<'a> {
+/// The states that a store has, as compression looks them up.
+pub(crate) trait StoredStates {
+    /// A state, and the place of its object.
+    type Found;
+
+    /// Finds the object that has this state.
+    fn find_state(&self, state: StateId) -> Option<Self::Found>;
+
+    /// Returns the state if it is stored whole.
+    fn as_whole(found: &Self::Found) -> Option<StoredWhole<'_>>;
+}
+
+/// An object that is to be compressed.
+pub(crate) struct NewObject<'a> {
+    pub(crate) encoding: Encoding,
     pub(crate) bytes: &'a [u8],
+    pub(crate) meta: &'a MetaView<'a>,
     pub(crate) identity: &'a Identity<'a>,
-    pub(crate) group: Option<GroupKey>,
-    /// The object that [`Compression::candidate`] names; `None` if it is not stored whole any more, or if it is
-    /// replaced by this object.
-    pub(crate) candidate: Option<StoredWhole<'a>>,
-    /// The reference of the state that is replaced by this object.
-    pub(crate) replaced_reference: Option<&'a Arc<Reference>>,
+    /// The state that it replaces.
+    pub(crate) replaced: Option<Replaced<'a>>,
+}
+
+/// A state that a new object replaces: its address, and its reference if it is a delta.
+#[derive(Clone, Copy)]
+pub(crate) struct Replaced<'a> {
+    pub(crate) address: usize,
+    pub(crate) reference: Option<&'a Arc<Reference>>,
 }
 
 /// How an object is to be stored.
-pub(crate) enum EncodeOutcome<'c> {
-    /// As the delta to the reference.
-    Delta { reference: Arc<Reference>, body: &'c [u8] },
-    /// As the first delta to the candidate, whose bytes are now the reference: the writer replaces the candidate's
-    /// entry by an empty delta.
-    FirstDelta { reference: Arc<Reference>, body: &'c [u8] },
+pub(crate) enum EncodeOutcome<'c, F> {
+    /// As the delta to the reference. If it is the first delta, the bytes of this candidate are now the reference: the
+    /// writer replaces the candidate's entry by an empty delta.
+    Delta { reference: Arc<Reference>, body: Cow<'c, [u8]>, candidate: Option<F> },
     /// Compressed by itself. With `candidate_of`, the writer calls [`Compression::set_candidate`] for the group once
     /// the state has an address.
     Whole { shared: Arc<NamespaceDictionary>, body: &'c [u8], candidate_of: Option<GroupKey> },
@@ -108,58 +122,74 @@ impl Compression {
         Self { decoder, ..Self::default() }
     }
 
-    /// Returns the delta group of an object.
-    pub(crate) fn group_of(&self, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<GroupKey> {
-        GroupKey::of(&self.hasher, encoding, bytes, namespace)
-    }
-
-    /// Returns the object that the next object of the group may be compared with.
-    pub(crate) fn candidate(&self, group: GroupKey) -> Option<StateId> {
-        self.groups.candidate(group)
-    }
-
     /// Compresses an object, and names what the writer does with it.
-    pub(crate) fn encode(&mut self, object: &CompressInput<'_>, namespaces: &mut Namespaces) -> EncodeOutcome<'_> {
+    pub(crate) fn encode<S: StoredStates>(
+        &mut self,
+        object: &NewObject<'_>,
+        states: &S,
+        namespaces: &mut Namespaces,
+    ) -> EncodeOutcome<'_, S::Found> {
         let Some(elided) = ElidedObject::of(object.identity, object.bytes) else {
             return EncodeOutcome::Incompressible;
         };
+        let group = self.group_of(object.meta, object.bytes.len(), &object.identity.namespace);
         let encoder = self.encoder.get_or_insert_with(Encoder::new);
-        encoder.pack(&elided, object.group.is_some());
-        let Some(group) = object.group else { return self.encode_whole(object, None, namespaces) };
-        let decision = self.decide(group, object);
+        encoder.pack(&elided, group.is_some());
+        let Some(group) = group else { return self.encode_whole(object, None, namespaces) };
+        let candidate = self.groups.candidate(group);
+        let candidate = candidate.filter(|state| object.replaced.is_none_or(|old| !state.is_at(old.address)));
+        let candidate = candidate.and_then(|state| states.find_state(state));
+        let decision = self.decide(group, object, candidate.as_ref().and_then(S::as_whole));
         let packed = self.encoder.as_ref().map(Encoder::packed).unwrap_or_default();
         self.groups.remember_previous(group, &object.identity.name, packed);
         match decision {
-            Decision::Delta(reference) => EncodeOutcome::Delta { reference, body: self.last_delta() },
-            Decision::FirstDelta(candidate) => {
-                let reference = self.decoder.new_reference(candidate);
+            Decision::Delta(reference) => self.delta(group, reference, None, namespaces),
+            Decision::FirstDelta(whole) => {
+                let reference = self.decoder.new_reference(whole);
                 self.comparand.reference = Some(Arc::downgrade(&reference));
                 // The group is known, so no other is displaced.
                 self.groups.set_reference(group, &reference, |_| true);
-                EncodeOutcome::FirstDelta { reference, body: self.last_delta() }
+                self.delta(group, reference, candidate, namespaces)
             }
             Decision::Whole => self.encode_whole(object, None, namespaces),
             Decision::Candidate => self.encode_whole(object, Some(group), namespaces),
         }
     }
 
-    /// Records that a new object was stored in this many bytes.
-    pub(crate) fn record_stored(&mut self, bytes: usize) {
-        if let Some(encoder) = &mut self.encoder {
-            encoder.record_stored(bytes);
-        }
+    fn group_of(&self, meta: &MetaView<'_>, len: usize, namespace: &str) -> Option<GroupKey> {
+        GroupKey::of(&self.hasher, meta, len, namespace)
     }
 
-    fn last_delta(&self) -> &[u8] {
-        self.encoder.as_ref().map(Encoder::last_delta).unwrap_or_default()
+    /// Returns the group of an object that was decompressed.
+    fn group_of_bytes(&self, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<GroupKey> {
+        self.group_of(&ItemRef::new(encoding, bytes).meta().ok()?, bytes.len(), namespace)
     }
 
-    fn encode_whole(
+    /// Returns the last delta of the encoder, to the reference, or during a renewal to the reference of the current
+    /// dictionary with the same bytes.
+    fn delta<F>(
         &mut self,
-        object: &CompressInput<'_>,
+        group: GroupKey,
+        reference: Arc<Reference>,
+        candidate: Option<F>,
+        namespaces: &mut Namespaces,
+    ) -> EncodeOutcome<'_, F> {
+        if !self.is_old(reference.object().shared) {
+            let body = self.encoder.as_ref().map(Encoder::last_delta).unwrap_or_default().into();
+            return EncodeOutcome::Delta { reference, body, candidate };
+        }
+        // The renewal uses the encoder, too.
+        let body = self.encoder.as_ref().map(Encoder::last_delta).unwrap_or_default().to_vec().into();
+        let renewed = self.renew(&reference, |_| Some(group), namespaces);
+        EncodeOutcome::Delta { reference: renewed.unwrap_or(reference), body, candidate }
+    }
+
+    fn encode_whole<F>(
+        &mut self,
+        object: &NewObject<'_>,
         candidate_of: Option<GroupKey>,
         namespaces: &mut Namespaces,
-    ) -> EncodeOutcome<'_> {
+    ) -> EncodeOutcome<'_, F> {
         let Some((body, dictionary)) = compress_whole(&mut self.encoder, Some(&mut self.training)) else {
             return EncodeOutcome::Incompressible;
         };
@@ -168,12 +198,17 @@ impl Compression {
     }
 
     /// Decides how a new object of the group is to be stored. If it is a delta, the encoder has the delta.
-    fn decide<'a>(&mut self, group: GroupKey, object: &CompressInput<'a>) -> Decision<'a> {
+    fn decide<'a>(
+        &mut self,
+        group: GroupKey,
+        object: &NewObject<'_>,
+        candidate: Option<StoredWhole<'a>>,
+    ) -> Decision<'a> {
         if self.groups.pace_mut(group).is_some_and(Pace::take_skip) {
             return Decision::Whole;
         }
         let decision = match self.groups.reference(group) {
-            Some(GroupReference::Candidate(_)) => self.compare_candidate(object),
+            Some(GroupReference::Candidate(_)) => self.compare_candidate(object, candidate),
             Some(GroupReference::Reference(reference)) => self.compare_reference(reference, object),
             None => None,
         };
@@ -186,9 +221,13 @@ impl Compression {
 
     /// Makes the candidate the comparand, unless the store has another object at its place. Returns how the object is
     /// stored if it resembles the candidate.
-    fn compare_candidate<'a>(&mut self, object: &CompressInput<'a>) -> Option<Decision<'a>> {
+    fn compare_candidate<'a>(
+        &mut self,
+        object: &NewObject<'_>,
+        candidate: Option<StoredWhole<'a>>,
+    ) -> Option<Decision<'a>> {
         // Another object may have got the address of the candidate, and the deltas to a reference have one namespace.
-        let candidate = object.candidate.filter(|it| *it.shared.namespace == *object.identity.namespace)?;
+        let candidate = candidate.filter(|it| *it.shared.namespace == *object.identity.namespace)?;
         let comparand = &mut self.comparand;
         comparand.reference = None;
         self.decoder.read_whole(candidate, &mut comparand.packed)?;
@@ -198,8 +237,9 @@ impl Compression {
 
     /// Makes the reference the comparand, unless only the replaced object uses it: as a delta, the object would keep it
     /// alive. Returns how the object is stored if it resembles the reference.
-    fn compare_reference<'a>(&mut self, reference: Arc<Reference>, object: &CompressInput<'a>) -> Option<Decision<'a>> {
-        let is_replaced = object.replaced_reference.is_some_and(|replaced| Arc::ptr_eq(replaced, &reference));
+    fn compare_reference<'a>(&mut self, reference: Arc<Reference>, object: &NewObject<'_>) -> Option<Decision<'a>> {
+        let replaced = object.replaced.and_then(|old| old.reference);
+        let is_replaced = replaced.is_some_and(|replaced| Arc::ptr_eq(replaced, &reference));
         // One count is of `reference`.
         if is_replaced && Arc::strong_count(&reference) == 2 {
             return None;
@@ -239,10 +279,9 @@ impl Compression {
         verdict
     }
 
-    /// Compares the objects of the group with this state from now on. `is_stored` returns true if the store has a
-    /// state.
-    pub(crate) fn set_candidate(&mut self, group: GroupKey, state: StateId, is_stored: impl Fn(StateId) -> bool) {
-        self.groups.set_candidate(group, state, is_stored);
+    /// Compares the objects of the group with this state from now on.
+    pub(crate) fn set_candidate(&mut self, group: GroupKey, state: StateId, states: &impl StoredStates) {
+        self.groups.set_candidate(group, state, |state| states.find_state(state).is_some());
     }
 
     /// Records that a state has another address.
@@ -256,7 +295,7 @@ impl Compression {
             return;
         };
         if let Some(bytes) = self.decoder.decode(object)
-            && let Some(group) = self.group_of(encoding, &bytes, reference.namespace())
+            && let Some(group) = self.group_of_bytes(encoding, &bytes, reference.namespace())
         {
             // A store that is loaded has no candidates.
             self.groups.set_reference(group, reference, |_| false);
@@ -330,7 +369,7 @@ impl Compression {
     ) -> Option<RecompressedWhole<'_>> {
         let elided = ElidedObject { bytes: self.decoder.decode_elided(object)?, wire_len: object.wire_len };
         let bytes = elided.restore(&object.identity)?;
-        let group = self.group_of(encoding, &bytes, &object.identity.namespace);
+        let group = self.group_of_bytes(encoding, &bytes, &object.identity.namespace);
         self.encoder.get_or_insert_with(Encoder::new).pack(&elided, group.is_some());
         let (body, dictionary) = compress_whole(&mut self.encoder, None)?;
         let shared = self.by_namespace.get(namespaces, &object.identity.namespace, dictionary);
@@ -349,9 +388,18 @@ impl Compression {
         let (CompressedForm::Delta { reference: old, .. } | CompressedForm::Reference(old)) = delta.form else {
             return None;
         };
-        if !self.is_old(old.object().shared) {
-            return Some(Arc::clone(old));
-        }
+        let group = |compression: &mut Self| {
+            compression.group_of_bytes(encoding, &compression.decoder.decode(delta)?, old.namespace())
+        };
+        if self.is_old(old.object().shared) { self.renew(old, group, namespaces) } else { Some(Arc::clone(old)) }
+    }
+
+    fn renew(
+        &mut self,
+        old: &Arc<Reference>,
+        group: impl FnOnce(&mut Self) -> Option<GroupKey>,
+        namespaces: &mut Namespaces,
+    ) -> Option<Arc<Reference>> {
         if let Some(renewed) = self.renewed.get(old) {
             return Some(renewed);
         }
@@ -359,9 +407,7 @@ impl Compression {
         if let Some(renewed) = &renewed {
             self.renewed.add(old, renewed);
         }
-        if let Some(bytes) = self.decoder.decode(delta)
-            && let Some(group) = self.group_of(encoding, &bytes, old.namespace())
-        {
+        if let Some(group) = group(self) {
             self.groups.replace_reference(group, old, renewed.as_ref());
         }
         renewed
@@ -381,25 +427,9 @@ impl Compression {
         Some(self.decoder.new_reference(StoredWhole { shared: &shared, body, wire_len: object.wire_len }))
     }
 
-    /// Returns true if a changed object of this length may wait for its compression.
-    pub(crate) fn may_defer(len: usize) -> bool {
-        DeferredSlots::accepts(len)
-    }
-
-    /// Adds the slot of an object that waits. Returns true if the writer now compresses all that wait.
-    pub(crate) fn defer(&mut self, slot: u32, len: usize) -> bool {
-        self.deferred.add(slot, len)
-    }
-
-    /// Returns the slots of the objects that wait.
-    pub(crate) fn take_deferred(&mut self) -> Vec<u32> {
-        self.deferred.take()
-    }
-
-    /// Forgets groups whose objects were deleted, and what dropped objects shared. `is_stored` returns true if the
-    /// store has a state.
-    pub(crate) fn forget_dropped(&mut self, is_stored: impl Fn(StateId) -> bool) {
-        self.groups.forget_dropped(is_stored);
+    /// Forgets groups whose objects were deleted, and what dropped objects shared.
+    pub(crate) fn forget_dropped(&mut self, states: &impl StoredStates) {
+        self.groups.forget_dropped(|state| states.find_state(state).is_some());
         self.by_namespace.forget_dropped();
     }
 
@@ -479,7 +509,23 @@ mod tests {
         Identity { namespace: namespace.into(), name, uid: "u".into(), resource_version: "1".into() }
     }
 
+    /// A store that has this state, or none.
+    struct Stored(Option<Whole>);
+
+    impl StoredStates for Stored {
+        type Found = Whole;
+
+        fn find_state(&self, _: StateId) -> Option<Whole> {
+            self.0.clone()
+        }
+
+        fn as_whole(found: &Whole) -> Option<StoredWhole<'_>> {
+            Some(found.stored())
+        }
+    }
+
     /// An object that was stored whole.
+    #[derive(Clone)]
     struct Whole {
         shared: Arc<NamespaceDictionary>,
         body: Vec<u8>,
@@ -500,22 +546,18 @@ mod tests {
     }
 
     impl Writer {
-        fn group(&self) -> Option<GroupKey> {
-            let json = format!(r#"{{"metadata":{{"namespace":"{NAMESPACE}","name":"a","generateName":"web-"}}}}"#);
-            self.compression.group_of(Encoding::Json, json.as_bytes(), NAMESPACE)
-        }
-
         fn encode(
             &mut self,
             bytes: &[u8],
             identity: &Identity<'_>,
             candidate: Option<&Whole>,
             replaced_reference: Option<&Arc<Reference>>,
-        ) -> EncodeOutcome<'_> {
-            let group = self.group();
-            let candidate = candidate.map(Whole::stored);
-            let input = CompressInput { bytes, identity, group, candidate, replaced_reference };
-            self.compression.encode(&input, &mut self.namespaces)
+        ) -> EncodeOutcome<'_, Whole> {
+            let json = format!(r#"{{"metadata":{{"namespace":"{NAMESPACE}","name":"a","generateName":"web-"}}}}"#);
+            let meta = ItemRef::new(Encoding::Json, json.as_bytes()).meta().unwrap();
+            let replaced = replaced_reference.map(|reference| Replaced { address: 0, reference: Some(reference) });
+            let object = NewObject { encoding: Encoding::Json, bytes, meta: &meta, identity, replaced };
+            self.compression.encode(&object, &Stored(candidate.cloned()), &mut self.namespaces)
         }
 
         /// Stores an object that becomes the candidate of its group.
@@ -526,7 +568,7 @@ mod tests {
                 }
                 _ => panic!("no candidate"),
             };
-            self.compression.set_candidate(group, StateId::new(1, 16), |_| true);
+            self.compression.set_candidate(group, StateId::new(1, 16), &Stored(None));
             whole
         }
 
@@ -535,7 +577,7 @@ mod tests {
             let candidate = self.add_candidate(text(1).as_bytes(), &identity(NAMESPACE, "a"));
             let next = format!("{}b", text(1));
             match self.encode(next.as_bytes(), &identity(NAMESPACE, "b"), Some(&candidate), None) {
-                EncodeOutcome::FirstDelta { reference, .. } => reference,
+                EncodeOutcome::Delta { reference, candidate: Some(_), .. } => reference,
                 _ => panic!("no reference"),
             }
         }
@@ -547,7 +589,7 @@ mod tests {
         let candidate = writer.add_candidate(text(1).as_bytes(), &identity(NAMESPACE, "a"));
         assert_eq!(writer.compression.reference_bytes(), 0);
         let (next, own) = (format!("{}b", text(1)), identity(NAMESPACE, "b"));
-        let EncodeOutcome::FirstDelta { reference, body } =
+        let EncodeOutcome::Delta { reference, body, candidate: Some(_) } =
             writer.encode(next.as_bytes(), &own, Some(&candidate), None)
         else {
             panic!("no first delta")
@@ -564,7 +606,7 @@ mod tests {
         // The next object has the same reference.
         let third = format!("{}c", text(1));
         match writer.encode(third.as_bytes(), &identity(NAMESPACE, "c"), None, None) {
-            EncodeOutcome::Delta { reference: same, .. } => assert!(Arc::ptr_eq(&same, &reference)),
+            EncodeOutcome::Delta { reference: same, candidate: None, .. } => assert!(Arc::ptr_eq(&same, &reference)),
             _ => panic!("no delta"),
         }
         drop(reference);
@@ -575,7 +617,7 @@ mod tests {
     fn an_object_becomes_the_candidate_if_the_group_has_nothing_to_compare_with() {
         let next = format!("{}b", text(1));
         let is_candidate =
-            |outcome: &EncodeOutcome<'_>| matches!(outcome, EncodeOutcome::Whole { candidate_of: Some(_), .. });
+            |outcome: &EncodeOutcome<'_, Whole>| matches!(outcome, EncodeOutcome::Whole { candidate_of: Some(_), .. });
         // The candidate was deleted, or another object is at its place.
         for namespace in [None, Some("other")] {
             let mut writer = Writer::default();

@@ -102,7 +102,7 @@ impl Decoder {
     }
 
     /// Makes a reference of an object that is stored whole.
-    pub(super) fn new_reference(&self, whole: StoredWhole<'_>) -> Arc<Reference> {
+    pub(crate) fn new_reference(&self, whole: StoredWhole<'_>) -> Arc<Reference> {
         Reference::new(&self.0, whole)
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct Dictionary {
 
 impl Dictionary {
     /// Returns `None` if zstd refuses the bytes.
-    pub(super) fn new(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
         let mut packed = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
         zstd_safe::compress(&mut packed, bytes, LEVEL).ok()?;
         Some(Self { packed: packed.into(), len: bytes.len(), decompress: DDict::try_create(bytes)? })
@@ -55,7 +55,7 @@ pub(crate) struct StoredWhole<'a> {
 }
 
 /// By namespace, what objects share that are stored whole from now on.
-pub(super) struct NamespaceDictionaries {
+pub(crate) struct NamespaceDictionaries {
     shared: HashMap<Arc<str>, Weak<NamespaceDictionary>>,
     /// The number of namespaces at which those without objects are removed.
     full: usize,
@@ -70,7 +70,7 @@ impl Default for NamespaceDictionaries {
 impl NamespaceDictionaries {
     /// Returns what objects of the namespace share until another dictionary is trained. A new namespace may displace
     /// those without objects.
-    pub(super) fn get(
+    pub(crate) fn get(
         &mut self,
         namespaces: &mut Namespaces,
         namespace: &str,

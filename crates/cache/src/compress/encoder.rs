@@ -1,6 +1,5 @@
 //! zstd's contexts for writing, which one writer uses for one object after the other.
 
-use std::mem;
 use std::sync::{Arc, Weak};
 
 use zstd_safe::{CCtx, CDict};
@@ -9,15 +8,10 @@ use crate::compress::dictionary::{Dictionary, LEVEL};
 use crate::compress::elide::ElidedObject;
 use crate::compress::frame;
 use crate::compress::pack::{self, KnownTexts, PackedObject, Packer};
-use crate::compress::training::{train, trim_heap, unused_blocks};
+use crate::compress::training::{train, trim_heap};
 
 /// The level of deltas. The default saves 1 to 3 % of them, and takes a third more time and 0.3 MB more for its tables.
 const DELTA_LEVEL: i32 = 1;
-
-/// The memory before zstd's tables that is left free for the objects of a list.
-const GAP: usize = 6 << 20;
-/// The tables are created again after this many bytes of objects, which are about a gap with their places in the table.
-const STORED_IN_GAP: usize = GAP / 4 * 3;
 
 /// Compresses, one object after the other.
 pub(crate) struct Encoder {
@@ -36,10 +30,6 @@ pub(crate) struct Encoder {
     out: Vec<u8>,
     /// The body of the last object.
     body: Vec<u8>,
-    /// True before the first list ends, and after a training.
-    is_untrimmed: bool,
-    /// The bytes of new objects that were stored since the tables were created.
-    stored: usize,
 }
 
 /// An object that was compressed whole. The body may be longer than the object.
@@ -61,8 +51,6 @@ impl Encoder {
             wire_len: 0,
             out: Vec::new(),
             body: Vec::new(),
-            is_untrimmed: true,
-            stored: 0,
         }
     }
 
@@ -82,7 +70,6 @@ impl Encoder {
             self.adopt(Arc::new(dictionary));
         }
         trim_heap();
-        self.is_untrimmed = true;
         is_trained
     }
 
@@ -105,9 +92,6 @@ impl Encoder {
         (self.context, self.compress) = (None, None);
         (self.packer, self.packed) = (Packer::default(), PackedObject::default());
         (self.out, self.body) = (Vec::new(), Vec::new());
-        if mem::take(&mut self.is_untrimmed) {
-            trim_heap();
-        }
     }
 
     /// Packs the object that is compressed next.
@@ -141,11 +125,10 @@ impl Encoder {
 
     /// Compresses the object by itself. Returns `None` if zstd does not compress it.
     pub(super) fn compress_whole(&mut self) -> Option<WholeFrame<'_>> {
-        let is_gap_full = self.is_untrimmed && self.stored >= STORED_IN_GAP;
-        if let Some(current) = self.current.clone()
-            && (self.compress.is_none() || is_gap_full)
+        if let Some(current) = &self.current
+            && self.compress.is_none()
         {
-            self.create_tables(&current);
+            self.compress = CDict::try_create(&current.bytes(), LEVEL);
         }
         let context = self.context.get_or_insert_with(CCtx::create);
         let text = self.packed.text();
@@ -158,25 +141,6 @@ impl Encoder {
         done.ok()?;
         self.write_body(true)?;
         Some(WholeFrame { body: &self.body, dictionary: self.current.clone() })
-    }
-
-    /// Creates the tables for the dictionary, which are freed when the first list ends.
-    ///
-    /// Between the objects of the list, they would leave a hole of 0.5 MB in the heap. So they get a gap before them,
-    /// which the next objects fill: it takes no memory until then. At the end of the heap, `trim_heap` returns them.
-    /// Nothing else may be allocated after the gap: an object in its place would keep all of it.
-    fn create_tables(&mut self, dictionary: &Dictionary) {
-        let bytes = dictionary.bytes();
-        let gap = self.is_untrimmed.then(|| unused_blocks(GAP));
-        let tables = CDict::try_create(&bytes, LEVEL);
-        drop(gap);
-        self.compress = tables;
-        self.stored = 0;
-    }
-
-    /// Records that a new object was stored in this many bytes.
-    pub(super) fn record_stored(&mut self, bytes: usize) {
-        self.stored += bytes;
     }
 
     /// Compresses the delta of the object to the packed bytes of a reference.
@@ -222,35 +186,5 @@ impl Encoder {
             + self.packer.capacity()
             + self.known.capacity();
         buffers + dictionaries.sum::<usize>() + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_are_created_again_when_their_gap_is_full() {
-        let object = |i: u32| ElidedObject {
-            bytes: format!("limits cpu {i}m memory {}Mi, image registry.example.com/shop/web", i * 7919).into_bytes(),
-            wire_len: 1000,
-        };
-        let mut encoder = Encoder::trained_on((0..1000).map(|i| object(i).into_bytes()));
-        assert!(encoder.dictionary().is_some());
-        let compress = |encoder: &mut Encoder, stored| {
-            encoder.record_stored(stored);
-            encoder.compress_alone(&object(7)).unwrap().body.to_vec()
-        };
-        let body = compress(&mut encoder, 0);
-        for (stored, since) in [(STORED_IN_GAP - 1, STORED_IN_GAP - 1), (1, 0), (STORED_IN_GAP, 0)] {
-            assert_eq!(compress(&mut encoder, stored), body);
-            assert_eq!(encoder.stored, since);
-        }
-        // After the first list, objects replace others, and the heap has holes anyway.
-        encoder.free_tables();
-        for (stored, since) in [(1, 0), (STORED_IN_GAP, STORED_IN_GAP)] {
-            assert_eq!(compress(&mut encoder, stored), body);
-            assert_eq!(encoder.stored, since);
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::mem;
 use std::sync::{Arc, Weak};
 
-use listwatch::{Encoding, ItemRef};
+use listwatch::MetaView;
 
 use crate::compress::decide::Verdict;
 use crate::compress::pool::Reference;
@@ -33,11 +33,10 @@ pub(crate) struct GroupKey(u64);
 impl GroupKey {
     /// Hashes the namespace and what names the group: the uid of the controlling owner, or else the prefix of the name.
     /// Returns `None` if the object has no group.
-    pub(super) fn of(hasher: &RandomState, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<Self> {
-        if bytes.len() > MAX_GROUPED_LEN {
+    pub(super) fn of(hasher: &RandomState, meta: &MetaView<'_>, len: usize, namespace: &str) -> Option<Self> {
+        if len > MAX_GROUPED_LEN {
             return None;
         }
-        let meta = ItemRef::new(encoding, bytes).meta().ok()?;
         let owner = meta.owner_references().ok()?.find(|owner| owner.controller && !owner.uid.is_empty());
         let (has_owner, group) = match owner {
             Some(owner) => (true, owner.uid),

@@ -7,9 +7,9 @@
 //! | form | body | refers to |
 //! |---|---|---|
 //! | encoded | the bytes as they arrived | nothing |
-//! | whole | a frame of zstd without its beginning (`frame.rs`) | a [`NamespaceDictionary`] |
-//! | delta | such a frame | a [`Reference`] |
-//! | delta that is empty | nothing: the object is the reference, except for its identity | a [`Reference`] |
+//! | whole | a frame of zstd without its beginning (`frame.rs`) | a [`NamespaceDictionary`](dictionary::NamespaceDictionary) |
+//! | delta | such a frame | a [`Reference`](pool::Reference) |
+//! | delta that is empty | nothing: the object is the reference, except for its identity | a [`Reference`](pool::Reference) |
 //!
 //! Two steps precede the compression, and follow the decompression in the other order:
 //!
@@ -23,7 +23,8 @@
 //! its frame becomes the reference, an allocation of its own. The candidate becomes an empty delta. Deltas hold the
 //! reference, and the last frees it.
 //!
-//! [`Compression::encode`] decides between delta and whole, and names the result ([`EncodeOutcome`]). The rule of the
+//! [`Compression::encode`](compression::Compression::encode) decides between delta and whole, and names the result. The
+//! rule of the
 //! decision is `decide.rs`, which sees only lengths. Three events make a new object the next candidate:
 //!
 //! - It differs from the reference. After three such objects in a row, 1 to 128 objects skip the comparison.
@@ -37,13 +38,13 @@
 //! references too, and their deltas get the new ones: a few objects with each write (`renewal.rs`). So old dictionaries
 //! are freed.
 //!
-//! A changed object waits encoded until 64 have changed (`deferred.rs`). Compressing one at a time loads half a
+//! A changed object is encoded until 64 have changed (`write/compressor.rs`). Compressing one at a time loads half a
 //! megabyte of zstd's tables into the processor's caches each time.
 //!
 //! # Invariants
 //!
-//! - This folder never sees the store. The writer looks candidates up, gets an outcome, and changes entries
-//!   (`write/compression.rs`).
+//! - This folder knows the store only as [`StoredStates`](compression::StoredStates), in which it looks candidates up.
+//!   The writer gets an outcome, and changes entries (`write/compressor.rs`).
 //! - A reference has one namespace, so a delta has its namespace from there.
 //! - A wrong guess costs memory only: a hash that two groups share, or a new state at the address of a candidate.
 //! - A body can only be read with the same identity.
@@ -53,27 +54,15 @@
 //!
 //! `docs/design/compressed-store.md` has the whole design with pictures, and what was tried and left out.
 
-mod compression;
+pub(crate) mod compression;
 mod decide;
-mod decoder;
-mod deferred;
-mod dictionary;
-mod elide;
-mod encoder;
+pub(crate) mod decoder;
+pub(crate) mod dictionary;
+pub(crate) mod elide;
+pub(crate) mod encoder;
 mod frame;
-mod group;
-mod loaded;
+pub(crate) mod group;
 mod pack;
-mod pool;
+pub(crate) mod pool;
 mod renewal;
-mod training;
-
-pub(crate) use self::compression::{CompressInput, Compression, CompressionMemory, EncodeOutcome, RecompressedWhole};
-pub(crate) use self::decoder::{CompressedForm, CompressedObject, Decoder};
-pub(crate) use self::dictionary::{Dictionary, NamespaceDictionary, StoredWhole};
-pub(crate) use self::elide::ElidedObject;
-pub(crate) use self::encoder::Encoder;
-pub(crate) use self::group::{MAX_GROUPED_LEN, StateId};
-pub(crate) use self::loaded::LoadedDictionaries;
-pub(crate) use self::pool::Reference;
-pub(crate) use self::training::{FEW_SAMPLES, SampleChoice};
+pub(crate) mod training;

@@ -36,9 +36,6 @@ const WINDOW: u32 = 4096;
 /// The ratio has drifted when it exceeds 5 / 4 of the ratio after the training.
 const DRIFT: (u64, u64) = (5, 4);
 
-/// Less than glibc's `M_MMAP_THRESHOLD`.
-const BLOCK: usize = 100 << 10;
-
 /// Decides when a dictionary is trained, from what was stored whole.
 pub(super) struct TrainingPolicy {
     /// Bytes that were compressed without a dictionary since the last attempt to train one, and how many lead to the
@@ -184,18 +181,16 @@ impl SampleChoice {
     }
 }
 
-/// Makes the allocator return the free memory at the end of its heap.
+/// Makes glibc return the free memory at the end of its heap.
 ///
 /// A training frees blocks of 4 MiB. From then on, glibc keeps up to 8 MiB at the end of the heap (`M_TRIM_THRESHOLD`
 /// in mallopt(3)), unless a program frees more than that at once. This function does so, with blocks that are shorter
-/// than `M_MMAP_THRESHOLD` and whose pages are not used. It takes 0.5 ms.
+/// than `M_MMAP_THRESHOLD` and whose pages are not used. It takes 0.5 ms. A compressed store of 20,000 Leases then
+/// takes 4.0 MB of resident memory instead of 9.6 MB. Other allocators do nothing but allocate and free the blocks.
 pub(super) fn trim_heap() {
-    drop(unused_blocks(128 * BLOCK));
-}
-
-/// Allocates blocks of this many bytes together.
-pub(super) fn unused_blocks(bytes: usize) -> Vec<Vec<u8>> {
-    black_box((0..bytes / BLOCK).map(|_| Vec::with_capacity(BLOCK)).collect())
+    const BLOCK: usize = 100 << 10;
+    const BLOCKS: usize = 128;
+    drop(black_box((0..BLOCKS).map(|_| Vec::<u8>::with_capacity(BLOCK)).collect::<Vec<_>>()));
 }
 
 #[cfg(test)]

@@ -22,11 +22,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use listwatch::{Encoding, ItemError};
+use listwatch::{Encoding, ItemError, StoreType};
 use prost::encoding::{decode_varint, encode_varint};
 
-use crate::StoreType;
-use crate::compress::{Dictionary, ElidedObject, Encoder, MAX_GROUPED_LEN, Reference};
+use crate::compress::dictionary::Dictionary;
+use crate::compress::elide::ElidedObject;
+use crate::compress::encoder::Encoder;
+use crate::compress::group::MAX_GROUPED_LEN;
+use crate::compress::pool::Reference;
 use crate::error::StoreError;
 use crate::key::{Identity, ObjectKey};
 use crate::state::entry::EntryForm;

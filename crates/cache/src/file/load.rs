@@ -18,11 +18,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use listwatch::ItemRef;
 use listwatch::internal::is_older;
+use listwatch::{ItemRef, StoreType};
 
-use crate::StoreType;
-use crate::compress::{LoadedDictionaries, NamespaceDictionary, Reference};
+use crate::compress::decoder::Decoder;
+use crate::compress::dictionary::{Dictionary, NamespaceDictionaries, NamespaceDictionary, StoredWhole};
+use crate::compress::pool::Reference;
 use crate::error::StoreError;
 use crate::file::format::{
     COMPRESSED, DELTA, DICTIONARY, ENCODED, FileError, FileHead, FileInput, MAX_COMPRESSED, MAX_DICTIONARIES, OBJECT,
@@ -32,6 +33,7 @@ use crate::key::{Identity, Namespaces};
 use crate::state::entry::StorageFormat;
 use crate::state::entry::{Entry, EntryForm};
 use crate::state::object::Object;
+use crate::write::capacity::check_empty_store;
 use crate::write::core::StoreCore;
 
 /// The fewest objects for which another thread pays.
@@ -56,7 +58,7 @@ pub(crate) fn read<T: StoreType + ?Sized>(
 ) -> Result<SavedStore, FileError> {
     let (format, budget) = {
         let writer = core.writer();
-        (writer.format, writer.budget.clone())
+        (writer.compressor.format, writer.budget.limit)
     };
     let mut input = FileInput::open(path)?;
     let damaged = |offset| FileError::Damaged { what: "a malformed record", offset };
@@ -77,14 +79,14 @@ pub(crate) fn read<T: StoreType + ?Sized>(
             REFERENCE => {
                 let record = ReferenceRecord::parse(rest).ok_or(damaged(at))?;
                 bytes = bytes.saturating_add(Reference::allocated(record.body.len()));
-                budget.check_empty_store(bytes)?;
+                check_empty_store(budget, bytes)?;
                 let shared = saved.namespace_dictionary(record.form, record.namespace).ok_or(damaged(at))?;
-                saved.dictionaries.add_reference(&core.codec.decoder, &shared, record.body, record.wire_len);
+                saved.dictionaries.add_reference(&core.objects.codec.decoder, &shared, record.body, record.wire_len);
             }
             OBJECT => {
                 let record = ObjectRecord::parse(rest).ok_or(damaged(at))?;
                 bytes = bytes.saturating_add(record.size(format));
-                budget.check_empty_store(bytes)?;
+                check_empty_store(budget, bytes)?;
                 let entry = saved.entry(&record)?;
                 saved.entries.push(entry.ok_or(damaged(at))?);
             }
@@ -128,7 +130,7 @@ fn expand_one<T: StoreType + ?Sized>(
     if is_converted {
         return Ok(());
     }
-    let object = core.object(entry);
+    let object = core.objects.object(entry);
     let (encoding, bytes) = (object.encoding(), object.encoded().map_err(StoreError::from)?);
     let identity = Identity::of(ItemRef::new(encoding, bytes))?;
     // Only in a forged file the namespace is unknown.
@@ -139,10 +141,10 @@ fn expand_one<T: StoreType + ?Sized>(
 
 /// Puts the objects of a file into the empty store.
 pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore) -> Result<(), FileError> {
-    let mut writer = core.writer();
+    let (mut writer, objects) = (core.writer(), &core.objects);
     let writer = &mut *writer;
     let was_written = {
-        let state = core.state();
+        let state = objects.state();
         state.len() > 0 || !state.version.is_empty()
     };
     if writer.relists.begun() > 0 || was_written {
@@ -150,30 +152,28 @@ pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore)
     }
     // The budget may have changed since `read_saved`.
     let bytes = saved.entries.iter().map(Entry::allocated).sum::<usize>();
-    let bytes = bytes + writer.compression.reference_bytes();
-    writer.budget.check_empty_store(bytes)?;
+    let bytes = bytes + writer.compressor.compression.reference_bytes();
+    check_empty_store(writer.budget.limit, bytes)?;
     writer.relists.set_begun(saved.epoch.into());
-    writer.namespaces.extend(saved.namespaces);
-    if writer.format == StorageFormat::Compressed {
-        writer.compression.adopt_dictionaries(saved.dictionaries.dictionaries());
-        StoreCore::learn_references(writer, &saved.entries);
-    }
+    writer.compressor.namespaces.extend(saved.namespaces);
+    writer.compressor.adopt(saved.dictionaries.dictionaries(), &saved.entries);
     for entry in saved.entries {
         let identity = entry.identity();
-        let hash = core.hash(&identity.namespace, &identity.name);
+        let hash = objects.hash(&identity.namespace, &identity.name);
         // Only a forged file has an object twice.
-        if core.find(hash, &identity).is_none() {
-            let slot = core.put_object(writer, hash, None, &Object::for_functions(&entry, &core.codec));
+        if objects.find(hash, &identity).is_none() {
+            let object = Object::for_functions(&entry, &objects.codec);
+            let slot = writer.placement.put(objects, hash, None, &object);
             // A write of others, which the resumed watch has to deliver.
             if is_older(&saved.version, &identity.resource_version) {
-                let key_hash = core.whole_hash((&*identity.namespace, &*identity.name));
+                let key_hash = objects.whole_hash((&*identity.namespace, &*identity.name));
                 writer.relists.add_unconfirmed(slot, key_hash, &identity.resource_version);
             }
         }
     }
     writer.relists.unconfirmed.sort();
-    core.state_mut().version = saved.version;
-    writer.subscribers.notify_synced();
+    objects.state_mut().version = saved.version;
+    writer.placement.subscribers.notify_synced();
     Ok(())
 }
 
@@ -241,5 +241,56 @@ impl SavedStore {
         let oldest = all.reduce(|oldest, next| if older(&next, &oldest) { next } else { oldest });
         let oldest = oldest.filter(|oldest| newest.as_ref() != Some(oldest));
         newest.into_iter().chain(oldest).collect()
+    }
+}
+
+/// The dictionaries and references of a file, which number them in their order.
+#[derive(Default)]
+struct LoadedDictionaries {
+    dictionaries: Vec<Arc<Dictionary>>,
+    references: Vec<Arc<Reference>>,
+    by_namespace: NamespaceDictionaries,
+}
+
+impl LoadedDictionaries {
+    /// Returns the number of dictionaries.
+    fn len(&self) -> usize {
+        self.dictionaries.len()
+    }
+
+    /// Returns the dictionaries. The store compressed new objects with the first.
+    fn dictionaries(&self) -> &[Arc<Dictionary>] {
+        &self.dictionaries
+    }
+
+    /// Adds a dictionary; returns `None` if zstd refuses the bytes.
+    fn add_dictionary(&mut self, bytes: &[u8]) -> Option<()> {
+        self.dictionaries.push(Arc::new(Dictionary::new(bytes)?));
+        Some(())
+    }
+
+    /// Adds a reference to which objects of this file are deltas.
+    fn add_reference(&mut self, decoder: &Decoder, shared: &Arc<NamespaceDictionary>, body: &[u8], wire_len: u32) {
+        self.references.push(decoder.new_reference(StoredWhole { shared, body, wire_len }));
+    }
+
+    /// Returns what objects of the namespace share that are compressed with this dictionary, or without one; `None` if
+    /// the file does not have the dictionary.
+    fn namespace_dictionary(
+        &mut self,
+        namespaces: &mut Namespaces,
+        namespace: &str,
+        dictionary: Option<u64>,
+    ) -> Option<Arc<NamespaceDictionary>> {
+        let dictionary = match dictionary {
+            None => None,
+            Some(at) => Some(Arc::clone(self.dictionaries.get(usize::try_from(at).ok()?)?)),
+        };
+        Some(self.by_namespace.get(namespaces, namespace, dictionary))
+    }
+
+    /// Returns the reference with this number.
+    fn reference(&self, at: u64) -> Option<&Arc<Reference>> {
+        self.references.get(usize::try_from(at).ok()?)
     }
 }

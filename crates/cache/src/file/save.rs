@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use listwatch::StoreType;
 use listwatch::internal::is_older;
 
-use crate::StoreType;
-use crate::compress::{ElidedObject, Encoder, FEW_SAMPLES, SampleChoice};
+use crate::compress::elide::ElidedObject;
+use crate::compress::encoder::Encoder;
+use crate::compress::training::{FEW_SAMPLES, SampleChoice};
 use crate::file::format::{FileError, FileOutput};
 use crate::file::replace::replace;
 use crate::state::entry::StorageFormat;
@@ -21,13 +23,14 @@ pub(crate) fn save<T: StoreType + ?Sized>(
     holds: &str,
     resumes_from: Option<&str>,
 ) -> Result<(), FileError> {
-    let writer = core.settled_writer();
+    let mut writer = core.writer();
+    writer.compress_pending(&core.objects);
     // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped
     // before.
-    if core.state().version.is_empty() || !writer.relists.is_consistent() || writer.skipped.len() > 0 {
+    if core.objects.state().version.is_empty() || !writer.relists.is_consistent() || writer.skipped.len() > 0 {
         return Err(FileError::Incomplete);
     }
-    let (snapshot, epoch) = (core.snapshot(), writer.relists.begun());
+    let (snapshot, epoch) = (core.objects.snapshot(), writer.relists.begun());
     // So that the log can begin at the version of the file.
     let snapshot = if core.log.is_enabled() {
         // The log of a loaded store begins at this version, so readers at this version must lack no change.
@@ -36,7 +39,7 @@ pub(crate) fn save<T: StoreType + ?Sized>(
     } else {
         snapshot
     };
-    let (format, dictionary) = (writer.format, writer.compression.dictionary().cloned());
+    let (format, dictionary) = (writer.compressor.format, writer.compressor.compression.dictionary().cloned());
     drop(writer);
     replace(path, |file| {
         let mut output = FileOutput::new(file)?;

@@ -21,9 +21,9 @@ use std::error::Error;
 use std::mem;
 use std::sync::Arc;
 
+use listwatch::StoreType;
 use smallvec::SmallVec;
 
-use crate::StoreType;
 use crate::contain::{contain, drop_contained};
 use crate::error::ObjectError;
 use crate::index::groups::{Group, Groups, NODE, ValueGroups, ValueMap, Values, sort_once};

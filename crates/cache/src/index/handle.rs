@@ -6,7 +6,8 @@ use std::iter;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::StoreType;
+use listwatch::StoreType;
+
 use crate::error::ObjectError;
 use crate::handles::CountedHandle;
 use crate::index::data::{IndexData, IndexFunction};
@@ -16,7 +17,7 @@ use crate::state::entry::Entry;
 use crate::state::object::Object;
 use crate::state::slot_set::SlotSet;
 use crate::subscribe::builder::SubscriberBuilder;
-use crate::subscribe::host::SubscriberHost;
+use crate::subscribe::registry::SubscriberHost;
 use crate::subscribe::subscription::{Route, Subscription};
 use crate::sync::read;
 

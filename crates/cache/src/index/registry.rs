@@ -3,7 +3,8 @@
 use std::mem;
 use std::sync::{Arc, Weak};
 
-use crate::StoreType;
+use listwatch::StoreType;
+
 use crate::contain::drop_contained;
 use crate::error::ObjectError;
 use crate::state::object::Object;

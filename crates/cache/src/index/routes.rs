@@ -6,9 +6,9 @@
 use std::mem;
 use std::sync::{Arc, Weak};
 
+use listwatch::StoreType;
 use smallvec::SmallVec;
 
-use crate::StoreType;
 use crate::index::groups::{Group, ValueMap};
 use crate::subscribe::subscription::Subscription;
 use crate::sync::{Mutex, lock};

@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use listwatch::{EventType, compare_resource_versions};
+use listwatch::{EventType, StoreType, compare_resource_versions};
 use tokio::time::Instant;
 
-use crate::StoreType;
 use crate::log::frames::Frames;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};

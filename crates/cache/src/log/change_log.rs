@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
+use listwatch::StoreType;
 use listwatch::internal::is_older;
 
-use crate::StoreType;
 use crate::error::StoreError;
 use crate::handles::CountedHandle;
 use crate::log::change::LoggedChange;

@@ -31,9 +31,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use listwatch::StoreType;
 use listwatch::internal::is_older;
 
-use crate::StoreType;
 use crate::contain::wake;
 use crate::error::StoreError;
 use crate::key::ObjectKey;

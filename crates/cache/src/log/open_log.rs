@@ -15,10 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use listwatch::internal::{is_comparable, is_older};
-use listwatch::{EventType, compare_resource_versions};
+use listwatch::{EventType, StoreType, compare_resource_versions};
 use tokio::time::Instant;
 
-use crate::StoreType;
 use crate::error::StoreError;
 use crate::key::ObjectKey;
 use crate::log::change::{KeptChange, LoggedChange, Place};

@@ -18,13 +18,12 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use listwatch::TypeMeta;
 use listwatch::client::{Error, ResourceVersion};
 use listwatch::internal::{Connections, MAX_RETRY_AFTER, Pages, RetryAdvice, chain, is_comparable};
+use listwatch::{StoreType, TypeMeta};
 use tokio::time::sleep;
 use tracing::{Instrument, Span, field};
 
-use crate::StoreType;
 use crate::reflector::cache::Collection;
 use crate::reflector::feed::Feed;
 use crate::reflector::follow::AttemptEnd;

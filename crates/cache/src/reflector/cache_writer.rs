@@ -6,12 +6,15 @@ use std::time::Instant;
 
 use listwatch::client::{Kind, Resource, Selection};
 use listwatch::internal::is_older;
-use listwatch::{Encoding, ItemError, ItemRef, TypeMeta};
+use listwatch::{Encoding, ItemError, ItemRef, StoreType, TypeMeta};
 use tokio::sync::watch;
 
+use crate::error::StoreError;
 use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::status::ReflectorStatus;
-use crate::{Object, StorageFormat, Store, StoreError, StoreType};
+use crate::state::entry::StorageFormat;
+use crate::state::object::Object;
+use crate::store::handle::Store;
 
 /// The resource version of an empty cache.
 const EMPTY: &str = "1";

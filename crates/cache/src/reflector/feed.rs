@@ -6,11 +6,13 @@ use std::task::{Context, Poll, ready};
 
 use listwatch::client::{Error, WatchEvent};
 use listwatch::internal::{Connections, Pages, is_older};
-use listwatch::{EventType, ItemError, ItemRef, Projection};
+use listwatch::{EventType, ItemError, ItemRef, Projection, StoreType};
 
+use crate::error::{ObjectError, StoreError};
+use crate::key::ObjectKey;
 use crate::reflector::sync::Attempt;
-use crate::store::handle::RelistCommit;
-use crate::{ObjectError, ObjectKey, Relist, Store, StoreError, StoreType};
+use crate::store::handle::Store;
+use crate::store::relist::{Relist, RelistCommit};
 
 /// The number of objects that are written before the task yields.
 pub(super) const BATCH: u64 = 256;

@@ -13,12 +13,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use listwatch::StoreType;
 use listwatch::client::Error;
 use listwatch::internal::{Timer, chain};
 use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::StoreType;
 use crate::contain::Panicked;
 use crate::reflector::feed::{BATCH, Feed, FeedStep, Received};
 use crate::reflector::prepared::{PreparedReflector, TARGET};

@@ -6,14 +6,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use listwatch::StoreType;
 use listwatch::client::Error;
 use listwatch::internal::{chain, on_own_runtime};
 use tracing::field;
 
 use crate::contain::panic_message;
+use crate::error::EndReason;
 use crate::reflector::cache::Cache;
 use crate::reflector::prepared::{PreparedReflector, TARGET};
-use crate::{EndReason, StoreType};
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Keeps the store synced until the future is dropped, [`Cache::stop`] is called, or an error ends it.

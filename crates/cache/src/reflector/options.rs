@@ -3,14 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use listwatch::Projection;
 use listwatch::client::{Client, Kind, Resource, Selection};
+use listwatch::{Projection, StoreType};
 use tokio::sync::watch;
 
+use crate::log::open_log::ChangeLogLimits;
 use crate::reflector::cache::Cache;
 use crate::reflector::prepared::{AttachedStore, PreparedReflector};
 use crate::reflector::sync::{Strategy, SyncPolicy};
-use crate::{ChangeLogLimits, StorageFormat, Store, StoreType};
+use crate::state::entry::StorageFormat;
+use crate::store::handle::Store;
 
 /// Keeps a [`Store`] synced with a collection. It lists and watches, and after an error or a restart of the server it
 /// resumes the watch from the last version, with backoff and without a limit. It relists only if it must: that version

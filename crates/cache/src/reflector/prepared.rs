@@ -6,14 +6,15 @@ use std::sync::{Arc, OnceLock};
 
 use listwatch::client::{Client, Error, List, ListParams, Resource, ResourceVersion, Retry, Selection, WatchParams};
 use listwatch::internal::{Connections, Outage, PAGE};
-use listwatch::{FromRef, Projection};
+use listwatch::{FromRef, Projection, StoreType};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::error::EndReason;
 use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::status::{ReflectorStatus, record_error};
 use crate::reflector::sync::SyncPolicy;
-use crate::{EndReason, Store, StoreType};
+use crate::store::handle::Store;
 
 /// The target of spans and events. Filters name it, so it does not depend on the file.
 pub(super) const TARGET: &str = "listwatch_cache::reflector";

@@ -9,8 +9,8 @@ use listwatch::UndecodableObject;
 use listwatch::client::{self, ErrorClass};
 use tokio::sync::watch;
 
+use crate::error::{EndReason, ObjectError};
 use crate::reflector::sync::Strategy;
-use crate::{EndReason, ObjectError};
 
 /// The progress of a [`Reflector`](super::Reflector).
 #[derive(Clone, Debug, Default)]

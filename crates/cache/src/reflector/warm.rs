@@ -6,14 +6,16 @@ use std::path::Path;
 
 use listwatch::client::Error;
 use listwatch::internal::{MAX_RETRY_AFTER, RetryAdvice, chain, on_own_runtime};
-use listwatch::{Encoding, Item, ItemError, ItemRef, compare_resource_versions};
+use listwatch::{Encoding, Item, ItemError, ItemRef, StoreType, compare_resource_versions};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use crate::file::format::FileError;
+use crate::file::load::SavedStore;
+use crate::key::{Identity, ObjectKey};
 use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
-use crate::{FileError, Identity, ObjectKey, SavedStore, StoreType};
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Loads a file that [`Cache::save`](crate::reflector::Cache::save) wrote into the empty store. [`run`](Self::run)

@@ -5,10 +5,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use listwatch::{Encoding, ItemRef};
+use listwatch::{Encoding, ItemRef, MetaView};
 use triomphe::ThinArc;
 
-use crate::compress::{CompressedForm, CompressedObject, NamespaceDictionary, Reference, StoredWhole};
+use crate::compress::decoder::{CompressedForm, CompressedObject};
+use crate::compress::dictionary::{NamespaceDictionary, StoredWhole};
+use crate::compress::pool::Reference;
 use crate::error::StoreError;
 use crate::key::Identity;
 use crate::state::head::{Head, text};
@@ -36,7 +38,13 @@ pub enum StorageFormat {
 impl<'a> Identity<'a> {
     /// Reads the identity off the bytes of an object.
     pub(crate) fn of(object: ItemRef<'a>) -> Result<Self, StoreError> {
-        let [namespace, name, uid, resource_version] = object.meta()?.into_identity();
+        Self::of_meta(&object.meta()?, object.bytes().len())
+    }
+
+    /// Returns the identity of an object of this length.
+    pub(crate) fn of_meta(meta: &MetaView<'a>, len: usize) -> Result<Self, StoreError> {
+        let (namespace, name, uid, resource_version) =
+            (meta.namespace(), meta.name(), meta.uid(), meta.resource_version());
         if name.is_empty() {
             return Err(StoreError::NoName);
         }
@@ -47,7 +55,7 @@ impl<'a> Identity<'a> {
                 return Err(StoreError::TooLong(what));
             }
         }
-        if u32::try_from(object.bytes().len()).is_err() {
+        if u32::try_from(len).is_err() {
             return Err(StoreError::TooLong("the whole"));
         }
         Ok(Self { namespace, name, uid, resource_version })

@@ -12,7 +12,7 @@ use listwatch::internal::{self as view, Checked};
 use listwatch::view::View;
 use listwatch::{Encoding, Ends, ItemError, ItemRef, LabelSelector, Limits, MetaView, StoreType, TypeMeta};
 
-use crate::compress::Decoder;
+use crate::compress::decoder::Decoder;
 use crate::contain::{Contained, contain};
 use crate::key::{Identity, ObjectKey};
 use crate::state::decode_errors::DecodeErrors;

@@ -10,8 +10,8 @@
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::Arc;
 
-use crate::StoreType;
-use crate::compress::StateId;
+use listwatch::StoreType;
+
 use crate::key::Identity;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};
@@ -59,18 +59,6 @@ impl<T: StoreType + ?Sized> Objects<T> {
         let state = self.state();
         let (slot, entry) = state.find(hash, &identity.namespace, &identity.name)?;
         Some((slot, entry.clone()))
-    }
-
-    /// Finds an object by the address of its state.
-    pub(crate) fn find_state(&self, state: StateId) -> Option<(u32, Entry)> {
-        let table = self.state();
-        let (slot, entry) = table.find_state(state)?;
-        Some((slot, entry.clone()))
-    }
-
-    /// Returns true if an object has this state.
-    pub(crate) fn has_state(&self, state: StateId) -> bool {
-        self.state().find_state(state).is_some()
     }
 
     pub(crate) fn entry_at(&self, slot: u32) -> Option<Entry> {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::StoreType;
+use listwatch::StoreType;
+
 use crate::state::key_order::KeyOrder;
 use crate::state::object::{Codec, Object};
 use crate::state::table::{Chunk, ObjectTable, bound_of, compare, get, of_bound, of_range};

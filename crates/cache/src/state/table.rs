@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use crate::compress::StateId;
+use crate::compress::group::StateId;
 use crate::state::entry::Entry;
 use crate::state::key_order::{KeyOrder, compare_keys};
 

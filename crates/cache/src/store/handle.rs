@@ -2,26 +2,25 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use listwatch::internal::is_comparable;
-use listwatch::{Encoding, ItemRef, TypeMeta};
+use listwatch::{Encoding, ItemRef, StoreType, TypeMeta};
 
-use crate::StoreType;
 use crate::error::{EndReason, ObjectError, StoreError};
+use crate::file::format::FileError;
+use crate::file::load::{self, SavedStore};
+use crate::file::save;
 use crate::handles::CountedHandle;
-use crate::key::Identity;
 use crate::log::open_log::ChangeLogLimits;
 use crate::state::entry::StorageFormat;
 use crate::state::object::Object;
 use crate::store::reader::StoreReader;
-use crate::write::commit::Commit;
+use crate::store::relist::Relist;
 use crate::write::core::StoreCore;
-use crate::write::origin::{Origin, is_within};
-use crate::write::outcome::ApplyOutcome;
-use crate::write::rules::DeletedStates;
-use crate::write::writer::Writer;
+use crate::write::origin::Origin;
+use crate::write::transaction::ApplyOutcome;
 
 /// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. Clones are handles of the same
 /// collection.
@@ -66,14 +65,14 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Sets the type meta of the objects, or of their list. [`Object::item`] then carries it, and [`Object::view`] and
     /// [`Object::decode`] refuse another kind. A reflector calls this. Only the first call takes effect.
     pub fn set_type_meta(&self, type_meta: TypeMeta) {
-        self.core.codec.set_type_meta(type_meta);
+        self.core.objects.codec.set_type_meta(type_meta);
     }
 
     /// Sets the most memory that an object may take when it is decoded, or written as JSON:
     /// [`Limits::DEFAULT_DECODED_SIZE`](listwatch::Limits::DEFAULT_DECODED_SIZE) unless set. See
     /// [`Limits::decoded_size`](listwatch::Limits::decoded_size).
     pub fn set_decoded_size(&self, bytes: u64) {
-        self.core.codec.decoded_size.store(bytes, Relaxed);
+        self.core.objects.codec.decoded_size.store(bytes, Relaxed);
     }
 
     /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`,
@@ -86,9 +85,10 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// the objects has been written, so the limit may be exceeded by what they grow in between. Subscribers, and
     /// objects that only callers hold, do not count.
     pub fn set_budget(&self, bytes: Option<usize>) {
-        let mut writer = self.core.settled_writer();
+        let (mut writer, objects) = (self.core.writer(), &self.core.objects);
+        writer.compress_pending(objects);
         writer.budget.limit = bytes;
-        self.core.measure_rest(&mut writer);
+        writer.measure_rest(objects, &self.core.log);
     }
 
     /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object
@@ -99,35 +99,12 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the
     /// object as [skipped](StoreReader::skipped).
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
-        self.write(&mut self.core.writer(), encoding, bytes)
+        self.core.apply(&mut self.core.writer(), ItemRef::new(encoding, bytes), Origin::Caller)
     }
 
-    fn write(&self, writer: &mut Writer<T>, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
-        let written = self.core.write_or_skip(writer, ItemRef::new(encoding, bytes), Origin::Caller)?;
-        match &written {
-            _ if !self.core.log.is_enabled() => {}
-            ApplyOutcome::Added(new) => self.core.note_own_write(&new.entry().identity(), None),
-            ApplyOutcome::Modified { old, new } => self.core.note_own_write(&new.entry().identity(), Some(old.entry())),
-            ApplyOutcome::Unchanged | ApplyOutcome::Stale => {}
-        }
-        Ok(written)
-    }
-
-    /// Writes the server's answer to a write, which may arrive after any event. An object that the store does not have,
-    /// at a version that the store has passed, was deleted since: it stays deleted. Whether an answer of a version that
-    /// does not compare is late is unknown, so it changes nothing.
+    /// Writes the server's answer to a write: see [`Origin::Answer`].
     pub(crate) fn apply_own(&self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
-        let identity = Identity::of(ItemRef::new(encoding, bytes))?;
-        let mut writer = self.core.writer();
-        let version = &*identity.resource_version;
-        if !is_comparable(version) {
-            return Ok(ApplyOutcome::Stale);
-        }
-        let is_known = is_within(version, &self.core.state().version);
-        if is_known && self.core.find(self.core.hash(&identity.namespace, &identity.name), &identity).is_none() {
-            return Ok(ApplyOutcome::Stale);
-        }
-        self.write(&mut writer, encoding, bytes)
+        self.core.apply(&mut self.core.writer(), ItemRef::new(encoding, bytes), Origin::Answer)
     }
 
     /// Deletes the object whose last state is `bytes`, and returns that state; `None` if the store does not have the
@@ -138,16 +115,8 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// [`StoreError`] when the key of the object cannot be read. The store then deletes nothing, and counts an object
     /// as [skipped](StoreReader::skipped).
     pub fn delete(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<Object<T>>, StoreError> {
-        let mut writer = self.core.writer();
-        let Some(DeletedStates { old, last }) =
-            self.core.delete(&mut writer, ItemRef::new(encoding, bytes), Origin::Caller)?
-        else {
-            return Ok(None);
-        };
-        if self.core.log.is_enabled() {
-            self.core.note_own_write(&last.identity(), Some(&old));
-        }
-        Ok(Some(self.core.object(&last)))
+        let deleted = self.core.delete(&mut self.core.writer(), ItemRef::new(encoding, bytes), Origin::Caller)?;
+        Ok(deleted.map(|states| self.core.objects.object(&states.last)))
     }
 
     /// Records that all changes up to this resource version have been written. Call it with the version of each event
@@ -169,11 +138,11 @@ impl<T: StoreType + ?Sized> Store<T> {
     pub fn begin_relist(&self) -> Relist<T> {
         let mut writer = self.core.writer();
         self.core.log.lock().begin_relist();
-        let known = self.core.state().version.clone();
+        let known = self.core.objects.state().version.clone();
         let id = writer.relists.begin(known);
         // The list has the objects that were rejected, or they were deleted.
         writer.budget.smallest_rejected = None;
-        Relist { core: Arc::clone(&self.core), id }
+        Relist::new(&self.core, id)
     }
 }
 
@@ -209,7 +178,12 @@ impl<T: StoreType + ?Sized> Store<T> {
 
     /// Writes or deletes an object that a watch delivered.
     pub(crate) fn apply_watched(&self, object: ItemRef<'_>, is_deleted: bool) -> Result<(), StoreError> {
-        self.core.apply_watched(object, is_deleted)
+        let mut writer = self.core.writer();
+        if is_deleted {
+            self.core.delete(&mut writer, object, Origin::Watch).map(drop)
+        } else {
+            self.core.apply(&mut writer, object, Origin::Watch).map(drop)
+        }
     }
 
     /// Lets this handle no longer count as one.
@@ -226,28 +200,27 @@ impl<T: StoreType + ?Sized> Store<T> {
     /// Registers a reflector that writes to the store.
     pub(crate) fn attach(&self) {
         let mut writer = self.core.writer();
-        writer.subscribers.add_reflector();
+        writer.placement.subscribers.add_reflector();
     }
 
     /// Unregisters a reflector that has ended. Subscribers end with the last reflector.
     pub(crate) fn detach(&self, reason: EndReason) {
         let mut writer = self.core.writer();
-        if writer.subscribers.remove_reflector(reason) {
+        if writer.placement.subscribers.remove_reflector(reason) {
             self.core.log.close();
         }
     }
 
     /// Counts an object that could not be projected as skipped.
     pub(crate) fn skip_unwritten(&self, object: ItemRef<'_>) {
-        let identity = Identity::of(object).ok();
         let mut writer = self.core.writer();
         self.core.log.close();
-        self.core.add_skipped(&mut writer, object, identity.as_ref(), false);
+        self.core.skip(&mut writer, object, Origin::Watch);
     }
 
     /// Returns the number of failures of index functions since the last call, and the last error.
     pub(crate) fn take_index_errors(&self) -> (u64, Option<ObjectError>) {
-        self.core.writer().indexes.take_errors()
+        self.core.writer().placement.indexes.take_errors()
     }
 
     /// Returns the reason for which the store needs a relist, if it needs one.
@@ -258,6 +231,75 @@ impl<T: StoreType + ?Sized> Store<T> {
         }
         (writer.skipped.len() > 0 && writer.budget.has_room(writer.used()))
             .then_some("the store has room for skipped objects")
+    }
+}
+
+impl<T: StoreType + ?Sized> Store<T> {
+    /// Saves the collection of this moment with its resource version, so that a watch can resume from it after a
+    /// restart. `holds` names the collection; [`load`](Self::load) expects the same text.
+    ///
+    /// Saves are atomic: a crash leaves the previous file intact. The new file is written next to it and renamed, and a
+    /// save removes what a killed process left. Saves may run at the same time, also to the same path: then the last
+    /// wins. A file that exists keeps its permissions, and only its owner can read a new one. A symbolic link stays,
+    /// and the file to which it leads is replaced.
+    ///
+    /// Objects are saved compressed. A save blocks its caller, but not other writers. Measured with 50,000 Pods, it
+    /// takes 0.1 s for a [compressed](crate::StorageFormat) store and 0.5 s for an encoded store. Meanwhile it holds a
+    /// [`snapshot`](crate::StoreReader::snapshot), samples of up to 4 MiB, about 30 bytes for each delta group of a
+    /// compressed store, and buffers that do not grow with the collection.
+    ///
+    /// ```
+    /// # use listwatch_cache::{StorageFormat, Store};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("pods");
+    /// # let before = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// # before.begin_relist().commit("7")?;
+    /// before.save(&path, "the Pods of cluster blue")?;
+    ///
+    /// let after = Store::<[u8]>::new(StorageFormat::Encoded);
+    /// after.load(&path, "the Pods of cluster blue")?;
+    /// assert_eq!((after.len(), after.resource_version()), (before.len(), before.resource_version()));
+    /// assert!(after.load(&path, "the Pods of cluster green").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`].
+    pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), FileError> {
+        save::save(&self.core, path.as_ref(), holds, None)
+    }
+
+    /// As [`save`](Self::save), with the version from which a watch resumes.
+    pub(crate) fn save_from(&self, path: &Path, holds: &str, resumes_from: Option<&str>) -> Result<(), FileError> {
+        save::save(&self.core, path, holds, resumes_from)
+    }
+
+    /// Loads a file that [`save`](Self::save) wrote for the same collection into an empty store. Indexes and
+    /// subscribers get the objects as if they were written. It blocks its caller, and at the end, while the objects are
+    /// put into the store, other writers.
+    ///
+    /// The store keeps them in its own [format](crate::StorageFormat), except that a compressed store keeps objects
+    /// encoded that the file has uncompressed. A file whose objects exceed the [budget](Store::set_budget) in that
+    /// format is refused before any object is expanded. The store stays empty until the whole file has been checked.
+    ///
+    /// The checksum detects damage, not forgery. The file's size bounds allocations, whatever lengths it declares,
+    /// except that a compressed object may expand to 16 MiB where the store does not keep it compressed, and a
+    /// reference to 1 MiB.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`]. The store is then unchanged.
+    pub fn load(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), FileError> {
+        self.put_saved(self.read_saved(path.as_ref(), holds)?)
+    }
+
+    pub(crate) fn read_saved(&self, path: &Path, holds: &str) -> Result<SavedStore, FileError> {
+        load::read(&self.core, path, holds)
+    }
+
+    pub(crate) fn put_saved(&self, saved: SavedStore) -> Result<(), FileError> {
+        load::put(&self.core, saved)
     }
 }
 
@@ -285,115 +327,5 @@ impl<T: StoreType + ?Sized> Clone for Store<T> {
 impl<T: StoreType + ?Sized> fmt::Debug for Store<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Store").field(&self.reader).finish()
-    }
-}
-
-/// A list that replaces the objects of a [`Store`], by mark and sweep: see [`Store::begin_relist`].
-///
-/// An object that is already stored in the same state is only marked, which costs neither decoding nor memory. A newer
-/// state replaces the stored one at once. An older state comes from a server that lags or was restored from a backup,
-/// so it is set aside until the commit.
-///
-/// A relist that is dropped before [`commit`](Self::commit), because the list failed, deletes nothing and restores no
-/// older state.
-pub struct Relist<T: StoreType + ?Sized> {
-    core: Arc<StoreCore<T>>,
-    id: u64,
-}
-
-impl<T: StoreType + ?Sized> Relist<T> {
-    /// Lets the list replace all objects, because the server was restored from a backup: those that are newer than the
-    /// list, too, and those of the same uid and resource version, which the server may use for another state.
-    #[must_use]
-    pub fn replace_all(self) -> Self {
-        if let Some(open) = self.core.writer().relists.open_mut(self.id) {
-            open.replaces_all = true;
-        }
-        self
-    }
-
-    /// Writes an object of the list. A [superseded](StoreError::Superseded) relist writes it as [`Store::apply`] does.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError`] when the store cannot hold the object. It is then [skipped](StoreReader::skipped), and the
-    /// relist may continue. The commit keeps the stored state of the object, unless that state is newer than the
-    /// listed state and the server went back.
-    pub fn apply(&mut self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
-        self.write(ItemRef::new(encoding, bytes))
-    }
-
-    /// As [`apply`](Self::apply), with the ends of values that the decoder has found.
-    pub(crate) fn write(&mut self, object: ItemRef<'_>) -> Result<ApplyOutcome<T>, StoreError> {
-        let mut writer = self.core.writer();
-        let listed = writer.relists.open_mut(self.id).is_some();
-        let origin = if listed { Origin::List } else { Origin::Caller };
-        self.core.write_or_skip(&mut writer, object, origin)
-    }
-
-    /// Counts an object of the list that could not be projected as skipped.
-    pub(crate) fn skip_unwritten(&mut self, object: ItemRef<'_>) {
-        let mut writer = self.core.writer();
-        let listed = writer.relists.open_mut(self.id).is_some();
-        self.core.add_skipped(&mut writer, object, Identity::of(object).ok().as_ref(), listed);
-    }
-
-    /// Completes the list at its resource version: deletes the objects that the list does not contain, and restores the
-    /// older states that it does contain. Indexes and subscribers receive these changes.
-    ///
-    /// A state or deletion that is newer than the list stays, unless the list is older than the store's version was
-    /// when the relist began. An object that others wrote since then stays in both cases, and also if its version does
-    /// not compare.
-    ///
-    /// The call blocks for about 2 µs for each object that it deletes, and lets others write after every 256. Once all
-    /// are deleted, the store is at the [version](StoreReader::resource_version) of the list and can be saved.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Superseded`] when another relist was begun. Then nothing changes, unless the other relist began
-    /// during this call: the store may then have a part of the changes, and the other relist decides about the rest.
-    pub fn commit(self, resource_version: &str) -> Result<(), StoreError> {
-        let mut commit = self.begin_commit(resource_version);
-        while !commit.advance()? {}
-        Ok(())
-    }
-
-    /// Begins to complete the list. If the commit is dropped before its last step, the store has a part of the changes.
-    pub(crate) fn begin_commit(self, resource_version: &str) -> RelistCommit<T> {
-        let commit = Commit::new(self.id, resource_version);
-        RelistCommit { relist: self, commit }
-    }
-}
-
-/// A [`Relist`] whose list is complete.
-pub(crate) struct RelistCommit<T: StoreType + ?Sized> {
-    relist: Relist<T>,
-    commit: Commit,
-}
-
-impl<T: StoreType + ?Sized> RelistCommit<T> {
-    /// Deletes and restores a few objects. Returns true once the list is committed.
-    ///
-    /// # Errors
-    ///
-    /// As [`Relist::commit`].
-    pub(crate) fn advance(&mut self) -> Result<bool, StoreError> {
-        self.relist.core.advance_commit(&mut self.commit)
-    }
-}
-
-impl<T: StoreType + ?Sized> Drop for Relist<T> {
-    fn drop(&mut self) {
-        let mut writer = self.core.writer();
-        let version = self.core.state().version.clone();
-        let abandoned = writer.relists.abandon(self.id, &version);
-        drop(writer);
-        drop(abandoned);
-    }
-}
-
-impl<T: StoreType + ?Sized> fmt::Debug for Relist<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relist").field("id", &self.id).finish_non_exhaustive()
     }
 }

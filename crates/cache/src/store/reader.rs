@@ -4,9 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use listwatch::{LabelSelector, UndecodableObject};
+use listwatch::{LabelSelector, StoreType, UndecodableObject};
 
-use crate::StoreType;
 use crate::error::StoreError;
 use crate::handles::CountedHandle;
 use crate::index::data::index_function;
@@ -42,16 +41,16 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     #[must_use]
     pub fn get<'k>(&self, key: impl Into<(&'k str, &'k str)>) -> Option<Object<T>> {
         let (namespace, name) = key.into();
-        let hash = self.core.hash(namespace, name);
-        let state = self.core.state();
+        let hash = self.core.objects.hash(namespace, name);
+        let state = self.core.objects.state();
         let (_, entry) = state.find(hash, namespace, name)?;
-        Some(self.core.object(entry))
+        Some(self.core.objects.object(entry))
     }
 
     /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.core.state().len()
+        self.core.objects.state().len()
     }
 
     /// Returns true if the store has no object.
@@ -64,7 +63,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// [`Relist::commit`](crate::Relist::commit) and [`Store::advance`](crate::Store::advance); empty before.
     #[must_use]
     pub fn resource_version(&self) -> String {
-        self.core.state().version.clone()
+        self.core.objects.state().version.clone()
     }
 
     /// Returns all objects of this moment, to iterate over them while others write.
@@ -74,16 +73,16 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
     /// or deleting an object also copies a part of the order.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<T> {
-        self.core.snapshot()
+        self.core.objects.snapshot()
     }
 
     /// Returns the objects of a namespace in key order, without scanning others. Writers wait while the objects are
     /// looked up, about 0.1 µs each. [`Snapshot::range`] reads a large namespace without this wait.
     #[must_use]
     pub fn list_namespace(&self, namespace: &str) -> Vec<Object<T>> {
-        let state = self.core.state();
+        let state = self.core.objects.state();
         let entries = state.of_namespace(namespace).filter_map(|slot| state.get(slot));
-        entries.map(|entry| self.core.object(entry)).collect()
+        entries.map(|entry| self.core.objects.object(entry)).collect()
     }
 
     /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels
@@ -250,7 +249,7 @@ impl<T: StoreType + ?Sized> Clone for StoreReader<T> {
 
 impl<T: StoreType + ?Sized> fmt::Debug for StoreReader<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.core.state();
+        let state = self.core.objects.state();
         f.debug_struct("StoreReader")
             .field("len", &state.len())
             .field("resource_version", &state.version)

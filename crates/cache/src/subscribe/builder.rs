@@ -4,16 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use listwatch::LabelSelector;
+use listwatch::{LabelSelector, StoreType};
 
-use crate::StoreType;
 use crate::handles::CountedHandle;
 use crate::state::object::Object;
 use crate::subscribe::change::Written;
 use crate::subscribe::delay::DelayedDeletions;
-use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::predicate::Predicate;
 use crate::subscribe::queue::ChangeQueue;
+use crate::subscribe::registry::SubscriberHost;
 use crate::subscribe::resync::Resync;
 use crate::subscribe::subscriber::Subscriber;
 use crate::subscribe::subscription::{Filter, Inspect, Route, Subscription};

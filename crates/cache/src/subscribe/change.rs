@@ -1,6 +1,7 @@
 //! The changes of a store, for subscribers.
 
-use crate::StoreType;
+use listwatch::StoreType;
+
 use crate::error::EndReason;
 use crate::state::object::Object;
 

@@ -3,7 +3,6 @@
 pub(crate) mod builder;
 pub(crate) mod change;
 pub(crate) mod delay;
-pub(crate) mod host;
 pub(crate) mod predicate;
 pub(crate) mod queue;
 pub(crate) mod registry;

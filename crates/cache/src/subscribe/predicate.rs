@@ -11,9 +11,8 @@
 //! - The states are compared by the views of the metadata and not by bytes, because they may differ in encoding. In a
 //!   compressed store this decompresses the replaced state, once for all subscribers.
 
-use listwatch::{ItemError, Projection};
+use listwatch::{ItemError, Projection, StoreType};
 
-use crate::StoreType;
 use crate::state::object::Object;
 
 /// Selects modifications of objects by what they change: see

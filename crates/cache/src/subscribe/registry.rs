@@ -5,13 +5,27 @@ use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use crate::StoreType;
+use listwatch::StoreType;
+
 use crate::contain::wake;
 use crate::error::EndReason;
 use crate::state::entry::Entry;
 use crate::state::object::Object;
+use crate::state::objects::Objects;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::lock;
+
+/// The store that subscribers are registered with. A writer implements it, so that subscribers need not know writers.
+pub(crate) trait SubscriberHost<T: StoreType + ?Sized>: Send + Sync {
+    fn objects(&self) -> &Objects<T>;
+
+    /// Runs a function under the writer's lock.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an index function or a filter calls it during a write.
+    fn exclude_writers(&self, function: &mut dyn FnMut(&mut SubscriberRegistry<T>));
+}
 
 /// All subscribers of a store.
 pub(crate) struct SubscriberRegistry<T: StoreType + ?Sized> {

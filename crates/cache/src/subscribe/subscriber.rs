@@ -8,15 +8,15 @@ use std::task::{Context, Poll, Waker};
 use std::{fmt, mem};
 
 use futures_core::Stream;
+use listwatch::StoreType;
 
-use crate::StoreType;
 use crate::handles::CountedHandle;
 use crate::key::ObjectKey;
 use crate::state::object::{Codec, Object};
 use crate::subscribe::change::Change;
 use crate::subscribe::delay::DelayedDeletions;
-use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::queue::{Delivery, PendingDeletion, WALK_STEP};
+use crate::subscribe::registry::SubscriberHost;
 use crate::subscribe::resync::Resync;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::lock;

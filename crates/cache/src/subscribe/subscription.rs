@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::StoreType;
+use listwatch::StoreType;
+
 use crate::error::EndReason;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};

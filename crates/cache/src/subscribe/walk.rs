@@ -11,10 +11,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::StoreType;
+use listwatch::StoreType;
+
 use crate::state::object::Object;
-use crate::subscribe::host::SubscriberHost;
 use crate::subscribe::queue::{InitialWalk, WALK_STEP};
+use crate::subscribe::registry::SubscriberHost;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::lock;
 

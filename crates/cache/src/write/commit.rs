@@ -4,10 +4,13 @@
 //! as they do while the list arrives: the relist stays open until the last step. Until then the version of the
 //! collection does not advance, and the store is neither saved nor logged.
 
-use crate::StoreType;
+use listwatch::StoreType;
+
 use crate::error::StoreError;
 use crate::key::ObjectKey;
+use crate::state::entry::Entry;
 use crate::state::object::Object;
+use crate::state::objects::Objects;
 use crate::write::core::StoreCore;
 use crate::write::relist::Fate;
 use crate::write::writer::Writer;
@@ -43,32 +46,32 @@ impl Commit {
     }
 }
 
-impl<T: StoreType + ?Sized> StoreCore<T> {
-    /// Takes the next step of a commit. Returns true after the last one.
-    pub(crate) fn advance_commit(&self, commit: &mut Commit) -> Result<bool, StoreError> {
-        let mut writer = self.writer();
+impl Commit {
+    /// Takes the next step. Returns true after the last one.
+    pub(crate) fn advance<T: StoreType + ?Sized>(&mut self, core: &StoreCore<T>) -> Result<bool, StoreError> {
+        let (mut writer, objects) = (core.writer(), &core.objects);
         let writer = &mut *writer;
-        writer.relists.open_mut(commit.relist).ok_or(StoreError::Superseded)?;
-        commit.next = match commit.next {
+        writer.relists.open_mut(self.relist).ok_or(StoreError::Superseded)?;
+        self.next = match self.next {
             CommitStep::Begin => {
-                writer.relists.begin_commit(&commit.version);
-                CommitStep::Sweep(writer.slots.count)
+                writer.relists.begin_commit(&self.version);
+                CommitStep::Sweep(writer.placement.slots.count)
             }
-            CommitStep::Sweep(below) => match self.sweep(writer, commit, below) {
+            CommitStep::Sweep(below) => match self.sweep(objects, writer, below) {
                 0 => CommitStep::ForgetDropped,
                 below => CommitStep::Sweep(below),
             },
             CommitStep::ForgetDropped => {
-                writer.compression.forget_dropped(|state| self.has_state(state));
-                writer.namespaces.forget_unused();
+                writer.compressor.compression.forget_dropped(objects);
+                writer.compressor.namespaces.forget_unused();
                 CommitStep::Shrink
             }
             CommitStep::Shrink => {
-                writer.slots.shrink_to(self.objects.shrink());
+                writer.placement.slots.shrink_to(objects.shrink());
                 CommitStep::Finish
             }
             CommitStep::Finish => {
-                self.finish_commit(writer, commit);
+                self.finish(core, writer);
                 return Ok(true);
             }
         };
@@ -77,54 +80,63 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
 
     /// Deletes the objects that the list does not have, and restores the older states that were set aside, unless the
     /// store is ahead of the list. Returns the slot below which it has yet to look.
-    fn sweep(&self, writer: &mut Writer<T>, commit: &Commit, mut below: u32) -> u32 {
+    fn sweep<T: StoreType + ?Sized>(&self, objects: &Objects<T>, writer: &mut Writer<T>, mut below: u32) -> u32 {
         let lowest = below.saturating_sub(MOST_SLOTS);
         let mut changes = 0;
         while below > lowest && changes < MOST_CHANGES {
             below -= 1;
             let slot = below;
-            let Some(open) = writer.relists.open_mut(commit.relist).filter(|open| !open.keeps_state(slot)) else {
+            let Some(open) = writer.relists.open_mut(self.relist).filter(|open| !open.keeps_state(slot)) else {
                 continue;
             };
-            let Some(known) = self.entry_at(slot) else { continue };
+            let Some(known) = objects.entry_at(slot) else { continue };
             let (namespace, name) = known.key();
-            let hash = self.hash(namespace, name);
+            let hash = objects.hash(namespace, name);
             changes += 1;
-            match open.decide(slot, &known.resource_version(), &commit.version) {
+            match open.decide(slot, &known.resource_version(), &self.version) {
                 Fate::Stays => {}
                 Fate::StaysUnconfirmed => {
-                    let key_hash = self.whole_hash((namespace, name));
+                    let key_hash = objects.whole_hash((namespace, name));
                     writer.relists.add_unconfirmed(slot, key_hash, &known.resource_version());
                 }
-                Fate::Replaced(staged) => {
-                    self.put_object(writer, hash, Some(slot), &Object::for_functions(&staged, &self.codec));
-                    // It was compressed when the list began.
-                    self.renew_slot(writer, slot);
-                }
-                Fate::Deleted => self.remove_object(writer, hash, slot, &known, true),
+                Fate::Replaced(staged) => restore(objects, writer, hash, Some(slot), &staged),
+                Fate::Deleted => writer.remove(objects, hash, slot, &known, true),
             }
         }
         below
     }
 
-    fn finish_commit(&self, writer: &mut Writer<T>, commit: &Commit) {
-        let hash = |key: &ObjectKey| self.whole_hash((&*key.namespace, &*key.name));
-        for (key, staged) in writer.relists.end_commit(&commit.version, hash) {
-            let hash = self.hash(&key.namespace, &key.name);
-            if !writer.relists.is_deleted(&key) && self.find(hash, &staged.identity()).is_none() {
-                let slot = self.put_object(writer, hash, None, &Object::for_functions(&staged, &self.codec));
-                self.renew_slot(writer, slot);
+    fn finish<T: StoreType + ?Sized>(&self, core: &StoreCore<T>, writer: &mut Writer<T>) {
+        let objects = &core.objects;
+        let hash = |key: &ObjectKey| objects.whole_hash((&*key.namespace, &*key.name));
+        for (key, staged) in writer.relists.end_commit(&self.version, hash) {
+            let hash = objects.hash(&key.namespace, &key.name);
+            if !writer.relists.is_deleted(&key) && objects.find(hash, &staged.identity()).is_none() {
+                restore(objects, writer, hash, None, &staged);
             }
         }
-        writer.skipped.forget_before(commit.relist);
-        commit.version.clone_into(&mut self.state_mut().version);
-        self.compress_deferred(writer);
-        writer.compression.free_tables();
-        self.measure_rest(writer);
+        writer.skipped.forget_before(self.relist);
+        self.version.clone_into(&mut objects.state_mut().version);
+        writer.compress_pending(objects);
+        writer.compressor.compression.free_tables();
+        writer.measure_rest(objects, &core.log);
         let used = writer.used();
         writer.budget.record_list(writer.skipped.len(), used);
-        writer.subscribers.notify_synced();
+        writer.placement.subscribers.notify_synced();
     }
+}
+
+/// Writes a state that was set aside, which was compressed when the list began.
+fn restore<T: StoreType + ?Sized>(
+    objects: &Objects<T>,
+    writer: &mut Writer<T>,
+    hash: u32,
+    slot: Option<u32>,
+    staged: &Entry,
+) {
+    let object = Object::for_functions(staged, &objects.codec);
+    let slot = writer.placement.put(objects, hash, slot, &object);
+    writer.compressor.renew_slot(objects, &mut writer.placement, slot);
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::StoreType;
+use listwatch::StoreType;
+use listwatch::internal::{is_comparable, is_older};
+
 use crate::handles::HandleCount;
 use crate::index::registry::MaintainedIndex;
 use crate::log::change_log::ChangeLog;
@@ -29,8 +31,8 @@ use crate::log::contents::DueWork;
 use crate::state::entry::StorageFormat;
 use crate::state::memory::Memory;
 use crate::state::objects::Objects;
-use crate::subscribe::host::SubscriberHost;
-use crate::subscribe::registry::{SubscriberRegistry, Wakers};
+use crate::state::snapshot::Snapshot;
+use crate::subscribe::registry::{SubscriberHost, SubscriberRegistry, Wakers};
 use crate::sync::{Mutex, MutexGuard, lock, thread};
 use crate::write::writer::Writer;
 
@@ -71,7 +73,7 @@ impl<T: StoreType + ?Sized> DerefMut for WriteGuard<'_, T> {
 
 impl<T: StoreType + ?Sized> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
-        self.wakers = self.writer.subscribers.take_wakers();
+        self.wakers = self.writer.placement.subscribers.take_wakers();
         if self.core.log.is_enabled() {
             self.due = Some(self.core.log.lock().take_due_work());
         }
@@ -110,22 +112,82 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         WriteGuard { writer, core: self, wakers: Wakers::default(), due: None }
     }
 
-    /// As [`writer`](Self::writer), after it has compressed the objects that are waiting for it.
-    pub(crate) fn settled_writer(&self) -> WriteGuard<'_, T> {
-        let mut writer = self.writer();
-        self.compress_deferred(&mut writer);
-        writer
-    }
-
     /// Measures the memory of the store.
     pub(crate) fn measure(&self) -> Memory {
-        let writer = self.settled_writer();
+        let mut writer = self.writer();
+        writer.compress_pending(&self.objects);
         writer.measure(&self.objects, &self.log)
     }
 
     /// Keeps an index up to date from now on. It does not have the objects of the store yet.
     pub(crate) fn register_index(&self, index: &Arc<dyn MaintainedIndex<T>>) {
-        self.writer().indexes.add(index);
+        self.writer().placement.indexes.add(index);
+    }
+
+    /// Records that the store has all changes up to this version.
+    pub(crate) fn advance(&self, resource_version: &str) {
+        let mut writer = self.writer();
+        if is_older(resource_version, &self.objects.state().version) {
+            return;
+        }
+        writer.relists.forget_deletions(resource_version);
+        self.pass(&mut writer, resource_version);
+        resource_version.clone_into(&mut self.objects.state_mut().version);
+        if self.log.is_enabled() {
+            self.open_log(&writer, resource_version);
+        }
+    }
+
+    /// Records that the watch has delivered all changes before this version.
+    pub(super) fn pass(&self, writer: &mut Writer<T>, resource_version: &str) {
+        writer.relists.unconfirmed.pass(resource_version);
+        if writer.relists.unconfirmed.is_missed() && self.log.is_enabled() {
+            self.log.lock().close();
+        }
+    }
+
+    /// Opens a closed log, if the store has all objects; or advances it.
+    pub(crate) fn open_log(&self, writer: &Writer<T>, resource_version: &str) {
+        let mut log = self.log.lock();
+        if !log.is_closed() {
+            return log.advance(resource_version);
+        }
+        if !is_comparable(resource_version)
+            || writer.relists.is_open()
+            || !writer.relists.is_consistent()
+            || writer.skipped.len() > 0
+        {
+            return;
+        }
+        let state = self.objects.state();
+        // A loaded store may have a part of the changes up to its version.
+        let mut newest = state.version.clone();
+        let mut keep_newer = |version: &str| {
+            if is_older(&newest, version) || !is_comparable(&newest) {
+                version.clone_into(&mut newest);
+            }
+        };
+        let mut number = None;
+        for entry in state.entries() {
+            // A text for each of a million objects would take ten times as long.
+            match entry.version_number() {
+                Some(version) => number = number.max(Some(version)),
+                None => keep_newer(&entry.resource_version()),
+            }
+        }
+        if let Some(number) = number {
+            keep_newer(&number.to_string());
+        }
+        // At older versions the deleted objects exist.
+        let newest = writer.relists.newest_deletion(&newest).unwrap_or(&newest);
+        log.open(resource_version, newest);
+    }
+
+    /// Returns the objects of exactly one version of the collection, if the log has such a version.
+    pub(crate) fn exact_snapshot(&self) -> Option<Snapshot<T>> {
+        let _writer = self.writer();
+        let version = self.log.lock().exact_version()?.to_owned();
+        Some(self.objects.snapshot().at_version(version))
     }
 }
 
@@ -135,15 +197,6 @@ impl<T: StoreType + ?Sized> SubscriberHost<T> for StoreCore<T> {
     }
 
     fn exclude_writers(&self, function: &mut dyn FnMut(&mut SubscriberRegistry<T>)) {
-        function(&mut self.writer().subscribers);
-    }
-}
-
-/// Lets rules use the objects of the store as their own.
-impl<T: StoreType + ?Sized> Deref for StoreCore<T> {
-    type Target = Objects<T>;
-
-    fn deref(&self) -> &Objects<T> {
-        &self.objects
+        function(&mut self.writer().placement.subscribers);
     }
 }

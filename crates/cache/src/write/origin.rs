@@ -13,6 +13,9 @@ pub(crate) enum Origin {
     Watch,
     /// The caller. Its state may be older than a deletion.
     Caller,
+    /// The server's answer to a write of the caller, which may arrive after any event. Whether an answer of a version
+    /// that does not compare is late is unknown, so it changes nothing.
+    Answer,
 }
 
 /// Returns true if the version is not newer than the collection's; false if the two do not compare.

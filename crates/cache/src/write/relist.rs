@@ -286,8 +286,8 @@ impl RelistState {
 
     /// Returns true if a state that is older than the store's must be set aside: a state of the list, unless others
     /// wrote the object; or a state that others wrote, if it is not older than the state that was set aside.
-    pub(super) fn needs_staging(&self, slot: u32, version: &str, listed: bool) -> bool {
-        if listed {
+    pub(super) fn needs_staging(&self, slot: u32, version: &str, origin: Origin) -> bool {
+        if origin == Origin::List {
             return !self.written.contains(slot as usize);
         }
         self.staged.get(&slot).is_some_and(|staged| !is_older(version, &staged.resource_version()))
@@ -295,8 +295,8 @@ impl RelistState {
 
     /// Records that the list has an older state than the store, or that others wrote an older state. `staged` is kept
     /// until the commit.
-    pub(super) fn stage(&mut self, slot: u32, staged: Option<Entry>, listed: bool) {
-        if listed {
+    pub(super) fn stage(&mut self, slot: u32, staged: Option<Entry>, origin: Origin) {
+        if origin == Origin::List {
             self.listed.grow_and_insert(slot as usize);
         }
         if let Some(entry) = staged {
@@ -305,8 +305,8 @@ impl RelistState {
     }
 
     /// Records the deletion of a state that is older than the store's.
-    pub(super) fn note_older_deletion(&mut self, slot: u32, version: &str) {
-        if self.needs_staging(slot, version, false) {
+    pub(super) fn note_older_deletion(&mut self, slot: u32, version: &str, origin: Origin) {
+        if self.needs_staging(slot, version, origin) {
             self.forget_slot(slot);
         }
     }

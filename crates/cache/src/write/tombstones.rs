@@ -86,7 +86,7 @@ impl Tombstones {
             Origin::List if tombstone.relists == relists => deleted.is_empty() || is_within(version, deleted),
             Origin::List if is_within(version, deleted) => return Deletion::BeforeList,
             Origin::List => false,
-            Origin::Caller => is_within(version, deleted),
+            Origin::Caller | Origin::Answer => is_within(version, deleted),
         };
         if covers { Deletion::Later } else { Deletion::None }
     }

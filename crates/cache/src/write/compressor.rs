@@ -1,131 +1,132 @@
-//! Puts compressed objects into the store: it does what [`Compression`](crate::compress::Compression) decides.
+//! Makes entries in the storage format of the store, and changes the forms of those that it has.
 //!
-//! The folder `compress` never sees the store. So this file looks up what a decision needs, and replaces entries. Each
-//! replacement keeps the state: readers find the same object, in another form.
+//! What is compressed how, [`Compression`] decides. Each replacement here keeps the state: readers find the same object,
+//! in another form.
 //!
 //! - A form is changed under the writer's lock. Readers that hold the old entry keep it.
-//! - Subscribers that have yet to receive an entry get the new one, so that a slow subscriber does not keep encoded
-//!   objects.
-//! - Objects of a list are compressed at once, because they follow each other anyway. Changed objects wait, unless the
-//!   store has a change log, which keeps states as they were written, or a budget, which has no room for encoded
-//!   objects.
+//! - Objects of a list are compressed at once, because they follow each other anyway. Changed objects are *pending*
+//!   until [`MOST_PENDING`] of them are compressed together, unless the store has a change log, which keeps states as
+//!   they were written, or a budget, which has no room for encoded objects.
 
+use std::mem;
 use std::sync::Arc;
 
-use listwatch::Encoding;
+use listwatch::{ItemRef, StoreType};
 
-use crate::StoreType;
-use crate::compress::{
-    CompressInput, Compression, ElidedObject, EncodeOutcome, RecompressedWhole, Reference, SampleChoice, StateId,
-};
-use crate::key::Identity;
-use crate::state::entry::StorageFormat;
-use crate::state::entry::{Entry, EntryForm, wire_len};
+use crate::compress::compression::{Compression, EncodeOutcome, NewObject, RecompressedWhole, Replaced, StoredStates};
+use crate::compress::decoder::Decoder;
+use crate::compress::dictionary::{Dictionary, StoredWhole};
+use crate::compress::elide::ElidedObject;
+use crate::compress::group::StateId;
+use crate::compress::training::SampleChoice;
+use crate::key::Namespaces;
+use crate::state::entry::{Entry, StorageFormat, wire_len};
+use crate::state::object::Object;
+use crate::state::objects::Objects;
 use crate::state::table::ObjectTable;
-use crate::write::core::StoreCore;
-use crate::write::writer::Writer;
+use crate::write::placement::Placement;
 
-/// An object to be written, and the entry that it replaces.
-pub(crate) struct NewObject<'a> {
-    pub(crate) known: Option<&'a Entry>,
-    pub(crate) encoding: Encoding,
-    pub(crate) bytes: &'a [u8],
-    pub(crate) identity: &'a Identity<'a>,
+/// Changed objects are compressed together once they are this many, or this many bytes. Compressing one at a time loads
+/// the tables of the dictionary, half a megabyte, into the processor's caches each time: a change of one of 20,000 Pods
+/// takes 1.4 times as long.
+const MOST_PENDING: usize = 64;
+const MOST_PENDING_LEN: usize = 512 << 10;
+
+/// Makes entries in the storage format of the store.
+pub(crate) struct Compressor {
+    pub(crate) format: StorageFormat,
+    pub(crate) compression: Compression,
+    pub(crate) namespaces: Namespaces,
+    /// The slots of changed objects that are encoded until they are compressed together, and the bytes of these.
+    pending: Vec<u32>,
+    pending_len: usize,
 }
 
-impl<T: StoreType + ?Sized> StoreCore<T> {
+impl<T: StoreType + ?Sized> StoredStates for Objects<T> {
+    type Found = (u32, Entry);
+
+    fn find_state(&self, state: StateId) -> Option<(u32, Entry)> {
+        let table = self.state();
+        let (slot, entry) = table.find_state(state)?;
+        Some((slot, entry.clone()))
+    }
+
+    fn as_whole((_, entry): &(u32, Entry)) -> Option<StoredWhole<'_>> {
+        entry.stored_whole()
+    }
+}
+
+impl Compressor {
+    pub(super) fn new(format: StorageFormat, decoder: Decoder) -> Self {
+        let (compression, namespaces) = (Compression::new(decoder), Namespaces::default());
+        Self { format, compression, namespaces, pending: Vec::new(), pending_len: 0 }
+    }
+
     /// Returns the entry of an object, in the form in which the store keeps objects.
-    pub(super) fn entry(&self, writer: &mut Writer<T>, object: &NewObject<'_>) -> Entry {
-        let compressed = match writer.format {
+    pub(super) fn entry<T: StoreType + ?Sized>(
+        &mut self,
+        objects: &Objects<T>,
+        placement: &mut Placement<T>,
+        object: &NewObject<'_>,
+    ) -> Entry {
+        let compressed = match self.format {
             StorageFormat::Encoded => None,
-            StorageFormat::Compressed => self.compressed_entry(writer, object),
+            StorageFormat::Compressed => self.compressed(objects, placement, object),
         };
-        compressed.unwrap_or_else(|| Self::encoded_entry(writer, object))
+        compressed.unwrap_or_else(|| self.encoded(object))
     }
 
     /// Returns the entry of an object as it arrived.
-    pub(super) fn encoded_entry(writer: &mut Writer<T>, object: &NewObject<'_>) -> Entry {
+    pub(super) fn encoded(&mut self, object: &NewObject<'_>) -> Entry {
         let NewObject { encoding, bytes, identity, .. } = *object;
-        Entry::encoded(encoding, bytes, identity, || writer.namespaces.intern(&identity.namespace))
+        Entry::encoded(encoding, bytes, identity, || self.namespaces.intern(&identity.namespace))
     }
 
     /// Returns the entry of a compressed object; `None` if it is not compressed.
-    fn compressed_entry(&self, writer: &mut Writer<T>, object: &NewObject<'_>) -> Option<Entry> {
-        let NewObject { known, encoding, bytes, identity } = *object;
-        let delta = |body: &[u8], reference| Entry::delta(encoding, wire_len(bytes), identity, body, reference);
-        let Writer { compression, namespaces, .. } = &mut *writer;
-        let group = compression.group_of(encoding, bytes, &identity.namespace);
-        let candidate = group.and_then(|group| self.find_state(compression.candidate(group)?));
-        let candidate = candidate.filter(|(_, candidate)| known.is_none_or(|known| !known.is_same(candidate)));
-        let input = CompressInput {
-            bytes,
-            identity,
-            group,
-            candidate: candidate.as_ref().and_then(|(_, candidate)| candidate.stored_whole()),
-            replaced_reference: known.and_then(Entry::reference),
-        };
-        let new = match compression.encode(&input, namespaces) {
-            EncodeOutcome::Delta { reference, body } => {
-                let new = delta(body, reference);
-                Self::renewed_delta(writer, new)
-            }
-            EncodeOutcome::FirstDelta { reference, body } => {
-                let new = delta(body, reference);
-                let new = Self::renewed_delta(writer, new);
-                if let (Some((slot, candidate)), Some(reference)) = (&candidate, new.reference()) {
-                    self.make_reference_entry(writer, *slot, candidate, Arc::clone(reference));
+    fn compressed<T: StoreType + ?Sized>(
+        &mut self,
+        objects: &Objects<T>,
+        placement: &mut Placement<T>,
+        object: &NewObject<'_>,
+    ) -> Option<Entry> {
+        let NewObject { encoding, bytes, identity, .. } = *object;
+        match self.compression.encode(object, objects, &mut self.namespaces) {
+            EncodeOutcome::Delta { reference, body, candidate } => {
+                if let Some((slot, candidate)) = candidate {
+                    // Its bytes are now the reference.
+                    let (encoding, wire_len) = (candidate.encoding(), candidate.wire_len());
+                    let empty = Entry::delta(encoding, wire_len, &candidate.identity(), &[], Arc::clone(&reference));
+                    placement.change_form(objects, slot, &candidate, empty);
                 }
-                new
+                Some(Entry::delta(encoding, wire_len(bytes), identity, &body, reference))
             }
             EncodeOutcome::Whole { shared, body, candidate_of } => {
                 let new = Entry::whole(encoding, wire_len(bytes), identity, body, shared);
                 if let Some(group) = candidate_of {
-                    let key_hash = self.hash(&identity.namespace, &identity.name);
-                    let state = StateId::new(key_hash, new.address());
-                    writer.compression.set_candidate(group, state, |state| self.has_state(state));
+                    let key_hash = objects.hash(&identity.namespace, &identity.name);
+                    self.compression.set_candidate(group, StateId::new(key_hash, new.address()), objects);
                 }
-                new
+                Some(new)
             }
-            EncodeOutcome::Incompressible => return None,
-        };
-        writer.compression.record_stored(new.allocated());
-        Some(new)
-    }
-
-    /// Replaces the entry of a candidate, whose bytes are now the reference, by an empty delta.
-    fn make_reference_entry(&self, writer: &mut Writer<T>, slot: u32, candidate: &Entry, reference: Arc<Reference>) {
-        let (encoding, wire_len) = (candidate.encoding(), candidate.wire_len());
-        let empty = Entry::delta(encoding, wire_len, &candidate.identity(), &[], reference);
-        self.change_form(writer, slot, candidate, empty);
-    }
-
-    /// Returns the entry of a delta to a reference of the current dictionary, if there is such a reference with the
-    /// same bytes.
-    fn renewed_delta(writer: &mut Writer<T>, delta: Entry) -> Entry {
-        let Writer { compression, namespaces, .. } = writer;
-        let old = delta.compressed().filter(|object| compression.is_of_old_dictionary(object));
-        let renewed = old.and_then(|object| compression.renew_reference(&object, delta.encoding(), namespaces));
-        match renewed {
-            Some(reference) => delta.to_reference(reference),
-            None => delta,
+            EncodeOutcome::Incompressible => None,
         }
     }
 
     /// Trains a dictionary, if a training is due, on samples of all objects that are not stored as deltas. What was
     /// compressed before is then [renewed](Self::renew_some).
-    pub(super) fn train_if_due(&self, writer: &mut Writer<T>) {
-        if !writer.compression.is_training_due() {
+    pub(super) fn train_if_due<T: StoreType + ?Sized>(&mut self, objects: &Objects<T>) {
+        if !self.compression.is_training_due() {
             return;
         }
         // Empty deltas stand for their references.
         let is_whole = |entry: &&Entry| entry.reference().is_none() || entry.body().is_empty();
         let (mut count, mut len, mut untrained_len) = (0, 0, 0);
-        for entry in self.state().entries().filter(is_whole) {
+        for entry in objects.state().entries().filter(is_whole) {
             count += 1;
             len += entry.wire_len() as usize;
             untrained_len += entry.compressed().map_or(0, |object| object.form.untrained_len());
         }
-        if !writer.compression.pays_training(untrained_len) {
+        if !self.compression.pays_training(untrained_len) {
             return;
         }
         let choice = SampleChoice::of(count, len);
@@ -133,46 +134,50 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             let places = state.entries().filter(is_whole).zip(0..);
             places.filter(|(_, place)| choice.has(*place)).map(|(entry, _)| entry.clone()).collect::<Vec<_>>()
         };
-        let samples = samples(&self.state());
+        let samples = samples(&objects.state());
         // One after the other, because the store has them compressed.
         let sample = |entry: &Entry| match entry.compressed() {
-            Some(object) => self.codec.decoder.decode_elided(&object),
-            None => Some(ElidedObject::of(&entry.identity(), &self.codec.bytes_of(entry).ok()?)?.into_bytes()),
+            Some(object) => objects.codec.decoder.decode_elided(&object),
+            None => Some(ElidedObject::of(&entry.identity(), entry.as_encoded()?)?.into_bytes()),
         };
-        writer.compression.train(samples.iter().filter_map(sample));
+        self.compression.train(samples.iter().filter_map(sample));
     }
 
     /// Compresses a few objects again, if they have another dictionary than the current one. Each write calls it.
-    pub(super) fn renew_some(&self, writer: &mut Writer<T>) {
-        if writer.format == StorageFormat::Compressed
-            && let Some(renewal) = writer.compression.take_renewal()
-        {
-            let renewal = renewal.advance(writer.slots.count, |slot| self.renew_slot(writer, slot));
-            writer.compression.put_renewal(renewal);
+    pub(super) fn renew_some<T: StoreType + ?Sized>(&mut self, objects: &Objects<T>, placement: &mut Placement<T>) {
+        if let Some(renewal) = self.compression.take_renewal() {
+            let slots = placement.slots.count;
+            let renewal = renewal.advance(slots, |slot| self.renew_slot(objects, placement, slot));
+            self.compression.put_renewal(renewal);
         }
     }
 
     /// Compresses the object of a slot with the current dictionary, unless it is. Returns the length of an object that
     /// it compressed.
-    pub(super) fn renew_slot(&self, writer: &mut Writer<T>, slot: u32) -> Option<u32> {
-        let old = self.entry_at(slot)?;
+    pub(super) fn renew_slot<T: StoreType + ?Sized>(
+        &mut self,
+        objects: &Objects<T>,
+        placement: &mut Placement<T>,
+        slot: u32,
+    ) -> Option<u32> {
+        let old = objects.entry_at(slot)?;
         let len = old.wire_len();
         let Some(object) = old.compressed() else {
-            self.compress_slot(writer, slot);
+            self.encode_again(objects, placement, slot, &old);
             return Some(len);
         };
-        if !writer.compression.is_of_old_dictionary(&object) {
+        if !self.compression.is_of_old_dictionary(&object) {
             return None;
         }
-        let Writer { compression, namespaces, .. } = &mut *writer;
+        let Self { compression, namespaces, .. } = self;
         if old.reference().is_some() {
             match compression.renew_reference(&object, old.encoding(), namespaces) {
                 Some(reference) => {
-                    self.replace_form(writer, slot, &old, old.to_reference(reference));
+                    placement.replace_form(objects, slot, &old, old.to_reference(reference));
                     // Of the bytes of a delta nothing is compressed.
                     return Some(0);
                 }
-                None => self.encode_again(writer, slot, &old),
+                None => self.encode_again(objects, placement, slot, &old),
             }
         } else if let Some(RecompressedWhole { shared, body, group }) =
             compression.compress_again(&object, old.encoding(), namespaces)
@@ -181,61 +186,80 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             if let Some(group) = group {
                 compression.move_candidate(group, old.address(), new.address());
             }
-            self.replace_form(writer, slot, &old, new);
+            placement.replace_form(objects, slot, &old, new);
         } else {
-            self.encode_again(writer, slot, &old);
+            self.encode_again(objects, placement, slot, &old);
         }
         Some(len)
     }
 
-    /// Compresses the object of a slot, unless it is compressed.
-    fn compress_slot(&self, writer: &mut Writer<T>, slot: u32) {
-        let Some(old) = self.entry_at(slot) else { return };
-        if !matches!(old.form(), EntryForm::Whole { .. } | EntryForm::Delta { .. }) {
-            self.encode_again(writer, slot, &old);
+    /// Compresses the state of a slot as if it was written, in a compressed store. A compressed object that is not
+    /// compressed again becomes encoded.
+    fn encode_again<T: StoreType + ?Sized>(
+        &mut self,
+        objects: &Objects<T>,
+        placement: &mut Placement<T>,
+        slot: u32,
+        old: &Entry,
+    ) {
+        if self.format != StorageFormat::Compressed {
+            return;
         }
-    }
-
-    /// Compresses the state of a slot as if it was written. A compressed object that is not compressed again becomes
-    /// encoded.
-    fn encode_again(&self, writer: &mut Writer<T>, slot: u32, old: &Entry) {
-        let stored = self.object(old);
+        let stored = Object::new(old, &objects.codec);
         let Ok(bytes) = stored.encoded() else { return };
-        let object = NewObject { known: Some(old), encoding: stored.encoding(), bytes, identity: &old.identity() };
-        let is_compressed = old.compressed().is_some();
-        let new = self.compressed_entry(writer, &object);
-        let new = new.or_else(|| is_compressed.then(|| Self::encoded_entry(writer, &object)));
+        let Ok(meta) = ItemRef::new(old.encoding(), bytes).meta() else { return };
+        let replaced = Some(Replaced { address: old.address(), reference: old.reference() });
+        let (encoding, identity) = (old.encoding(), &old.identity());
+        let object = NewObject { encoding, bytes, meta: &meta, identity, replaced };
+        let new = self.compressed(objects, placement, &object);
+        let new = new.or_else(|| old.as_encoded().is_none().then(|| self.encoded(&object)));
         drop(stored);
         if let Some(new) = new {
-            self.replace_form(writer, slot, old, new);
+            placement.replace_form(objects, slot, old, new);
         }
     }
 
-    /// Returns true if an object of this length is kept encoded for now, and compressed together with others.
-    pub(super) fn defers_compression(&self, writer: &Writer<T>, len: usize, listed: bool) -> bool {
-        writer.format == StorageFormat::Compressed
-            && !listed
-            && !self.log.is_enabled()
-            && writer.budget.limit.is_none()
-            && Compression::may_defer(len)
+    /// Returns true if a changed object of this length may be pending.
+    pub(super) fn may_wait(&self, len: usize) -> bool {
+        self.format == StorageFormat::Compressed && len <= MOST_PENDING_LEN
     }
 
-    /// Compresses the object of a slot together with others.
-    pub(super) fn defer_compression(&self, writer: &mut Writer<T>, slot: u32, len: usize) {
-        if writer.compression.defer(slot, len) {
-            self.compress_deferred(writer);
+    /// Records that the object of a slot is pending. Compresses those that are, if they are enough.
+    pub(super) fn add_pending<T: StoreType + ?Sized>(
+        &mut self,
+        objects: &Objects<T>,
+        placement: &mut Placement<T>,
+        slot: u32,
+        len: usize,
+    ) {
+        self.pending.push(slot);
+        self.pending_len += len;
+        if self.pending.len() >= MOST_PENDING || self.pending_len >= MOST_PENDING_LEN {
+            self.compress_pending(objects, placement);
         }
     }
 
-    /// Compresses the objects that wait for it.
-    pub(crate) fn compress_deferred(&self, writer: &mut Writer<T>) {
-        for slot in writer.compression.take_deferred() {
-            self.compress_slot(writer, slot);
+    /// Compresses the objects that are pending.
+    pub(crate) fn compress_pending<T: StoreType + ?Sized>(
+        &mut self,
+        objects: &Objects<T>,
+        placement: &mut Placement<T>,
+    ) {
+        self.pending_len = 0;
+        for slot in mem::take(&mut self.pending) {
+            // It may have been deleted, or compressed by a renewal.
+            if let Some(old) = objects.entry_at(slot).filter(|entry| entry.as_encoded().is_some()) {
+                self.encode_again(objects, placement, slot, &old);
+            }
         }
     }
 
-    /// Compares later objects with the references of loaded objects.
-    pub(crate) fn learn_references(writer: &mut Writer<T>, entries: &[Entry]) {
+    /// Uses the dictionaries of loaded objects, and compares later objects with their references.
+    pub(crate) fn adopt(&mut self, dictionaries: &[Arc<Dictionary>], entries: &[Entry]) {
+        if self.format != StorageFormat::Compressed {
+            return;
+        }
+        self.compression.adopt_dictionaries(dictionaries);
         let mut last = None;
         for entry in entries {
             let Some(reference) = entry.reference() else { continue };
@@ -243,35 +267,18 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             if last.replace(Arc::as_ptr(reference)) != Some(Arc::as_ptr(reference))
                 && let Some(object) = entry.compressed()
             {
-                writer.compression.learn_reference(&object, entry.encoding());
+                self.compression.learn_reference(&object, entry.encoding());
             }
-        }
-    }
-
-    /// Replaces the entry of a slot by another form of the same state, and the entries that subscribers have yet to
-    /// receive. The caller has one reference to the old entry.
-    fn replace_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry, new: Entry) {
-        let is_held = old.references() > 2;
-        if is_held {
-            writer.subscribers.change_form(slot, old, &new);
-        }
-        self.change_form(writer, slot, old, new);
-    }
-
-    /// Replaces the entry of a slot by another form of the same state. What leaves the slot is what is subtracted.
-    fn change_form(&self, writer: &mut Writer<T>, slot: u32, old: &Entry, new: Entry) {
-        new.keep_marks_of(old);
-        writer.usage.add(&new);
-        let replaced = self.state_mut().slot_mut(slot).and_then(|held| held.replace(new));
-        if let Some(replaced) = &replaced {
-            writer.usage.subtract(replaced);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use listwatch::Encoding;
+
     use super::*;
+    use crate::compress::pool::Reference;
     use crate::{Change, Store};
 
     const MANY: u32 = 64;
@@ -403,7 +410,7 @@ mod tests {
         write(&json("web-", "web-b", 1, &text(2, 200)));
         write(&json("web-", "first", 2, &text(2, 200)));
         assert!(is_waiting(&store, "first") && !is_waiting(&store, "web-b"));
-        let is_trained = || store.core.writer().compression.dictionary().is_some();
+        let is_trained = || store.core.writer().compressor.compression.dictionary().is_some();
         let mut others = 0;
         while !is_trained() {
             write(&json("", &format!("other-{others}"), 1, &text(1000 + others, 1000)));
@@ -438,7 +445,7 @@ mod tests {
                 } else {
                     assert!(store.apply(Encoding::Json, json.as_bytes()).is_ok());
                 }
-                writes_after -= usize::from(store.core.writer().compression.dictionary().is_some());
+                writes_after -= usize::from(store.core.writer().compressor.compression.dictionary().is_some());
                 if random.u8(..100) == 0 {
                     assert!(store.memory().compressed > 0);
                 }

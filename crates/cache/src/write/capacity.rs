@@ -1,4 +1,4 @@
-//! How a store keeps its budget.
+//! Whether the store can hold an object: its budget, and the objects that were skipped.
 //!
 //! The bytes of objects are counted with each write. The rest, for example indexes, costs a scan to measure, so it is
 //! measured from time to time. It may exceed the budget by its growth in between.
@@ -7,10 +7,12 @@
 //! without an end. So a relist needs room for the smallest object that was rejected, and a tenth of the budget. If the
 //! last list left out as many objects as the list before, that much must have become free since.
 
+use std::collections::HashMap;
+
 use crate::error::StoreError;
 
 /// How a store keeps its budget.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct BudgetState {
     pub(crate) limit: Option<usize>,
     /// The memory that is not counted with each write: the table, indexes, and objects that a relist staged.
@@ -35,7 +37,7 @@ pub(crate) struct IncompleteList {
 }
 
 /// `rest` is measured after an eighth as many writes as there are objects, and at least this many.
-pub(crate) const MEASURE: usize = 64;
+pub(super) const MEASURE: usize = 64;
 
 impl BudgetState {
     /// Records the end of a list.
@@ -63,12 +65,53 @@ impl BudgetState {
     fn room(&self, used: usize) -> usize {
         self.limit.unwrap_or_default().saturating_sub(used)
     }
+}
 
-    /// Checks whether an empty store has room for this many bytes.
-    pub(crate) fn check_empty_store(&self, bytes: usize) -> Result<(), StoreError> {
-        match self.limit {
-            Some(budget) if bytes > budget => Err(StoreError::OverBudget(budget)),
-            _ => Ok(()),
+/// Checks whether an empty store with this budget has room for this many bytes.
+pub(crate) fn check_empty_store(budget: Option<usize>, bytes: usize) -> Result<(), StoreError> {
+    match budget {
+        Some(budget) if bytes > budget => Err(StoreError::OverBudget(budget)),
+        _ => Ok(()),
+    }
+}
+
+/// The objects that a store does not have in their latest state, because it could not hold them. It keeps hashes of
+/// their keys, because a full store has no room for keys.
+#[derive(Default)]
+pub(crate) struct SkippedObjects {
+    /// By hash: the number of relists that began before the object was skipped.
+    since: HashMap<u64, u64>,
+}
+
+impl SkippedObjects {
+    pub(crate) fn len(&self) -> usize {
+        self.since.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.since.capacity() * 8 / 7 * (size_of::<(u64, u64)>() + 1)
+    }
+
+    pub(crate) fn add(&mut self, hash: u64, relists: u64) {
+        self.since.insert(hash, relists);
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64) {
+        self.since.remove(&hash);
+    }
+
+    /// Removes an object that the open relist has, unless it was skipped after the relist began: the skipped state may
+    /// be newer.
+    pub(crate) fn remove_listed(&mut self, hash: u64, relists: u64) {
+        if self.since.get(&hash).is_some_and(|since| *since < relists) {
+            self.since.remove(&hash);
         }
+    }
+
+    /// Removes the objects that were skipped before the committed relist began: the list has them, or they were
+    /// deleted.
+    pub(crate) fn forget_before(&mut self, relist: u64) {
+        self.since.retain(|_, since| *since >= relist);
+        self.since.shrink_to_fit();
     }
 }
