@@ -68,10 +68,14 @@ pub mod view {
 #[cfg(feature = "client")]
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::client::classify::{MAX_RETRY_AFTER, RetryAdvice};
     pub use crate::client::crypto::crypto_provider;
-    pub use crate::client::{
-        Connections, MAX_RETRY_AFTER, Outage, PAGE, Pages, RetryAdvice, Timer, WarningLimit, chain, on_own_runtime,
-    };
+    pub use crate::client::list::Pages;
+    pub use crate::client::outage::Outage;
+    pub use crate::client::runtime::{Timer, on_own_runtime};
+    pub use crate::client::transport::chain;
+    pub use crate::client::warning_limit::WarningLimit;
+    pub use crate::client::watch::{Connections, PAGE};
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};
     pub use crate::schema::rust_type::check_kind;

@@ -9,12 +9,13 @@ use std::time::Duration;
 use backon::ExponentialBackoff;
 use tokio::time::Instant;
 
+use super::classify::{RetryAdvice, classify};
 use super::error::Error;
 use super::metrics::{Metrics, Totals};
 use super::outage::Outage;
 use super::params::Selection;
 use super::resource::Resource;
-use super::retry::{Retry, RetryAdvice, Tries, classify};
+use super::retry::{Retry, Tries};
 use super::runtime::LONGEST;
 use super::transport::{Transport, chain};
 use super::warning_limit::WarningLimit;

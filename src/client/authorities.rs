@@ -597,7 +597,7 @@ mod tests {
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let error = explain_key(rustls::Error::DecryptError, &certificate);
         let found = TransportError::from_error(TransportErrorKind::Broken, &std::io::Error::other(error));
-        let expected = "TLS: the server's certificate has an RSA key of 1024 bits, and at least 2048 are required";
+        let expected = "cannot connect to the server over TLS: the server's certificate has an RSA key of 1024 bits, and at least 2048 are required";
         assert_eq!(found.to_string(), expected);
         let lone = params(&["host"], false).self_signed(&KeyPair::generate().unwrap()).unwrap();
         assert_eq!(explain_key(rustls::Error::DecryptError, lone.der()), rustls::Error::DecryptError);
@@ -623,7 +623,7 @@ mod tests {
         let (old, new) = (make(), make());
         fs::write(file.path(), "no certificate").unwrap();
         let error = Authorities::from_file(file.path(), provider()).unwrap_err().to_string();
-        assert_eq!(error, format!("setup: {}: the CA: no certificate in the PEM", file.path().display()));
+        assert_eq!(error, format!("{}: the CA: no certificate in the PEM", file.path().display()));
         let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         fs::write(file.path(), format!("{garbage}{}", old.pem())).unwrap();
         let authorities = Authorities::from_file(file.path(), provider()).unwrap();

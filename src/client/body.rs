@@ -179,7 +179,10 @@ impl Guarded {
         ready!(self.timer.as_mut().poll(cx));
         Poll::Ready(match &self.progress {
             Some(BodyProgress { waited, bytes }) if since.elapsed() < idle => {
-                let message = format!("only {bytes} bytes in {} s", (*waited + since.elapsed()).as_secs_f32());
+                let message = format!(
+                    "the server has sent only {bytes} bytes in {} s",
+                    (*waited + since.elapsed()).as_secs_f32()
+                );
                 TransportError::new(TransportErrorKind::ReadIdle, message)
             }
             _ => idle_error(idle),
@@ -209,7 +212,7 @@ impl Stream for Guarded {
 }
 
 pub(super) fn idle_error(idle: Duration) -> TransportError {
-    let message = format!("no byte for {} s", idle.as_secs_f32());
+    let message = format!("the server has sent no byte for {} s", idle.as_secs_f32());
     TransportError::new(TransportErrorKind::ReadIdle, message)
 }
 

@@ -12,7 +12,8 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::transport::{TransportError, TransportErrorKind, redact_secret};
+use super::redact::redact_secret;
+use super::transport::{TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
 /// How long a token may be sent by requests that do not wait for a read of its file by another request.
@@ -237,11 +238,11 @@ mod tests {
             let expected_of_file = expected.map(|header| Some(header.to_owned()));
             assert_eq!(
                 of_file,
-                expected_of_file.map_err(|error| format!("credentials: {at}: {what}{error}")),
+                expected_of_file.map_err(|error| format!("no valid credentials: {at}: {what}{error}")),
                 "{text:?}"
             );
             let of_token = match expected {
-                Err(error) if error == invalid => Err(format!("credentials: the token {invalid}")),
+                Err(error) if error == invalid => Err(format!("no valid credentials: the token {invalid}")),
                 expected => Ok(expected.ok().map(str::to_owned)),
             };
             assert_eq!(sent(&Credentials::bearer(text)).await, of_token, "{text:?}");
@@ -254,7 +255,7 @@ mod tests {
         let path = folder.path().join("token");
         let credentials = Credentials::token_file(&path, None);
         let missing = sent(&credentials).await.unwrap_err();
-        assert!(missing.starts_with(&format!("credentials: {}: ", path.display())), "{missing}");
+        assert!(missing.starts_with(&format!("no valid credentials: {}: ", path.display())), "{missing}");
         for (text, expected) in [("one", "Bearer one"), ("two\n", "Bearer two"), ("", "Bearer two")] {
             fs::write(&path, text).unwrap();
             assert_eq!(sent(&credentials).await.unwrap().as_deref(), Some(expected));

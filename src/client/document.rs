@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::api_client::Client;
 use super::body;
+use super::classify::RetryAdvice;
 use super::error::{Error, ErrorKind};
 use super::progress::Counters;
-use super::retry::RetryAdvice;
 use super::runtime::on_own_runtime;
 use super::send::{Answer, within};
 use super::transport::{TransportError, TransportErrorKind};
@@ -82,7 +82,8 @@ impl Client {
             self.send(path.clone(), accept.clone(), *deadline, counters).await?;
         let end = Instant::now() + DOCUMENT_TIME;
         let late = |bytes| {
-            let message = format!("the body has not ended: {bytes} bytes in {} s", DOCUMENT_TIME.as_secs());
+            let message =
+                format!("the server has not sent the whole body: {bytes} bytes in {} s", DOCUMENT_TIME.as_secs());
             TransportError::new(TransportErrorKind::ReadIdle, message)
         };
         let mut body = Vec::new();

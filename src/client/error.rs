@@ -144,7 +144,7 @@ impl Error {
         }
     }
 
-    /// Returns the HTTP status code of the server's error; `None` for any other error.
+    /// Returns the HTTP status code of the server's error, such as 404 (Not Found); `None` for any other error.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
         match self.kind() {
@@ -194,24 +194,6 @@ impl Error {
         let is_timeout = *code == 504 || status.reason == "Timeout";
         causes.clone().any(|cause| cause.reason == "ResourceVersionTooLarge")
             || is_timeout && (status.message.contains(TEXT) || causes.clone().any(|cause| cause.message.contains(TEXT)))
-    }
-
-    /// Returns true for HTTP 401 (Unauthorized).
-    #[must_use]
-    pub fn is_unauthorized(&self) -> bool {
-        self.code() == Some(401)
-    }
-
-    /// Returns true for HTTP 403 (Forbidden).
-    #[must_use]
-    pub fn is_forbidden(&self) -> bool {
-        self.code() == Some(403)
-    }
-
-    /// Returns true for HTTP 404 (Not Found).
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
     }
 
     /// Returns true if the body ended before the list did.
@@ -279,7 +261,7 @@ impl std::error::Error for Error {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The parameters, or the resource, namespace or name, are invalid. Nothing was sent.
-    #[error("parameters: {0}")]
+    #[error("{0}")]
     Params(InvalidInput),
 
     /// A response with an error status, or a `Status` in place of a list or an object.
@@ -299,7 +281,7 @@ pub enum ErrorKind {
 
     /// The transport failed before or while it received the response. An interrupted list is
     /// [`Incomplete`](Self::Incomplete).
-    #[error("transport: {0}")]
+    #[error("{0}")]
     Transport(TransportError),
 
     /// The body ended before the list did.
@@ -334,7 +316,7 @@ pub enum ErrorKind {
     },
 
     /// The response is a list of another kind.
-    #[error("another kind: expected {}, got {}", type_meta(.expected), type_meta(.found))]
+    #[error("the server sent {} instead of {}", type_meta(.found), type_meta(.expected))]
     OtherKind {
         /// The requested type.
         expected: TypeMeta,
@@ -362,7 +344,10 @@ pub enum ErrorKind {
     RepeatedToken,
 
     /// A redirect that the transport did not follow, because that could send the credentials to another server.
-    #[error("redirect: {status} to {}, which is not followed", .to.as_deref().unwrap_or("a relative location"))]
+    #[error(
+        "the server redirects to {} ({status}), where the client does not follow",
+        .to.as_deref().unwrap_or("a relative location")
+    )]
     Redirect {
         /// The status.
         status: StatusCode,
@@ -383,7 +368,7 @@ pub enum ErrorKind {
     },
 
     /// A discovery document of the server cannot be read.
-    #[error("discovery: {0}")]
+    #[error("cannot read the discovery document {0}")]
     Discovery(String),
 
     /// The server has no resource of the typed name, or does not list it, or several resources have the name.
@@ -425,7 +410,7 @@ fn incomplete(
 fn unexpected(format: BodyFormat, content_type: Option<&str>, snippet: Option<&str>) -> String {
     let content_type = content_type.map(|text| format!(" (content type {})", text.escape_debug())).unwrap_or_default();
     let snippet = snippet.map(|text| format!(": {}", text.escape_debug())).unwrap_or_default();
-    format!("unexpected encoding: the body looks like {format}, not like a list{content_type}{snippet}")
+    format!("unexpected encoding: the body looks like {format}, not like an API server's{content_type}{snippet}")
 }
 
 fn no_progress(version: &str, watches: u32, last: Option<&Error>) -> String {

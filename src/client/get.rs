@@ -49,7 +49,7 @@ use crate::wire::{Beginning, Encoding};
 ///
 /// # Errors
 ///
-/// [`Error`]: it [is not found](Error::is_not_found) if there is no such object.
+/// [`Error`]: its [code](Error::code) is 404 if there is no such object.
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Get<O> {
     client: Client,

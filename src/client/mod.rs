@@ -74,22 +74,22 @@ mod body;
 mod builtin;
 #[cfg(feature = "http")]
 mod certificate;
+pub(crate) mod classify;
 mod count;
 mod credentials;
 pub(crate) mod crypto;
 mod discovery;
 mod document;
 mod error;
-mod error_class;
 mod get;
 #[cfg(feature = "http")]
 mod http_transport;
 mod io_thread;
 #[cfg(feature = "http")]
 mod kubeconfig;
-mod list;
+pub(crate) mod list;
 mod metrics;
-mod outage;
+pub(crate) mod outage;
 mod params;
 mod progress;
 mod proxy;
@@ -98,47 +98,41 @@ mod redirect;
 mod resolve;
 mod resource;
 mod retry;
-mod runtime;
+pub(crate) mod runtime;
 mod send;
 mod service;
 mod span;
 #[cfg(feature = "http")]
 mod tls;
-mod transport;
+pub(crate) mod transport;
 mod warning;
-mod warning_limit;
-mod watch;
+pub(crate) mod warning_limit;
+pub(crate) mod watch;
 #[cfg(feature = "http")]
 mod yaml;
 
 pub use self::api_client::{Client, Compression};
+pub use self::classify::ErrorClass;
 pub use self::count::Count;
 pub use self::credentials::Credentials;
 pub use self::error::{Error, ErrorKind};
-pub use self::error_class::ErrorClass;
 pub use self::get::Get;
 #[cfg(feature = "http")]
 pub use self::http_transport::{Config, HttpTransport};
 pub use self::io_thread::IoThread;
 #[cfg(feature = "http")]
 pub use self::kubeconfig::Kubeconfig;
-pub use self::list::{List, ListSummary, Pages, Restart};
+pub use self::list::{List, ListSummary, Restart};
 pub use self::metrics::Metrics;
-#[doc(hidden)]
-pub use self::outage::Outage;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
 pub use self::progress::Progress;
 pub use self::proxy::environment_proxy;
+pub use self::redact::redact_secret;
 pub use self::redirect::Redirects;
 pub use self::resource::{Kind, Resource};
-pub use self::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice};
-#[doc(hidden)]
-pub use self::runtime::{Timer, on_own_runtime};
+pub use self::retry::Retry;
 pub use self::service::ServiceTransport;
 pub use self::transport::{
-    MAX_HEADERS, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, chain, is_loopback,
-    redact_secret,
+    MAX_HEADERS, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };
-#[doc(hidden)]
-pub use self::warning_limit::WarningLimit;
-pub use self::watch::{Connections, Disconnect, PAGE, Watch, WatchEvent, WatchEvents};
+pub use self::watch::{Disconnect, Watch, WatchEvent, WatchEvents};

@@ -1,4 +1,11 @@
 //! Removes credentials from texts of servers and proxies.
+//!
+//! The rule: no eight bytes of a secret that follow each other in it are shown together, neither as they are nor in
+//! base64. A page may truncate or wrap what it echoes, and a header of basic authorization is base64.
+
+use std::collections::HashSet;
+
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine};
 
 use super::transport::Transport;
 
@@ -6,6 +13,15 @@ use super::transport::Transport;
 /// servers.
 const NO_CREDENTIALS: [&str; 7] =
     ["auth", "authentication", "authorization", "credentials", "redacted", "token", "tokens"];
+
+/// What is shown in place of a secret.
+const REDACTED: &str = "[redacted]";
+
+/// The length of the parts of a secret that are not shown.
+const PART: usize = 8;
+
+/// Shorter secrets are only removed where they are no part of a longer word.
+const SHORTEST: usize = 4;
 
 /// Removes the transport's secrets, words after `Bearer` or `Basic`, and JSON web tokens.
 pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
@@ -17,7 +33,7 @@ pub(super) fn redact(transport: &dyn Transport, text: String) -> String {
         let end = rest.find(|c| is_inner(c) != inner).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
         if inner && (scheme && !is_word(word) || is_web_token(word)) {
-            clean.push_str("[redacted]");
+            clean.push_str(REDACTED);
         } else {
             clean.push_str(word);
         }
@@ -36,4 +52,120 @@ fn is_word(word: &str) -> bool {
 
 fn is_web_token(word: &str) -> bool {
     word.find("eyJ").is_some_and(|at| word.get(at..).is_some_and(|token| token.len() > 16))
+}
+
+/// Replaces a secret in a text with `[redacted]`: the whole secret, its base64 form, and any part of eight bytes or
+/// more of either, because a page may truncate or wrap what it echoes. A shorter secret is only found whole, and one of
+/// less than four bytes only where it is no part of a longer word.
+///
+/// A secret of lower-case letters, `-`, `.` and `:` only may be an ordinary word, such as a user's name. It stays where
+/// API servers quote the name of a user, a group, a namespace or a resource: `User "nobody" cannot list resource
+/// "pods"`.
+///
+/// For implementations of [`Transport::redact`].
+#[must_use]
+pub fn redact_secret(text: String, secret: &str) -> String {
+    /// The words before a quoted name, in messages of API servers (apiserver `responsewriters.ForbiddenStatus`).
+    const NAMED: [&str; 4] = ["User ", "group ", "namespace ", "resource "];
+    let is_of_name = |c: char| c.is_ascii_lowercase() || "-.:".contains(c);
+    let quoted = format!("\"{secret}\"");
+    if secret.is_empty() {
+        return text;
+    }
+    if !secret.chars().all(is_of_name) || !text.contains(&quoted) {
+        return redact_parts(&text, secret);
+    }
+    let (mut clean, mut rest) = (String::with_capacity(text.len()), &*text);
+    while let Some((before, after)) = rest.split_once(&quoted) {
+        let is_name = NAMED.iter().any(|noun| before.ends_with(noun));
+        // A part of the secret may be in the text around it, never in the quotes.
+        clean.push_str(&redact_parts(before, secret));
+        clean.push_str(if is_name { &quoted } else { "\"[redacted]\"" });
+        rest = after;
+    }
+    clean + &redact_parts(rest, secret)
+}
+
+/// Replaces all parts of a secret.
+fn redact_parts(text: &str, secret: &str) -> String {
+    if secret.len() < SHORTEST {
+        return redact_words(text, secret);
+    }
+    let part = secret.len().min(PART);
+    let mut forms = vec![secret.as_bytes().to_vec()];
+    if secret.len() >= PART {
+        // base64 encodes groups of three bytes. They begin at the first, second or third byte, whatever precedes it.
+        for rest in (0..3).filter_map(|first| secret.as_bytes().get(first..)) {
+            let groups = rest.get(..rest.len() / 3 * 3).unwrap_or_default();
+            forms.extend([&BASE64_STANDARD, &BASE64_URL_SAFE].map(|engine| engine.encode(groups).into_bytes()));
+        }
+    }
+    let parts: HashSet<&[u8]> = forms.iter().flat_map(|form| form.windows(part)).collect();
+    let (mut clean, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some(at) = rest.windows(part).position(|window| parts.contains(window)) {
+        let more = rest.windows(part).skip(at).take_while(|window| parts.contains(window)).count();
+        let (before, after) = (rest.get(..at), rest.get(at + more + part - 1..));
+        clean.extend_from_slice(before.unwrap_or_default());
+        clean.extend_from_slice(REDACTED.as_bytes());
+        rest = after.unwrap_or_default();
+    }
+    clean.extend_from_slice(rest);
+    String::from_utf8_lossy(&clean).into_owned()
+}
+
+/// Replaces a secret where it is not a part of a longer word.
+fn redact_words(text: &str, secret: &str) -> String {
+    let (mut clean, mut from) = (String::with_capacity(text.len()), 0);
+    for (at, word) in text.match_indices(secret) {
+        let (before, after) = text.split_at(at);
+        let inner = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        if inner(before.chars().next_back()) || inner(after.chars().nth(word.chars().count())) {
+            continue;
+        }
+        clean.push_str(before.get(from..).unwrap_or_default());
+        clean.push_str(REDACTED);
+        from = at + word.len();
+    }
+    clean + text.get(from..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redacts_secrets_whole_in_parts_and_in_base64() {
+        for (text, secret, expected) in [
+            ("a s3cret b", "s3cret", "a [redacted] b"),
+            ("a s3cre b", "s3cret", "a s3cre b"),
+            ("nothing", "", "nothing"),
+            ("extended key of x, 6x: x", "x", "extended key of [redacted], 6x: [redacted]"),
+            ("x-axis éx", "x", "[redacted]-axis éx"),
+            ("a s3cret-t0ken, s3cret-t0ken b", "s3cret-t0ken", "a [redacted], [redacted] b"),
+            ("truncated: s3cret-t", "s3cret-t0ken", "truncated: [redacted]"),
+            ("wrapped: s3cret-t\n0ken-of-tests", "s3cret-t0ken-of-tests", "wrapped: [redacted]\n[redacted]"),
+            ("dTpzM2NyZXQtdDBrZW4=", "s3cret-t0ken", "dTpz[redacted]ZW4="),
+            ("é s3cret-töken é", "s3cret-töken", "é [redacted] é"),
+            // An ordinary word is a name where an API server says so, and a credential anywhere else.
+            (
+                r#"pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "web""#,
+                "nobody",
+                r#"pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "web""#,
+            ),
+            (
+                r#"User "kubernetes-admin" is not in "kubernetes-admin": token kubernetes-admin, kubernetes"#,
+                "kubernetes-admin",
+                r#"User "kubernetes-admin" is not in "[redacted]": token [redacted], [redacted]"#,
+            ),
+            (
+                r#"{"token":"nobody"}, Bearer "nobody", nobody"#,
+                "nobody",
+                r#"{"token":"[redacted]"}, Bearer "[redacted]", [redacted]"#,
+            ),
+            (r#"User "hunter2" and User "s3cret-t0ken""#, "hunter2", r#"User "[redacted]" and User "s3cret-t0ken""#),
+            (r#"User "s3cret-t0ken" cannot list"#, "s3cret-t0ken", r#"User "[redacted]" cannot list"#),
+        ] {
+            assert_eq!(redact_secret(text.to_owned(), secret), expected, "{text}");
+        }
+    }
 }

@@ -35,7 +35,7 @@ impl Redirects {
         let Some(target) = self.target(status, headers) else { return Ok(None) };
         if self.requests == MAX_REQUESTS {
             // Without the target, which may quote credentials.
-            let error = format!("stopped after {MAX_REQUESTS} redirects");
+            let error = format!("again after {MAX_REQUESTS} requests");
             return Err(TransportError::new(TransportErrorKind::Redirect, error));
         }
         self.requests += 1;
@@ -169,6 +169,6 @@ mod tests {
             assert!(redirects.next_url(StatusCode::FOUND, &headers).unwrap().is_some());
         }
         let error = redirects.next_url(StatusCode::FOUND, &headers).unwrap_err();
-        assert_eq!(error.to_string(), "redirect: stopped after 10 redirects");
+        assert_eq!(error.to_string(), "the server redirects again after 10 requests");
     }
 }

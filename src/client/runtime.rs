@@ -26,11 +26,12 @@ impl OwnRuntime {
     /// Returns an error outside of a runtime, and on another runtime than the first time.
     pub(super) fn check(&mut self) -> Result<(), TransportError> {
         let wrong = |message| TransportError::new(TransportErrorKind::Setup, message);
-        let current = Handle::try_current().map_err(|_| wrong("polled outside of a tokio runtime"))?.id();
+        let current =
+            Handle::try_current().map_err(|_| wrong("the request is polled outside of a tokio runtime"))?.id();
         if *self.0.get_or_insert(current) == current {
             Ok(())
         } else {
-            Err(wrong("polled on another tokio runtime than the one on which it began"))
+            Err(wrong("the request is polled on another tokio runtime than the one on which it began"))
         }
     }
 }

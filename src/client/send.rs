@@ -66,7 +66,7 @@ impl Client {
     ) -> Result<Answer, Error> {
         let answer = self.head_once(path_and_query.clone(), accept.clone(), body_idle, deadline, counters).await;
         match answer {
-            Err(error) if error.is_unauthorized() && self.transport.renews_credentials() => {
+            Err(error) if error.code() == Some(401) && self.transport.renews_credentials() => {
                 let error = error.redacted(&*self.transport);
                 self.totals.retry();
                 if let Some(left_out) = self.warnings.admit(("listwatch.credentials", error.kind().to_string())) {
@@ -103,7 +103,7 @@ impl Client {
             timeout(idle, response).await.map_err(|_| no_response(idle)).and_then(|response| response)
         });
         let waiting = WaitingRequest::begin(&self.totals);
-        let response = response.await?;
+        let response = response.await.map_err(|error| error.at(self.transport.server()))?;
         drop(waiting);
         self.was_reached.store(true, Ordering::Relaxed);
         let (status, headers) = (response.status, response.headers);
@@ -174,7 +174,8 @@ async fn warn_while_waiting<T, E>(
 }
 
 fn no_response(waited: Duration) -> TransportError {
-    TransportError::new(TransportErrorKind::ReadIdle, format!("no response for {} s", waited.as_secs_f32()))
+    let message = format!("the server has not responded for {} s", waited.as_secs_f32());
+    TransportError::new(TransportErrorKind::ReadIdle, message)
 }
 
 pub(super) async fn within<T>(
@@ -183,15 +184,16 @@ pub(super) async fn within<T>(
 ) -> Result<T, TransportError> {
     match deadline {
         None => future.await,
-        Some(deadline) => timeout_at(deadline, future)
-            .await
-            .unwrap_or_else(|_| Err(TransportError::new(TransportErrorKind::Deadline, "before the body"))),
+        Some(deadline) => timeout_at(deadline, future).await.unwrap_or_else(|_| {
+            Err(TransportError::new(TransportErrorKind::Deadline, "the deadline passed before the response"))
+        }),
     }
 }
 
 pub(super) fn accept_header(accept: String) -> Result<HeaderValue, TransportError> {
-    HeaderValue::try_from(accept)
-        .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the Accept header: {error}")))
+    HeaderValue::try_from(accept).map_err(|error| {
+        TransportError::new(TransportErrorKind::Setup, format!("the Accept header is invalid: {error}"))
+    })
 }
 
 fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {

@@ -15,9 +15,8 @@ use http_body::Body;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::io_thread::IoThread;
-use super::transport::{
-    Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, redact_secret,
-};
+use super::redact::redact_secret;
+use super::transport::{Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind};
 
 /// A [`Transport`] over a function from `http::Request` to `http::Response`: a `kube::Client` of any version since
 /// 0.89, a tower service, or another HTTP client.
@@ -119,8 +118,9 @@ impl ServiceTransport {
     async fn send(&self, method: Method, request: Request, body: Bytes) -> Result<Response, TransportError> {
         let mut sending = http::Request::new(body);
         *sending.method_mut() = method;
-        *sending.uri_mut() = Uri::try_from(request.path_and_query)
-            .map_err(|error| TransportError::new(TransportErrorKind::Setup, format!("the request's path: {error}")))?;
+        *sending.uri_mut() = Uri::try_from(request.path_and_query).map_err(|error| {
+            TransportError::new(TransportErrorKind::Setup, format!("the path of the request is invalid: {error}"))
+        })?;
         *sending.headers_mut() = request.headers;
         let send = Arc::clone(&self.send);
         match &self.io_thread {

@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn refuses_a_client_certificate_that_cannot_be_used_and_says_why() {
-        let missing = "setup: the client certificate and key: not one of each as PEM";
+        let missing = "the client certificate and key: not one of each as PEM";
         let v3 = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
         let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nczNjcmV0\n-----END ENCRYPTED PRIVATE KEY-----\n";
         let malformed = "-----BEGIN PRIVATE KEY-----\nczNjcmV0\n-----END PRIVATE KEY-----\n";
@@ -117,27 +117,24 @@ mod tests {
             (String::new(), missing),
             (certificate_of(VERSION_1).to_owned(), missing),
             (key_of(VERSION_1).to_owned(), missing),
-            (format!("{no_certificate}{}", key_of(VERSION_1)), "setup: the client certificate is malformed"),
+            (format!("{no_certificate}{}", key_of(VERSION_1)), "the client certificate is malformed"),
             (
                 format!("{}{encrypted}", certificate_of(VERSION_1)),
-                "setup: the key of the client certificate is encrypted: decrypt it first",
+                "the key of the client certificate is encrypted: decrypt it first",
             ),
             (
                 format!("{}{malformed}", certificate_of(VERSION_1)),
-                "setup: the key of the client certificate is malformed, or not RSA, ECDSA or Ed25519",
+                "the key of the client certificate is malformed, or not RSA, ECDSA or Ed25519",
             ),
             (
                 format!("{}{}", certificate_of(VERSION_1), v3.signing_key.serialize_pem()),
-                "setup: the client certificate and key do not belong together",
+                "the client certificate and key do not belong together",
             ),
             (
                 format!("{}{}", v3.cert.pem(), key_of(VERSION_1)),
-                "setup: the client certificate and key do not belong together",
+                "the client certificate and key do not belong together",
             ),
-            (
-                RSA_1024.to_owned(),
-                "setup: the client certificate has an RSA key of 1024 bits, and at least 2048 are required",
-            ),
+            (RSA_1024.to_owned(), "the client certificate has an RSA key of 1024 bits, and at least 2048 are required"),
         ] {
             let error = config(Some(&identity)).unwrap_err();
             assert_eq!(error, expected);

@@ -1,13 +1,11 @@
 //! How requests reach an API server: the trait, and its requests, responses and errors.
 
-use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
@@ -145,13 +143,19 @@ impl fmt::Debug for Response {
 pub struct TransportError {
     kind: TransportErrorKind,
     message: String,
+    /// The host and port of the server, if they are known.
+    server: Option<String>,
     io: Option<io::ErrorKind>,
 }
 
 impl TransportError {
     /// Creates an error with a message, which must not contain secrets. Control characters are escaped.
+    ///
+    /// The message says why: `cannot connect to 10.0.0.1:6443` and the like precede it, by the [kind](Self::kind). It
+    /// says what happened for [`Setup`](TransportErrorKind::Setup), [`ReadIdle`](TransportErrorKind::ReadIdle),
+    /// [`Deadline`](TransportErrorKind::Deadline) and [`Other`](TransportErrorKind::Other), which nothing precedes.
     pub fn new(kind: TransportErrorKind, message: impl AsRef<str>) -> Self {
-        Self { kind, message: escaped(message.as_ref()), io: None }
+        Self { kind, message: escaped(message.as_ref()), server: None, io: None }
     }
 
     /// Converts the error of an HTTP library. The message consists of the messages of the error and its sources, each
@@ -166,7 +170,9 @@ impl TransportError {
             return error.clone();
         }
         let io = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).last().map(io::Error::kind);
-        let informative = causes(error).filter(|cause| cause.source().is_none() || !names_a_layer(&cause.to_string()));
+        let said = causes(error).filter(|cause| !holds_another(*cause));
+        let said = said.map(|cause| (without_library(cause), cause.source().is_some()));
+        let informative = said.filter(|(said, has_source)| !has_source || !names_a_layer(said)).map(|(said, _)| said);
         Self { io, ..Self::new(kind_of(error, otherwise), joined(informative)) }
     }
 
@@ -182,13 +188,10 @@ impl TransportError {
         }
     }
 
-    /// Puts the URL of the server, if it is known, before the message.
-    #[must_use]
-    pub fn at(self, server: Option<&str>) -> Self {
-        match server {
-            Some(server) => Self { message: format!("{}: {}", escaped(server), self.message), ..self },
-            None => self,
-        }
+    /// Names the server, by host and port, unless the error names it.
+    pub(super) fn at(mut self, server: Option<String>) -> Self {
+        self.server = self.server.or(server);
+        self
     }
 
     /// Returns the kind of the innermost [`io::Error`] that caused this error, if [`from_error`](Self::from_error)
@@ -215,49 +218,53 @@ impl TransportError {
 
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.kind)?;
-        if !self.message.is_empty() {
-            write!(f, ": {}", self.message)?;
+        let Self { kind, message, server, io: _ } = self;
+        let server = server.as_deref().unwrap_or("the server");
+        match kind {
+            TransportErrorKind::Connect => write!(f, "cannot connect to {server}")?,
+            TransportErrorKind::Tls => write!(f, "cannot connect to {server} over TLS")?,
+            TransportErrorKind::Credentials => f.write_str("no valid credentials")?,
+            TransportErrorKind::Broken => f.write_str("the connection was interrupted")?,
+            TransportErrorKind::Compression => f.write_str("cannot decompress the response")?,
+            TransportErrorKind::Redirect if !message.is_empty() => {
+                return write!(f, "the server redirects {message}");
+            }
+            TransportErrorKind::Redirect => f.write_str("the server redirects")?,
+            _ if !message.is_empty() => return f.write_str(message),
+            TransportErrorKind::Setup => f.write_str("the transport has a wrong setting")?,
+            TransportErrorKind::ReadIdle => f.write_str("the server sends nothing")?,
+            TransportErrorKind::Deadline => f.write_str("the deadline has passed")?,
+            TransportErrorKind::Other => f.write_str("the request failed")?,
         }
-        Ok(())
+        if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }
     }
 }
 
 impl std::error::Error for TransportError {}
 
 /// How a transport can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransportErrorKind {
     /// A setting is wrong: a URL, a certificate, a file, a kubeconfig.
-    #[error("setup")]
     Setup,
     /// The credentials could not be read.
-    #[error("credentials")]
     Credentials,
     /// The connection was refused, timed out, or has no route or no host.
-    #[error("connect")]
     Connect,
     /// Client and server do not accept each other's certificates.
-    #[error("TLS")]
     Tls,
     /// The connection was closed in the middle of a body, also of a compressed one, or the stream was reset.
-    #[error("interrupted")]
     Broken,
     /// No byte arrived within the read-idle timeout.
-    #[error("stalled")]
     ReadIdle,
     /// The deadline of the whole call has passed.
-    #[error("deadline")]
     Deadline,
     /// The server redirects in a loop, or a client that the caller built followed a redirect to another origin.
-    #[error("redirect")]
     Redirect,
     /// The compressed body is malformed, or uses a method that was not requested.
-    #[error("compression")]
     Compression,
     /// Anything else.
-    #[error("transport")]
     Other,
 }
 
@@ -275,85 +282,6 @@ fn escaped(text: &str) -> String {
 pub fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// Replaces a secret in a text with `[redacted]`: the whole secret, its base64 form, and any part of eight bytes or
-/// more of either, because a page may truncate or wrap it. A shorter secret is only found whole, and one of less than
-/// four bytes only where it is no part of a longer word.
-///
-/// A secret of lower-case letters, `-`, `.` and `:` only may be an ordinary word, such as a user's name. It stays where
-/// API servers quote the name of a user, a group, a namespace or a resource: `User "nobody" cannot list resource
-/// "pods"`.
-///
-/// For implementations of [`Transport::redact`].
-#[must_use]
-pub fn redact_secret(text: String, secret: &str) -> String {
-    /// The words before a quoted name, in messages of API servers (apiserver `responsewriters.ForbiddenStatus`).
-    const NAMED: [&str; 4] = ["User ", "group ", "namespace ", "resource "];
-    let is_word = |c: char| c.is_ascii_lowercase() || "-.:".contains(c);
-    let quoted = format!("\"{secret}\"");
-    if secret.is_empty() || !secret.chars().all(is_word) || !text.contains(&quoted) {
-        return redact_everywhere(text, secret);
-    }
-    let (mut clean, mut rest) = (String::with_capacity(text.len()), &*text);
-    while let Some((before, after)) = rest.split_once(&quoted) {
-        let is_name = NAMED.iter().any(|noun| before.ends_with(noun));
-        // A part of the secret may be in the text around it, never in the quotes.
-        clean.push_str(&redact_everywhere(before.to_owned(), secret));
-        clean.push_str(if is_name { &quoted } else { "\"[redacted]\"" });
-        rest = after;
-    }
-    clean + &redact_everywhere(rest.to_owned(), secret)
-}
-
-fn redact_everywhere(text: String, secret: &str) -> String {
-    const WORD: usize = 4;
-    const PART: usize = 8;
-    const REDACTED: &[u8] = b"[redacted]";
-
-    if secret.is_empty() {
-        return text;
-    }
-    if secret.len() < WORD {
-        return redact_words(&text, secret);
-    }
-    if secret.len() < PART {
-        return text.replace(secret, "[redacted]");
-    }
-    let encoded = |before: &[u8]| {
-        let mut form = BASE64_STANDARD.encode([before, secret.as_bytes()].concat()).into_bytes();
-        // Text around the secret changes the first and the last group of four.
-        form.truncate(form.len().saturating_sub(4));
-        form.split_off(if before.is_empty() { 0 } else { 4 })
-    };
-    let forms = [secret.as_bytes().to_vec(), encoded(b""), encoded(b"_"), encoded(b"__")];
-    let parts: HashSet<&[u8]> = forms.iter().flat_map(|form| form.windows(PART)).collect();
-    let (mut clean, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some(at) = rest.windows(PART).position(|window| parts.contains(window)) {
-        let more = rest.windows(PART).skip(at).take_while(|window| parts.contains(window)).count();
-        let (before, after) = (rest.get(..at), rest.get(at + more + PART - 1..));
-        clean.extend_from_slice(before.unwrap_or_default());
-        clean.extend_from_slice(REDACTED);
-        rest = after.unwrap_or_default();
-    }
-    clean.extend_from_slice(rest);
-    String::from_utf8_lossy(&clean).into_owned()
-}
-
-/// Replaces a secret where it is not a part of a longer word.
-fn redact_words(text: &str, secret: &str) -> String {
-    let (mut clean, mut from) = (String::with_capacity(text.len()), 0);
-    for (at, word) in text.match_indices(secret) {
-        let (before, after) = text.split_at(at);
-        let inner = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        if inner(before.chars().next_back()) || inner(after.chars().nth(word.chars().count())) {
-            continue;
-        }
-        clean.push_str(before.get(from..).unwrap_or_default());
-        clean.push_str("[redacted]");
-        from = at + word.len();
-    }
-    clean + text.get(from..).unwrap_or_default()
 }
 
 /// Returns the kind that the error or one of its sources has, else `otherwise`.
@@ -379,39 +307,47 @@ fn is_failed_connect(cause: &(dyn StdError + 'static)) -> bool {
     cause.downcast_ref().is_some_and(refused) || cause.to_string() == "client error (Connect)"
 }
 
-/// Returns true for the message of a layer of kube, reqwest, hyper-util or hyper that has a source, which says more.
+/// Returns true for the message of a layer of reqwest, hyper-util or hyper that has a source, which says more.
 fn names_a_layer(message: &str) -> bool {
-    const LAYERS: [&str; 7] = [
+    const LAYERS: [&str; 8] = [
         "error sending request",
         "tcp connect error",
+        "dns error",
         "connection error",
         "error reading a body from connection",
         "request or response body error",
         "error decoding response body",
         "http2 error",
     ];
-    // kube displays its source, too: `ServiceError: client error (Connect)`.
-    let message = ["ServiceError: ", "HyperError: "]
-        .iter()
-        .fold(message, |message, of_kube| message.strip_prefix(of_kube).unwrap_or(message));
     message.starts_with("client error (") || LAYERS.contains(&message)
+}
+
+/// Returns the message of an error in the words of a user, if a library or the system has others.
+fn without_library(cause: &(dyn StdError + 'static)) -> String {
+    if let Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) = cause.downcast_ref() {
+        return "the server may not use TLS: try http://".to_owned();
+    }
+    let message = cause.to_string();
+    let of_system = cause.downcast_ref().is_some_and(|error: &io::Error| error.raw_os_error().is_some());
+    if let Some((message, _)) = message.rsplit_once(" (os error ").filter(|_| of_system) {
+        // `Connection refused (os error 111)`
+        let mut letters = message.chars();
+        return letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect();
+    }
+    // kube displays its source, too: `ServiceError: client error (Connect)`.
+    let of_kube = ["ServiceError: ", "HyperError: ", "auth error: "];
+    of_kube.iter().fold(&*message, |message, prefix| message.strip_prefix(prefix).unwrap_or(message)).to_owned()
 }
 
 /// Returns the message of an error and the messages of its sources, each once.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
-    joined(causes(error))
+    joined(causes(error).map(ToString::to_string))
 }
 
-fn joined<'a>(causes: impl Iterator<Item = &'a (dyn StdError + 'static)>) -> String {
-    let mut text = String::new();
-    for cause in causes {
-        let more = cause.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(if text.is_empty() { "" } else { ": " });
-            text.push_str(&more);
-        }
-    }
-    text
+fn joined(messages: impl Iterator<Item = String>) -> String {
+    messages
+        .reduce(|text, more| if text.ends_with(&more) { text } else { format!("{text}: {more}") })
+        .unwrap_or_default()
 }
 
 /// Returns the error and its sources. The source of an `io::Error` is the source of the error that it holds, so this
@@ -430,6 +366,11 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
     std::iter::successors(Some(error), source)
 }
 
+/// Returns true for an error that displays what the error that it holds displays.
+fn holds_another(cause: &(dyn StdError + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(|error| error.get_ref().is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -446,7 +387,7 @@ mod tests {
     async fn posts_fail_unless_a_transport_implements_them() {
         let request = Request::new("/apis".to_owned(), HeaderMap::new());
         let error = OnlyGets.post(request, Bytes::new()).await.unwrap_err();
-        assert_eq!(error.to_string(), "setup: this transport sends only GETs");
+        assert_eq!(error.to_string(), "this transport sends only GETs");
     }
 
     #[test]
@@ -466,42 +407,6 @@ mod tests {
     }
 
     #[test]
-    fn redacts_secrets_whole_in_parts_and_in_base64() {
-        for (text, secret, expected) in [
-            ("a s3cret b", "s3cret", "a [redacted] b"),
-            ("a s3cre b", "s3cret", "a s3cre b"),
-            ("nothing", "", "nothing"),
-            ("extended key of x, 6x: x", "x", "extended key of [redacted], 6x: [redacted]"),
-            ("x-axis éx", "x", "[redacted]-axis éx"),
-            ("a s3cret-t0ken, s3cret-t0ken b", "s3cret-t0ken", "a [redacted], [redacted] b"),
-            ("truncated: s3cret-t", "s3cret-t0ken", "truncated: [redacted]"),
-            ("wrapped: s3cret-t\n0ken-of-tests", "s3cret-t0ken-of-tests", "wrapped: [redacted]\n[redacted]"),
-            ("dTpzM2NyZXQtdDBrZW4=", "s3cret-t0ken", "dTpz[redacted]ZW4="),
-            ("é s3cret-töken é", "s3cret-töken", "é [redacted] é"),
-            // An ordinary word is a name where an API server says so, and a credential anywhere else.
-            (
-                r#"pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "web""#,
-                "nobody",
-                r#"pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "web""#,
-            ),
-            (
-                r#"User "kubernetes-admin" is not in "kubernetes-admin": token kubernetes-admin, kubernetes"#,
-                "kubernetes-admin",
-                r#"User "kubernetes-admin" is not in "[redacted]": token [redacted], [redacted]"#,
-            ),
-            (
-                r#"{"token":"nobody"}, Bearer "nobody", nobody"#,
-                "nobody",
-                r#"{"token":"[redacted]"}, Bearer "[redacted]", [redacted]"#,
-            ),
-            (r#"User "hunter2" and User "s3cret-t0ken""#, "hunter2", r#"User "[redacted]" and User "s3cret-t0ken""#),
-            (r#"User "s3cret-t0ken" cannot list"#, "s3cret-t0ken", r#"User "[redacted]" cannot list"#),
-        ] {
-            assert_eq!(redact_secret(text.to_owned(), secret), expected, "{text}");
-        }
-    }
-
-    #[test]
     fn chain_shows_each_message_once() {
         let inner = io::Error::other(rustls::Error::DecryptError);
         let outer = io::Error::other(inner);
@@ -516,29 +421,58 @@ mod tests {
 
     #[test]
     fn no_message_names_the_layers_of_a_library() {
-        let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused (os error 111)");
+        let refused = || std::net::TcpStream::connect("127.0.0.1:1").unwrap_err();
+        let plain = io::Error::other(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
         for (error, expected) in [
             (
                 Layer(
                     "error sending request",
                     Layer("client error (Connect)", Layer("tcp connect error", refused().into()).into()).into(),
                 ),
-                "connect: Connection refused (os error 111)",
+                "cannot connect to 10.0.0.1:6443: connection refused",
             ),
             (
                 Layer(
                     "ServiceError: client error (Connect)",
-                    Layer("client error (Connect)", "no such host".into()).into(),
+                    Layer("client error (Connect)", Layer("dns error", "no such host".into()).into()).into(),
                 ),
-                "connect: no such host",
+                "cannot connect to 10.0.0.1:6443: no such host",
             ),
-            (Layer("dns error", "no such host".into()), "interrupted: dns error: no such host"),
+            (
+                Layer("client error (Connect)", plain.into()),
+                "cannot connect to 10.0.0.1:6443 over TLS: the server may not use TLS: try http://",
+            ),
+            (Layer("HyperError: early end", "early end".into()), "the connection was interrupted: early end"),
             (
                 Layer("client error (SendRequest)", Box::from(io::Error::other("connection error"))),
-                "interrupted: connection error",
+                "the connection was interrupted: connection error",
             ),
         ] {
-            assert_eq!(TransportError::from_error(TransportErrorKind::Broken, &error).to_string(), expected);
+            let error = TransportError::from_error(TransportErrorKind::Broken, &error);
+            assert_eq!(error.at(Some("10.0.0.1:6443".to_owned())).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn says_what_happened_before_why() {
+        for (kind, without_message, with_message) in [
+            (TransportErrorKind::Setup, "the transport has a wrong setting", "why"),
+            (TransportErrorKind::Credentials, "no valid credentials", "no valid credentials: why"),
+            (TransportErrorKind::Connect, "cannot connect to the server", "cannot connect to the server: why"),
+            (
+                TransportErrorKind::Tls,
+                "cannot connect to the server over TLS",
+                "cannot connect to the server over TLS: why",
+            ),
+            (TransportErrorKind::Broken, "the connection was interrupted", "the connection was interrupted: why"),
+            (TransportErrorKind::ReadIdle, "the server sends nothing", "why"),
+            (TransportErrorKind::Deadline, "the deadline has passed", "why"),
+            (TransportErrorKind::Redirect, "the server redirects", "the server redirects why"),
+            (TransportErrorKind::Compression, "cannot decompress the response", "cannot decompress the response: why"),
+            (TransportErrorKind::Other, "the request failed", "why"),
+        ] {
+            let texts = ["", "why"].map(|message| TransportError::new(kind, message).to_string());
+            assert_eq!(texts, [without_message, with_message]);
         }
     }
 

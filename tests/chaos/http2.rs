@@ -6,8 +6,8 @@ use listwatch::client::Retry;
 use listwatch_testserver::{Answer, Body, RawAnswer, RawEnd, RawServer, TOKEN};
 
 use crate::{
-    BROKEN, DATA, END_STREAM, INCOMPLETE, SETTINGS, Whole, alone, client, data, elsewhere, frame, http2_head, list,
-    raw, serve,
+    BROKEN, CONNECT, DATA, END_STREAM, INCOMPLETE, SETTINGS, Whole, alone, client, data, elsewhere, frame, http2_head,
+    list, raw, serve,
 };
 
 const RST_STREAM: u8 = 3;
@@ -31,7 +31,7 @@ fn a_list_that_ends_early_at_any_byte_of_its_frames_is_never_complete() {
                 match end {
                     RawEnd::Close if cut == all.len() => ending.expect(&case, &["complete"]),
                     _ if cut == all.len() => ending.expect(&case, &["complete", INCOMPLETE, BROKEN]),
-                    _ => ending.expect(&case, &[INCOMPLETE, BROKEN, "transport: connect"]),
+                    _ => ending.expect(&case, &[INCOMPLETE, BROKEN, CONNECT]),
                 }
             }
         }

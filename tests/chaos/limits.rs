@@ -30,9 +30,13 @@ fn broken_gzip_is_never_complete() {
                         &["complete"],
                     ),
                     ("an empty member after it", [&gzip[..], &crate::gzip(b"")].concat(), &["complete"]),
-                    ("garbage after it", [&gzip[..], b"garbage after it"].concat(), &["transport: compression"]),
+                    (
+                        "garbage after it",
+                        [&gzip[..], b"garbage after it"].concat(),
+                        &["cannot decompress the response"],
+                    ),
                     ("the list twice", [&gzip[..], &gzip].concat(), &["malformed"]),
-                    ("not gzip", whole.body.clone(), &["transport: compression"]),
+                    ("not gzip", whole.body.clone(), &["cannot decompress the response"]),
                 ] {
                     let server = serve(answer(&bytes)).await;
                     list(case, client(&server.url(), http2), &whole).await.expect(case, expected);

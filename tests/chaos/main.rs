@@ -181,9 +181,11 @@ impl Ending {
     }
 }
 
-const BROKEN: &str = "transport: interrupted";
+const BROKEN: &str = "the connection was interrupted";
+const CONNECT: &str = "cannot connect to ";
+const NOTHING: &str = "the server has ";
 const INCOMPLETE: &str = "incomplete: the body ended before the list did";
-const STALLED: &str = "incomplete: the body ended before the list did (stalled: no byte for ";
+const STALLED: &str = "incomplete: the body ended before the list did (the server has sent no byte for ";
 
 /// Lists within the deadline; checks that the delivered items are exact and counted, and that no task or socket
 /// remains.

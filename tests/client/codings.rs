@@ -55,10 +55,10 @@ async fn reads_each_name_of_a_coding() {
 async fn names_each_coding_that_it_cannot_read() {
     let gzipped = gzip(&fixture("configmaps.pb"));
     for (headers, expected) in [
-        (&["br"][..], "transport: compression: the content coding is br, not gzip or identity"),
-        (&["Deflate"], "transport: compression: the content coding is deflate, not gzip or identity"),
-        (&["gzip,zstd"], "transport: compression: the content coding is gzip, zstd, not gzip or identity"),
-        (&["gzip, gzip"], "transport: compression: the content coding is gzip, gzip, not gzip or identity"),
+        (&["br"][..], "cannot decompress the response: the content coding is br, not gzip or identity"),
+        (&["Deflate"], "cannot decompress the response: the content coding is deflate, not gzip or identity"),
+        (&["gzip,zstd"], "cannot decompress the response: the content coding is gzip, zstd, not gzip or identity"),
+        (&["gzip, gzip"], "cannot decompress the response: the content coding is gzip, gzip, not gzip or identity"),
     ] {
         let error = listed(&gzipped, headers, 100_000).await.unwrap_err();
         assert_eq!(error.to_string(), expected);

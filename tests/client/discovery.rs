@@ -82,11 +82,11 @@ async fn resolves_names_as_typed() {
 #[tokio::test]
 async fn failed_discovery_is_an_error() {
     for (answer, expected) in [
-        (json("{}"), "discovery: /api: "),
-        (json(r#"{"kind":"APIVersions","versions":["#), "discovery: /api: "),
+        (json("{}"), "cannot read the discovery document /api: "),
+        (json(r#"{"kind":"APIVersions","versions":["#), "cannot read the discovery document /api: "),
         (
             json(r#"{"kind":"PodList","items":[]}"#),
-            "discovery: /api: expected APIGroupDiscoveryList or APIVersions or ",
+            "cannot read the discovery document /api: expected APIGroupDiscoveryList or APIVersions or ",
         ),
         (json(r#"{"kind":"Status","code":403,"reason":"Forbidden"}"#), "API error: 403 Forbidden"),
         (json("<html>"), "unexpected encoding: the body looks like HTML"),
@@ -116,10 +116,10 @@ async fn gets_one_object() {
             (recorded("single-configmap.pb"), None),
             (recorded("error-404-no-such-object.pb").status(404), Some("API error: 404 NotFound: ")),
             (recorded("error-403.pb"), Some("API error: 403 Forbidden: ")),
-            (recorded("pods.pb"), Some("another kind: expected ConfigMap of \"v1\", got PodList")),
+            (recorded("pods.pb"), Some("the server sent PodList of \"v1\" instead of ConfigMap of \"v1\"")),
             (
                 json(r#"{"kind":"Widget","apiVersion":"v1"}"#),
-                Some("another kind: expected ConfigMap of \"v1\", got Widget"),
+                Some("the server sent Widget of \"v1\" instead of ConfigMap of \"v1\""),
             ),
             (
                 json(r#"{"kind":"ConfigMap","apiVersion":"v1"}"#),
@@ -132,7 +132,10 @@ async fn gets_one_object() {
             (Answer::ok(Body::replay("<html>")), Some("unexpected encoding: ")),
             (Answer::ok(Body::replay("")), Some("incomplete: ")),
             (Answer::ok(Body::replay(fixture("single-configmap.pb")).cut_at(40)), Some("malformed: ")),
-            (Answer::ok(Body::replay(fixture("single-configmap.pb")).reset_at(40)), Some("transport: interrupted: ")),
+            (
+                Answer::ok(Body::replay(fixture("single-configmap.pb")).reset_at(40)),
+                Some("the connection was interrupted: "),
+            ),
         ] {
             let server = serve(answer).await;
             let client = client(&server, http2);

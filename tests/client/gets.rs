@@ -34,7 +34,7 @@ async fn a_get_requests_the_form_and_the_version() {
     assert_eq!(object.metadata.unwrap().name.as_deref(), Some("a"));
     // A whole object in place of the metadata is refused.
     let error = get().metadata_only().at_least("0").await.unwrap_err();
-    assert!(error.to_string().contains("expected PartialObjectMetadata"), "{error}");
+    assert!(error.to_string().contains("instead of PartialObjectMetadata"), "{error}");
     let accepts: Vec<_> =
         server.asked().iter().map(|asked| asked.headers["accept"].to_str().unwrap().to_owned()).collect();
     let of_metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -46,7 +46,7 @@ async fn a_get_requests_the_form_and_the_version() {
         [path.to_owned(), format!("{path}?resourceVersion=7%2F1"), format!("{path}?resourceVersion=0")]
     );
     let error = get().at_least("").await.unwrap_err();
-    assert_eq!(error.to_string(), r#"parameters: invalid resource version "": it must not be empty"#);
+    assert_eq!(error.to_string(), r#"invalid resource version "": it must not be empty"#);
 }
 
 #[tokio::test(start_paused = true)]

@@ -215,13 +215,13 @@ async fn a_body_that_is_not_the_list_is_an_error() {
         (
             "HTML",
             Answer::ok(Body::replay(html)).content_type("text/html"),
-            "unexpected encoding: the body looks like HTML, not like a list (content type text/html): \
+            "unexpected encoding: the body looks like HTML, not like an API server's (content type text/html): \
              <html> <h1>Sign in</h1> Bearer [redacted] [redacted]</html>",
         ),
         (
             "CBOR",
             Answer::ok(Body::replay(fixture("configmaps.cbor"))).content_type("application/cbor"),
-            "unexpected encoding: the body looks like CBOR, not like a list (content type application/cbor)",
+            "unexpected encoding: the body looks like CBOR, not like an API server's (content type application/cbor)",
         ),
         (
             "a table",
@@ -229,18 +229,14 @@ async fn a_body_that_is_not_the_list_is_an_error() {
             "not a list: the body has the kind \"Table\" of \"meta.k8s.io/v1\"",
         ),
         ("a JSON Status", Answer::ok(Body::replay(JSON_STATUS)), "API error: 403 Forbidden: no"),
-        (
-            "JSON of another kind",
-            status(200, "widgets-negotiated.json"),
-            "another kind: expected PodList of \"v1\", got ",
-        ),
+        ("JSON of another kind", status(200, "widgets-negotiated.json"), "the server sent "),
         ("truncated JSON", Answer::ok(Body::replay(fixture("pods.json")).cut_at(100_000)), "incomplete: "),
         ("malformed JSON", Answer::ok(Body::replay("{]")), "malformed: "),
         ("a Status", status(200, "error-403.pb"), "API error: 403 Forbidden: "),
-        ("another kind", status(200, "nodes.pb"), "another kind: expected PodList of \"v1\", got NodeList of \"v1\""),
+        ("another kind", status(200, "nodes.pb"), "the server sent NodeList of \"v1\" instead of PodList of \"v1\""),
         ("an object", status(200, "single-configmap.pb"), "not a list: the body has the kind \"ConfigMap\" of \"v1\""),
-        ("bad gzip", bad_gzip, "transport: compression: gzip: "),
-        ("brotli", brotli, "transport: compression: the content coding is br, not gzip or identity"),
+        ("bad gzip", bad_gzip, "cannot decompress the response: gzip: "),
+        ("brotli", brotli, "cannot decompress the response: the content coding is br, not gzip or identity"),
         ("an appended Status", Answer::ok(pods().append(fixture("error-410-exact.pb"))), "API error: 410 Expired: "),
         ("malformed", Answer::ok(pods().flip_at(4)), "malformed: "),
     ] {
@@ -323,9 +319,6 @@ async fn every_error_status_is_a_typed_error() {
             assert_eq!(error.is_too_large_version(), code == 504 && !name.starts_with("500"), "{name}");
             assert_eq!(error.is_retryable(), matches!(code, 429 | 500..=599), "{name}");
             assert_eq!(error.is_expired(), code == 410);
-            assert_eq!(error.is_unauthorized(), code == 401);
-            assert_eq!(error.is_forbidden(), code == 403);
-            assert_eq!(error.is_not_found(), code == 404);
         }
         // After a 406 the client requests JSON.
         assert_eq!(server.requests().len(), if code == 406 { 4 } else { 2 }, "{name}");
@@ -477,7 +470,7 @@ async fn lists_a_custom_resource_whose_lists_have_a_kind_of_their_own() {
     };
     let head = |api_version: &str, kind: &str| format!(r#""apiVersion":"{api_version}","kind":"{kind}""#);
     let foo = item("Foo");
-    let other = "another kind: expected FooList of \"example.com/v1\", got ";
+    let other = "instead of FooList of \"example.com/v1\"";
     for (case, body, expected) in [
         ("as usual", list(&foo, &head("example.com/v1", "FooList")), Ok(1)),
         ("its own kind", list(&foo, &head("example.com/v1", "FooCollection")), Ok(1)),
@@ -497,7 +490,7 @@ async fn lists_a_custom_resource_whose_lists_have_a_kind_of_their_own() {
             (Ok((items, summary)), Ok(count)) => {
                 assert_eq!((items.len(), &*summary.list_meta.resource_version), (count, "7"), "{case}");
             }
-            (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{case}: {error}"),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{case}: {error}"),
             (listed, _) => panic!("{case}: {:?}", listed.map(|(items, _)| items.len())),
         }
     }

@@ -270,7 +270,7 @@ async fn lists_metadata_only() {
         assert!(!pods(&client, &options).single_page(None).into_vec().await.unwrap().0.is_empty());
         assert!(!client.list::<[u8]>(&widgets, &options).into_vec().await.unwrap().0.is_empty());
         let error = pods(&client, &options).into_vec().await.unwrap_err();
-        let expected = "another kind: expected PartialObjectMetadataList of \"meta.k8s.io/v1\", got PodList of \"v1\"";
+        let expected = "the server sent PodList of \"v1\" instead of PartialObjectMetadataList of \"meta.k8s.io/v1\"";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }
@@ -283,18 +283,18 @@ async fn invalid_parameters_are_not_sent() {
     let exact = |version: &str| params.clone().resource_version(ResourceVersion::Exact(version.into()));
     let pair = Selection::all().labels(LabelSelector::new().equal("app", "web,tier=front"));
     for (list, expected) in [
-        (pods(&client, &params.clone().page_size(0)), "parameters: page size 0"),
-        (pods(&client, &exact("0")), "parameters: exact version 0"),
-        (pods(&client, &exact("")), "parameters: invalid resource version \"\""),
-        (pods(&client, &params.clone().timeout(Duration::from_millis(1500))), "parameters: timeout 1.5s"),
+        (pods(&client, &params.clone().page_size(0)), "page size 0"),
+        (pods(&client, &exact("0")), "exact version 0"),
+        (pods(&client, &exact("")), "invalid resource version \"\""),
+        (pods(&client, &params.clone().timeout(Duration::from_millis(1500))), "timeout 1.5s"),
         (
             pods(&client, &ListParams::new(pair)),
-            "parameters: label selector: the server would parse \"app=web,tier=front\" as another",
+            "label selector: the server would parse \"app=web,tier=front\" as another",
         ),
-        (pods(&client, &params).single_page(Some(String::new())), "parameters: an empty continue token"),
-        (pods(&client, &params).namespace("Team"), "parameters: namespace \"Team\" must be"),
-        (pods(&client, &params).namespaces(["ok", ""]), "parameters: namespace \"\" must be"),
-        (client.list::<[u8]>(&Resource::NODES, &params).namespace("a"), "parameters: nodes is not namespaced"),
+        (pods(&client, &params).single_page(Some(String::new())), "an empty continue token"),
+        (pods(&client, &params).namespace("Team"), "namespace \"Team\" must be"),
+        (pods(&client, &params).namespaces(["ok", ""]), "namespace \"\" must be"),
+        (client.list::<[u8]>(&Resource::NODES, &params).namespace("a"), "nodes is not namespaced"),
     ] {
         let error = list.into_vec().await.unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");

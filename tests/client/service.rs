@@ -211,7 +211,7 @@ async fn redacts_secrets() {
     assert_eq!(error.to_string(), "API error: 400: not with [redacted]");
     let bearer = failing(|| io::Error::other(format!("sent Bearer {TOKEN}")));
     let error = pods(&Client::new(bearer).retry(Retry::never())).into_vec().await.unwrap_err();
-    assert_eq!(error.to_string(), "transport: interrupted: sent Bearer [redacted]");
+    assert_eq!(error.to_string(), "the connection was interrupted: sent Bearer [redacted]");
 }
 
 /// A function without timeouts.

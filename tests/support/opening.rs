@@ -73,6 +73,7 @@ impl Opening {
 /// A transport of the caller, over reqwest.
 struct OverHttp2 {
     service: ServiceTransport,
+    address: Option<String>,
     credentials: Arc<Credentials>,
 }
 
@@ -82,6 +83,7 @@ impl OverHttp2 {
         let client = reqwest::Client::builder().http2_initial_connection_window_size(128 << 20);
         let client = client.http2_initial_stream_window_size(1 << 20).http2_prior_knowledge().no_proxy();
         let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let address = url.split_once("://").map(|(_, address)| address.to_owned());
         let credentials = Arc::new(credentials);
         let sent = Arc::clone(&credentials);
         let service = ServiceTransport::new(move |mut request: http::Request<reqwest::Body>| {
@@ -96,8 +98,7 @@ impl OverHttp2 {
                 let response = client.execute(request.try_into().unwrap()).await.map_err(|error| {
                     let is_connect = error.is_connect();
                     let kind = if is_connect { TransportErrorKind::Connect } else { TransportErrorKind::Broken };
-                    let server = error.is_connect().then_some(&*base);
-                    TransportError::from_error(kind, &error.without_url()).at(server)
+                    TransportError::from_error(kind, &error.without_url())
                 })?;
                 if response.status() == StatusCode::UNAUTHORIZED {
                     sent.refuse();
@@ -105,7 +106,7 @@ impl OverHttp2 {
                 Ok::<_, TransportError>(Response::<reqwest::Body>::from(response))
             }
         });
-        Self { service, credentials }
+        Self { service, address, credentials }
     }
 }
 
@@ -124,6 +125,10 @@ impl Transport for OverHttp2 {
 
     fn renews_credentials(&self) -> bool {
         self.credentials.can_change()
+    }
+
+    fn server(&self) -> Option<String> {
+        self.address.clone()
     }
 
     fn redact(&self, text: String) -> String {

@@ -92,7 +92,7 @@ async fn a_watch_cannot_resume_from_version_0() {
     for version in ["0", "00"] {
         let server = Scripted::in_turn([]);
         let (_, error, _) = resumed(watch(&server.client(), &WatchParams::from_version(version))).await;
-        let expected = "parameters: a watch cannot resume from version 0: watch from now, or with the initial state";
+        let expected = "a watch cannot resume from version 0: watch from now, or with the initial state";
         assert_eq!((&*error.to_string(), server.requests()), (expected, 0));
     }
 }

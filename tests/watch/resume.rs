@@ -11,7 +11,7 @@ use crate::{SECOND, between, exact, kinds, list, resumed, watch, written};
 /// is fatal.
 #[tokio::test(start_paused = true)]
 async fn resumes_from_the_last_version() {
-    let end = "setup: the script has ended";
+    let end = "the script has ended";
     let expired = "API error: 410";
     for (answers, expected, versions, ends) in [
         // Every end of a connection.

@@ -1,6 +1,5 @@
 //! Why a command ended early, and its exit code.
 
-use std::error::Error;
 use std::io;
 
 use crate::{notices, signals};
@@ -29,18 +28,9 @@ impl Failure {
             Self::Usage(message) => (message, 2),
             Self::Error(message) => (message, 1),
         };
-        // The words of rustls for a response in plain HTTP.
-        let is_plain = message.contains("received corrupt message of type InvalidContentType");
-        let hint = if is_plain { "; the server may not use TLS: try http://" } else { "" };
-        notices::print_error(&format!("{message}{hint}"));
+        notices::print_error(message);
         code
     }
-}
-
-/// Returns the text of the error and its sources, on one line.
-pub fn error_chain(error: &dyn Error) -> String {
-    let source = error.source().map(|source| format!(": {}", error_chain(source))).unwrap_or_default();
-    format!("{error}{source}")
 }
 
 /// Converts the error of a write to stdout.

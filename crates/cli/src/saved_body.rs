@@ -5,11 +5,12 @@ use std::path::Path;
 use std::pin::Pin;
 
 use async_compression::tokio::bufread::GzipDecoder;
+use listwatch::internal::chain;
 use listwatch::{BodyFormat, DecodeErrorKind, ItemError, ItemRef, LabelSelector, ListDecoder, ListError, ListMeta};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 use crate::notices;
 use crate::output::ListProgress;
 
@@ -59,7 +60,7 @@ pub fn explain_error(error: &ListError<io::Error>, source: &str, decoder: &ListD
             return format!("{source} is empty: expected the body of a list");
         }
         ListError::Decode(error) => error,
-        error => return format!("{source}: {}, {}", error_chain(error), decoder_progress(decoder).text()),
+        error => return format!("{source}: {}, {}", chain(error), decoder_progress(decoder).text()),
     };
     let hint = match error.kind() {
         DecodeErrorKind::UnexpectedKind { kind, .. } if kind == "Table" => "; request the list without as=Table",
@@ -71,7 +72,7 @@ pub fn explain_error(error: &ListError<io::Error>, source: &str, decoder: &ListD
         DecodeErrorKind::Item(ItemError::UnknownKind { .. }) => "; request JSON from the server",
         _ => "",
     };
-    format!("{source}: {}{hint}", error_chain(error))
+    format!("{source}: {}{hint}", chain(error))
 }
 
 /// Warns if the list has more pages.

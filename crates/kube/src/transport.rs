@@ -4,9 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use kube::client::{AuthError, Body};
-use listwatch::client::{
-    Request, ResponseFuture, ServiceTransport, Transport, TransportError, TransportErrorKind, chain,
-};
+use listwatch::client::{Request, ResponseFuture, ServiceTransport, Transport, TransportError, TransportErrorKind};
+use listwatch::internal::chain;
 
 /// A [`Transport`] over a `kube::Client`, for programs whose client has layers or credentials of their own.
 ///

@@ -79,7 +79,7 @@ impl Forwarder {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(self.transport_failure(&error)),
             Err(_) => {
-                let message = format!("no response for {} s", HEAD_TIMEOUT.as_secs());
+                let message = format!("the API server has not responded for {} s", HEAD_TIMEOUT.as_secs());
                 return Err(self.transport_failure(&TransportError::new(TransportErrorKind::ReadIdle, message)));
             }
         };
@@ -121,7 +121,11 @@ impl Forwarder {
         }
         match error.kind() {
             TransportErrorKind::Deadline | TransportErrorKind::ReadIdle => answer_timeout(),
-            kind => status::bad_gateway(format!("the mirror did not get an answer of the API server: {kind}")).into(),
+            kind => {
+                // Without the message, which is for the log.
+                let what = TransportError::new(kind, "");
+                status::bad_gateway(format!("the mirror did not get an answer of the API server: {what}")).into()
+            }
         }
     }
 }

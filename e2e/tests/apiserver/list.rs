@@ -142,7 +142,8 @@ async fn parts(server: &Server, client: &Client, all: &BTreeSet<String>) -> Resu
     let (namespace, name) = all.first().and_then(|pod| pod.split_once('/')).ok_or("no pod")?;
     let pod = client.get::<[u8]>(&Resource::PODS, Some(namespace), name).await?;
     assert_eq!(ItemRef::new(Encoding::Protobuf, &pod).meta()?.name(), name);
-    assert!(client.get::<[u8]>(&Resource::PODS, Some(namespace), "no-such-pod").await.unwrap_err().is_not_found());
+    let missing = client.get::<[u8]>(&Resource::PODS, Some(namespace), "no-such-pod").await;
+    assert_eq!(missing.unwrap_err().code(), Some(404));
     Ok(())
 }
 
@@ -272,7 +273,7 @@ async fn credentials(server: &Server, all: &BTreeSet<String>) -> Result<()> {
     let ours = server.http("admin")?.impersonate("nobody", None, [""; 0]);
     for client in [Client::new(over_kube(of_kube)?), Client::try_from(ours)?] {
         let error = pods(&client, &defaults()).into_vec().await.unwrap_err();
-        assert!(error.is_forbidden() && error.to_string().contains("\"nobody\""), "{error}");
+        assert!(error.code() == Some(403) && error.to_string().contains("\"nobody\""), "{error}");
     }
 
     let plugin = server.dir().join("plugin");

@@ -25,13 +25,13 @@ use tracing::instrument::WithSubscriber;
 use self::document::{DiscoveryDocument, Part, PartState};
 use super::api_client::Client;
 use super::body;
+use super::classify::classify_version;
 use super::document::{DOCUMENT_SIZE, Document, DocumentRequest};
 use super::error::{Error, ErrorKind};
 use super::progress::Counters;
 use super::redact::redact;
 use super::resolve::{self, Wanted};
 use super::resource::Resource;
-use super::retry::classify_version;
 use super::runtime::on_own_runtime;
 use super::transport::{TransportError, TransportErrorKind, chain};
 use crate::error::{DecodeError, DecodeErrorKind};
@@ -139,7 +139,7 @@ impl Client {
         let mut parts = match read {
             Ok(document) => document.parts(root),
             // API servers without a core group: aggregated ones, kcp.
-            Err(error) if root == "/api" && error.is_not_found() => Vec::new(),
+            Err(error) if root == "/api" && error.code() == Some(404) => Vec::new(),
             Err(error) => vec![Part { state: PartState::Failed(error), ..Part::unread(root.to_owned(), "", "") }],
         };
         self.read(&mut parts, wanted, end).await;
@@ -221,7 +221,12 @@ impl Client {
             counters: Arc::new(Counters::new(&self.totals)),
         };
         let document = self.document(&request, classify, read);
-        let late = || self.redacted(TransportError::new(TransportErrorKind::Deadline, format!("{path} took too long")));
+        let late = || {
+            self.redacted(TransportError::new(
+                TransportErrorKind::Deadline,
+                format!("the server has not sent {path} in time"),
+            ))
+        };
         if Instant::now() >= end {
             // `timeout_at` would still send the request.
             return Err(late());

@@ -122,9 +122,7 @@ impl HttpClient {
 
 /// Converts the error of a request. That of a connection names the server.
 fn request_error(error: &legacy::Error, url: &Uri) -> TransportError {
-    let converted = TransportError::from_error(TransportErrorKind::Broken, error);
-    let origin = url.scheme_str().zip(url.authority()).filter(|_| error.is_connect());
-    converted.at(origin.map(|(scheme, authority)| format!("{scheme}://{authority}")).as_deref())
+    TransportError::from_error(TransportErrorKind::Broken, error).at(url.authority().map(ToString::to_string))
 }
 
 /// Opens connections. Clones are cheap.

@@ -26,8 +26,6 @@ pub(super) struct Sender {
     renews_by_rebuilding: bool,
     /// True if the server has refused the credentials of `client`.
     is_refused: AtomicBool,
-    /// The URL of the server, for errors; unknown for a client of the caller.
-    server: Option<Arc<str>>,
     sent: Arc<SentCredentials>,
 }
 
@@ -47,7 +45,6 @@ impl Sender {
             plugin: None,
             renews_by_rebuilding: false,
             is_refused: AtomicBool::new(false),
-            server: None,
             sent: Arc::default(),
         }
     }
@@ -58,19 +55,18 @@ impl Sender {
         credentials: Arc<Credentials>,
         plugin: Option<Arc<ExecPlugin>>,
         renews_by_rebuilding: bool,
-        server: Option<Arc<str>>,
     ) -> Result<Self, TransportError> {
         let sent = Arc::<SentCredentials>::default();
         let client = build_client(&config, None, &sent)?;
         let config = Some(config);
-        Ok(Self { config, credentials, plugin, renews_by_rebuilding, server, sent, ..Self::of_caller(client) })
+        Ok(Self { config, credentials, plugin, renews_by_rebuilding, sent, ..Self::of_caller(client) })
     }
 
     /// Builds another client, for the same credentials; `None` for a client of the caller.
     pub(super) fn with_own_connections(&self) -> Result<Option<Self>, TransportError> {
         let Some(config) = &self.config else { return Ok(None) };
         let (credentials, plugin) = (Arc::clone(&self.credentials), self.plugin.clone());
-        Self::new(config.clone(), credentials, plugin, self.renews_by_rebuilding, self.server.clone()).map(Some)
+        Self::new(config.clone(), credentials, plugin, self.renews_by_rebuilding).map(Some)
     }
 
     /// Returns the client that was built last.
@@ -131,10 +127,7 @@ impl Sender {
             request.headers_mut().insert(AUTHORIZATION, value);
         }
         let client = self.current_client(issued.as_ref()).await?;
-        let response = client.send(request).await.map_err(|error| match transport_error(&error) {
-            error if error.kind() == TransportErrorKind::Connect => error.at(self.server.as_deref()),
-            error => error,
-        });
+        let response = client.send(request).await.map_err(|error| transport_error(&error));
         let (is_refused, is_tls_error) = match &response {
             Ok(response) => (response.status() == StatusCode::UNAUTHORIZED, false),
             Err(error) => (error.kind() == TransportErrorKind::Tls, true),

@@ -362,6 +362,7 @@ impl ListRun {
             if !self.listing.plan.accepts_versions {
                 let found = mem::take(&mut summary.list_meta.resource_version);
                 let error = Error::new(ErrorKind::SeveralVersions { first, found }).with_items(summary.items);
+                let error = error.with_namespace(self.listing.plan.one_of_several(self.namespace));
                 let error = error.with_audit_id(summary.audit_id.clone());
                 return Err(error.redacted(&*self.listing.plan.client.transport));
             }

@@ -75,7 +75,7 @@ impl ListParams {
         }
         if self.page_size == Some(0) {
             // The server would send all items.
-            return Err(InvalidInput::new("page size 0", ""));
+            return Err(InvalidInput::new("page size 0: it must be at least 1", ""));
         }
         check_timeout(self.timeout)
     }
@@ -183,7 +183,7 @@ mod tests {
             ),
             (version(exact("")), r#"invalid resource version "": it must not be empty"#),
             (version(at_least("")), r#"invalid resource version "": it must not be empty"#),
-            (params().page_size(0), "page size 0"),
+            (params().page_size(0), "page size 0: it must be at least 1"),
             (params().timeout(seconds(0)), "timeout 0ns: it must be whole seconds, from 1 to 9223372036"),
             (
                 params().timeout(Duration::from_millis(1500)),

@@ -12,7 +12,7 @@
 //!
 //! - A watch resumes only from a version whose events were all delivered. `delivered` decides which version that is.
 //! - `WatchPhase` decides what is requested: initial events, a list, or changes. No other field repeats it.
-//! - `retry::classify` decides whether an error is retried. This file only maps its answer to a phase and a wait.
+//! - `classify::judge` decides whether an error is retried. This file only maps its answer to a phase and a wait.
 //! - `after` runs once for each end of a connection. The order of its steps matters:
 //!   1. An end may prove that the version has expired. Then that error replaces the connection's own.
 //!   2. A connection that lived long enough resets the backoff, before the next wait is taken from it (`next_wait`).
@@ -41,11 +41,12 @@ use super::connection::{Connection, Opening};
 use super::delivered::Delivered;
 use super::events::WatchEvent;
 use super::plan::{Locating, WatchPhase, WatchPlan};
+use crate::client::classify::{MAX_RETRY_AFTER, RetryAdvice, most_fruitless};
 use crate::client::error::{Error, ErrorKind};
 use crate::client::list::Pages;
 use crate::client::outage::Outage;
 use crate::client::params::{ListParams, ResourceVersion, WatchStart};
-use crate::client::retry::{MAX_RETRY_AFTER, Retry, RetryAdvice, exponential, most_fruitless};
+use crate::client::retry::{Retry, exponential};
 use crate::client::transport::{TransportErrorKind, chain};
 use crate::decode::WatchEventRef;
 use crate::error::ItemError;

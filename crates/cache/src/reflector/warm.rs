@@ -74,7 +74,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             let (name, version) = (&object.name, saved.resumes_from());
             let found = match self.get_from_server(namespace, name, version).await {
                 Ok(found) => found,
-                Err(error) if error.is_not_found() => continue,
+                Err(error) if error.code() == Some(404) => continue,
                 Err(error) => return Err(error.into()),
             };
             match found.compare(&object, version) {

@@ -24,7 +24,7 @@ async fn a_resource_that_cannot_be_watched_ends_it_before_any_request() {
         let resource = Resource::CONFIG_MAPS.without_watch();
         let reflector = Reflector::<[u8]>::new(&server.client(), &resource).strategy(strategy).prepare();
         let error = reflector.run().await.unwrap_err();
-        assert_eq!(error.to_string(), "parameters: configmaps cannot be watched: the server only lists it");
+        assert_eq!(error.to_string(), "configmaps cannot be watched: the server only lists it");
         assert_eq!(server.requests(), 0);
     }
 }
@@ -444,7 +444,7 @@ async fn retries_and_reports_a_connection_error() {
     let cache = reflector.cache();
     let run = tokio::spawn(reflector.run());
     assert_eq!(cache.synced().await.unwrap(), "10");
-    assert_eq!(cache.status().last_error.unwrap().to_string(), "transport: connect: refused");
+    assert_eq!(cache.status().last_error.unwrap().to_string(), "cannot connect to scripted:6443: refused");
     assert_eq!(requests(&script), "list 0, list 0, watch 10");
     run.abort();
 }

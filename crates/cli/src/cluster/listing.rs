@@ -1,9 +1,10 @@
 //! The list of a resource: its request, its progress, its errors and its warnings.
 
 use listwatch::client::{Client, Error, ErrorKind, List, ListParams, ListSummary, Progress, Resource};
+use listwatch::internal::chain;
 use listwatch::{ItemError, ItemRef};
 
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 use crate::notices;
 use crate::output::ListProgress;
 
@@ -33,16 +34,16 @@ where
 /// `remedy` is for a list that takes longer than the server's request timeout.
 pub fn list_failure(error: &Error, remedy: Option<&str>) -> Failure {
     match error.kind() {
-        ErrorKind::Params(error) => Failure::Usage(error_chain(error)),
+        ErrorKind::Params(error) => Failure::Usage(chain(error)),
         ErrorKind::Incomplete { request_timeout: Some(_), .. } => {
             let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
-            Failure::Error(error_chain(error) + &remedy)
+            Failure::Error(chain(error) + &remedy)
         }
         _ if remedy.is_some() && error.is_expired() => {
             let remedy = "in a list in pages, use a larger --chunk-size, --metadata-only, or one namespace at a time";
-            Failure::Error(format!("{}; {remedy}", error_chain(error)))
+            Failure::Error(format!("{}; {remedy}", chain(error)))
         }
-        _ => Failure::Error(error_chain(error)),
+        _ => Failure::Error(chain(error)),
     }
 }
 

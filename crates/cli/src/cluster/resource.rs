@@ -1,8 +1,9 @@
 //! Finds the resource of a name that the user typed.
 
-use listwatch::client::{Client, ErrorKind, Resource};
+use listwatch::client::{Client, Error, ErrorKind, Resource};
+use listwatch::internal::chain;
 
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 
 /// The resources of every API server since 1.23, in the order of its groups, with their short names.
 const COMMON_RESOURCES: &[(Resource, &[&str])] = &[
@@ -52,11 +53,16 @@ pub fn common_names() -> impl Iterator<Item = &'static str> {
 pub async fn find_resource(client: &Client, typed: &str) -> Result<Resource, Failure> {
     match find_common(typed) {
         Some(resource) => Ok(resource.clone()),
-        None => client.resolve(typed).await.map_err(|error| {
-            let text = error_chain(&error);
-            let is_explained = matches!(error.kind(), ErrorKind::Unresolved(_));
-            Failure::Error(if is_explained { text } else { format!("cannot find {typed:?} on this server: {text}") })
-        }),
+        None => client.resolve(typed).await.map_err(|error| Failure::Error(lookup_error(typed, &error))),
+    }
+}
+
+/// Returns the text of an error, with the name unless the error names it, or is not about it.
+fn lookup_error(typed: &str, error: &Error) -> String {
+    let text = chain(error);
+    match error.kind() {
+        ErrorKind::Unresolved(_) | ErrorKind::Transport(_) => text,
+        _ => format!("cannot look up {typed:?} on this server: {text}"),
     }
 }
 
@@ -76,7 +82,27 @@ fn find_common(typed: &str) -> Option<&'static Resource> {
 
 #[cfg(test)]
 mod tests {
+    use listwatch::client::{TransportError, TransportErrorKind};
+
     use super::*;
+
+    #[test]
+    fn names_no_resource_when_no_server_was_reached() {
+        let refused = TransportError::new(TransportErrorKind::Connect, "connection refused");
+        for (error, expected) in [
+            (ErrorKind::Transport(refused), "cannot connect to the server: connection refused"),
+            (
+                ErrorKind::Unresolved("no resource \"widgets\" on this server".to_owned()),
+                "no resource \"widgets\" on this server",
+            ),
+            (
+                ErrorKind::Discovery("/apis: it ends early".to_owned()),
+                "cannot look up \"widgets\" on this server: cannot read the discovery document /apis: it ends early",
+            ),
+        ] {
+            assert_eq!(lookup_error("widgets", &error.into()), expected);
+        }
+    }
 
     #[test]
     fn finds_names_of_every_server_without_a_request() {

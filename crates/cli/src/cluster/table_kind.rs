@@ -1,12 +1,13 @@
 //! The columns of a resource's table.
 
 use listwatch::client::{Client, Resource};
+use listwatch::internal::chain;
 use listwatch::{Json, TypeMeta};
 use listwatch_tables::Printer;
 use serde_json::value::RawValue;
 
 use crate::cluster::query::SelectionArgs;
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Needs, OutputArgs, TableKind};
 
@@ -35,11 +36,12 @@ async fn table_kind(client: &Client, resource: &Resource) -> Option<TableKind> {
     let name = format!("{}.{}", resource.plural(), resource.group());
     let got = client.get::<Json<Box<RawValue>>>(&Resource::CUSTOM_RESOURCE_DEFINITIONS, None, &name).await;
     let printer = match got {
-        Ok(definition) => Printer::for_custom_resource(definition.get().as_bytes(), resource.version())
-            .map_err(|error| error_chain(&error)),
+        Ok(definition) => {
+            Printer::for_custom_resource(definition.get().as_bytes(), resource.version()).map_err(|error| chain(&error))
+        }
         // It is of an aggregated API server.
-        Err(error) if error.is_not_found() => return None,
-        Err(error) => Err(error_chain(&error)),
+        Err(error) if error.code() == Some(404) => return None,
+        Err(error) => Err(chain(&error)),
     };
     match printer {
         Ok(printer) => Some(TableKind::new(type_meta, printer)),

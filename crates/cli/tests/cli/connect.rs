@@ -111,8 +111,8 @@ fn an_invalid_token_is_an_error_at_once() {
     fs::write(at("ca.crt"), server.ca_pem().unwrap()).unwrap();
     let invalid = "the token has a character that no header can carry";
     for (token, expected) in [
-        (format!("{TOKEN}\n{TOKEN}"), format!("credentials: {}: {invalid}\n", at("token"))),
-        ("\n".to_owned(), format!("credentials: {}: the file is empty\n", at("token"))),
+        (format!("{TOKEN}\n{TOKEN}"), format!("no valid credentials: {}: {invalid}\n", at("token"))),
+        ("\n".to_owned(), format!("no valid credentials: {}: the file is empty\n", at("token"))),
     ] {
         fs::write(at("token"), token).unwrap();
         fs::write(at("config"), kubeconfig(&server.url(), ", certificate-authority: ca.crt", "tokenFile: token"))
@@ -127,7 +127,7 @@ fn an_invalid_token_is_an_error_at_once() {
     )
     .unwrap();
     let output = listwatch(&["list", "pods", "--kubeconfig", &at("config")]).output().unwrap();
-    assert_eq!(stderr(&output), format!("error: credentials: {invalid}\n"));
+    assert_eq!(stderr(&output), format!("error: no valid credentials: {invalid}\n"));
     assert!(server.requests().is_empty());
 }
 
@@ -212,16 +212,19 @@ fn a_plugin_reports_its_failure() {
     for (fields, expected) in [
         (
             "command: bin/fail",
-            format!("log in again\nerror: credentials: exec plugin {}: failed with exit status 3\n", at("bin/fail")),
+            format!(
+                "log in again\nerror: no valid credentials: exec plugin {}: failed with exit status 3\n",
+                at("bin/fail")
+            ),
         ),
         (
             "command: no-such, installHint: 'brew install it'",
-            "error: credentials: exec plugin no-such: not found: brew install it\n".to_owned(),
+            "error: no valid credentials: exec plugin no-such: not found: brew install it\n".to_owned(),
         ),
         (
             "command: bin/fail, interactiveMode: Always",
             format!(
-                "error: credentials: exec plugin {}: it is interactive, and stdin is not a terminal\n",
+                "error: no valid credentials: exec plugin {}: it is interactive, and stdin is not a terminal\n",
                 at("bin/fail")
             ),
         ),

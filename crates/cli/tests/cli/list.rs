@@ -70,7 +70,7 @@ fn requests_the_path_and_query_of_each_option() {
         let output = api.run(&["list"].into_iter().chain(args.split(' ')).collect::<Vec<_>>());
         let typed = args.split(' ').next().unwrap();
         let action =
-            if expected == "/apis" { format!("cannot find {typed:?} on this server: ") } else { String::new() };
+            if expected == "/apis" { format!("cannot look up {typed:?} on this server: ") } else { String::new() };
         assert_eq!(stderr(&output), format!("error: {action}API error: 403 Forbidden: no\n"), "{args}");
         assert_eq!((api.paths(), output.status.code()), (vec![expected.to_owned()], Some(1)), "{args}");
     }
@@ -128,7 +128,7 @@ fn reports_each_error_on_one_line() {
     let pods = || Body::replay(fixture("pods.pb"));
     for (answers, expected) in [
         (vec![status(401, "Unauthorized", "Unauthorized")], "error: API error: 401 Unauthorized: Unauthorized\n"),
-        (vec![ok("clusterroles.pb")], "error: another kind: expected "),
+        (vec![ok("clusterroles.pb")], "error: the server sent "),
         (vec![Answer::ok(Body::replay("<html>no</html>"))], "error: unexpected encoding: the body looks like "),
         (vec![Answer::ok(pods().cut_at(100_000))], "error: incomplete: the body ended before the list did"),
         (vec![Answer::ok(Body::replay(r#"{"kind":"PodList"}"#))], "error: malformed: no value in "),
@@ -238,7 +238,7 @@ fn discovers_resources_that_are_not_built_in() {
         (
             "pods.metrics.k8s.io",
             "",
-            "error: cannot find \"pods.metrics.k8s.io\" on this server: API error: 500 InternalError: down\n",
+            "error: cannot look up \"pods.metrics.k8s.io\" on this server: API error: 500 InternalError: down\n",
         ),
     ] {
         let output = api.run(&["list"].into_iter().chain(args.split(' ')).collect::<Vec<_>>());
@@ -256,7 +256,7 @@ fn explains_a_missing_server() {
     assert_eq!((stderr(&output), output.status.code()), (expected, Some(1)));
     let output =
         listwatch(&["list", "pods", "--server", "http://127.0.0.1:1", "--token-file", "/no"]).output().unwrap();
-    assert!(stderr(&output).starts_with("error: transport: credentials: /no: "), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("error: no valid credentials: /no: "), "{}", stderr(&output));
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn explains_the_scheme_of_the_server() {
     let url = api.server.url().replace("http://", "https://");
     for args in [&[][..], &["--insecure-skip-tls-verify"]] {
         let output = listwatch(&["list", "pods", "--server", &url]).args(args).output().unwrap();
-        let hint = "InvalidContentType; the server may not use TLS: try http://\n";
+        let hint = " over TLS: the server may not use TLS: try http://\n";
         assert!(stderr(&output).ends_with(hint), "{}", stderr(&output));
         assert_eq!(output.status.code(), Some(1));
     }

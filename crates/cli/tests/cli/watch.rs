@@ -46,7 +46,7 @@ fn explains_that_a_resource_cannot_be_watched() {
     for (args, beginning, code) in [
         (&["watch", "pods.metrics.k8s.io", "-A"][..], "error: ", 2),
         (&["watch", "pods.metrics.k8s.io", "--initial"], "error: ", 2),
-        (&["mirror", "pods.metrics.k8s.io", "--listen", "127.0.0.1:0"], "error: pods.metrics.k8s.io: parameters: ", 1),
+        (&["mirror", "pods.metrics.k8s.io", "--listen", "127.0.0.1:0"], "error: pods.metrics.k8s.io: ", 1),
     ] {
         let output = api.run(args);
         let expected = format!("{beginning}pods.metrics.k8s.io cannot be watched: the server only lists it\n");

@@ -274,9 +274,9 @@ enum End {
 fn kind_of(error: &Error) -> String {
     match error.kind() {
         ErrorKind::Api { code, .. } => format!("API error {code}"),
-        ErrorKind::Transport(error) => error.kind().to_string(),
+        ErrorKind::Transport(error) => format!("{:?}", error.kind()),
         ErrorKind::Incomplete { cause, .. } => match cause {
-            Some(cause) => format!("incomplete: {}", cause.kind()),
+            Some(cause) => format!("incomplete: {:?}", cause.kind()),
             None => "incomplete".to_owned(),
         },
         ErrorKind::Decode(_) => "decode".to_owned(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use listwatch::client::{Client, Resource, Selection};
+use listwatch::internal::chain;
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, FieldSelector, ItemRef, Projection, TypeMeta};
 use listwatch_cache::{
@@ -13,7 +14,7 @@ use listwatch_cache::{
 use listwatch_mirror::Mirrored;
 use tokio::task::spawn_blocking;
 
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 use crate::field_paths::{parse_drop_path, parse_path};
 use crate::notices;
 
@@ -71,7 +72,7 @@ impl MirroredCollection {
     }
 
     /// Returns the failure of this collection.
-    pub fn failure(&self, error: &dyn Error) -> Failure {
+    pub fn failure(&self, error: &(dyn Error + 'static)) -> Failure {
         resource_failure(&self.resource, error)
     }
 
@@ -83,15 +84,15 @@ impl MirroredCollection {
         match saved {
             Ok(Ok(()) | Err(FileError::Incomplete)) | Err(_) => {}
             Ok(Err(error)) => {
-                notices::warn(&format!("cannot save {}: {}", file.to_string_lossy(), error_chain(&error)));
+                notices::warn(&format!("cannot save {}: {}", file.to_string_lossy(), chain(&error)));
             }
         }
     }
 }
 
 /// Returns the failure of a resource.
-pub fn resource_failure(resource: &Resource, error: &dyn Error) -> Failure {
-    Failure::Error(format!("{resource}: {}", error_chain(error)))
+pub fn resource_failure(resource: &Resource, error: &(dyn Error + 'static)) -> Failure {
+    Failure::Error(format!("{resource}: {}", chain(error)))
 }
 
 /// Returns the projection of each resource. A path that one resource does not have applies to the others.

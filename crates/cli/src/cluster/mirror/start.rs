@@ -6,11 +6,12 @@ use std::path::Path;
 use futures::future::try_join_all;
 use indicatif::HumanCount;
 use listwatch::client::{Error, Resource};
+use listwatch::internal::chain;
 use listwatch_cache::{FileError, PreparedReflector, SyncError};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::collection::MirroredCollection;
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 use crate::notices;
 
 /// Loads the files, runs the reflectors, and returns once all collections are complete.
@@ -100,7 +101,7 @@ async fn load_file(
             return Err(Failure::Error(format!("{}: {error}", file.to_string_lossy())));
         }
         Err(error) => {
-            notices::warn(&format!("{resource}: cannot load the file, starting without it: {}", error_chain(&error)));
+            notices::warn(&format!("{resource}: cannot load the file, starting without it: {}", chain(&error)));
         }
     }
     Ok(())

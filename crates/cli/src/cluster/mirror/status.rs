@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
+use listwatch::internal::chain;
 use listwatch_cache::ReflectorStatus;
 use tokio::time::Instant;
 
 use super::collection::MirroredCollection;
-use crate::failure::error_chain;
 use crate::notices;
 
 /// Shows a status line for each collection at the bottom of a terminal.
@@ -81,10 +81,10 @@ impl CollectionStatus<'_> {
         // The library's log reports failures; an expired version is none.
         let new_error = status.last_error.as_ref().filter(|_| status.errors > self.errors);
         if let Some(error) = new_error.filter(|error| error.is_expired()) {
-            notices::print_labelled("retrying:", &format!("{resource}: {}", error_chain(error)));
+            notices::print_labelled("retrying:", &format!("{resource}: {}", chain(error)));
         }
         if let Some(skipped) = status.last_skipped.as_ref().filter(|_| status.skipped > self.skipped) {
-            notices::print_labelled("skipped:", &format!("{resource}: {}", error_chain(skipped)));
+            notices::print_labelled("skipped:", &format!("{resource}: {}", chain(skipped)));
         }
         // A loaded cache is complete without a sync.
         let is_news = status.syncs > self.syncs || !self.is_synced;

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use futures::StreamExt;
 use indicatif::{DecimalBytes, HumanCount};
 use listwatch::client::{Client, Disconnect, Error, Resource, Selection, WatchEvent, WatchParams};
-use listwatch::internal::WarningLimit;
+use listwatch::internal::{WarningLimit, chain};
 use listwatch::{ItemError, ItemRef};
 use tokio::time::{Instant, timeout_at};
 
 use super::diff::{EncodedObject, FieldChange, PreviousObjects, change_lines, to_patch};
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Comparison, Event, EventKind, FLUSH_EVERY, Format, Needs, Output, Row};
 
@@ -181,7 +181,7 @@ impl WatchPrinter {
             }
         };
         let row = self.format.event_row(row, &Event { kind, version: &version, comparison });
-        Ok(self.output.print_row(row.map_err(|error| Failure::Error(error_chain(&error)))?)?)
+        Ok(self.output.print_row(row.map_err(|error| Failure::Error(chain(&error)))?)?)
     }
 
     /// Returns the changes from the previous state of the object, if it is known, and keeps the present state.

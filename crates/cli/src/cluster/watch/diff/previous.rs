@@ -1,5 +1,6 @@
 //! The previous state of each object, kept compressed.
 
+use listwatch::internal::chain;
 use listwatch::path::meta;
 use listwatch::{Encoding, ItemError, ItemRef, Projection, TypeMeta};
 use listwatch_cache::{Relist, StorageFormat, Store, StoreError};
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use super::compare::{FieldChange, find_changes};
 use super::secret::mask_secrets;
-use crate::failure::{Failure, error_chain};
+use crate::failure::Failure;
 
 /// The members of `metadata` that change with each write.
 const BOOKKEEPING: [&str; 3] = ["resourceVersion", "generation", "managedFields"];
@@ -121,5 +122,5 @@ fn comparable_json(item: &ItemRef<'_>) -> Result<(Value, u64), ItemError> {
 }
 
 fn failure(error: &StoreError) -> Failure {
-    Failure::Error(format!("cannot compare an object: {}", error_chain(error)))
+    Failure::Error(format!("cannot compare an object: {}", chain(error)))
 }
