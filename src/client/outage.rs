@@ -58,7 +58,9 @@ struct Syncing {
 
 #[derive(Debug)]
 struct Failing {
+    /// The first failure since the outage began, or since a warning said that it ended.
     since: Instant,
+    /// The failures since then.
     failures: u32,
     last: String,
     /// True if a warning has reported the failures since the last success.
@@ -144,11 +146,15 @@ impl Outage {
             succeeded_at: None,
         });
         failing.succeeded_at = None;
+        if failing.failures == 0 {
+            failing.since = now;
+        }
         failing.failures = failing.failures.saturating_add(1);
         failing.last.clone_from(&error);
         // The failure that is nearest to a minute after the last warning.
         let is_due = failing.warned_at.is_none_or(|at| now.duration_since(at) + wait / 2 >= BETWEEN);
-        let warns = !has_succeeded || is_due && (needs_repair || failing.failures >= FEW);
+        let lasts = failing.failures >= FEW || failing.warned_at.is_some();
+        let warns = !has_succeeded || is_due && (needs_repair || lasts);
         if !warns {
             return;
         }
@@ -158,7 +164,8 @@ impl Outage {
         drop(state);
         let Self { resource, server, .. } = self;
         let (server, seconds, wait) = (server.as_deref(), lasted.as_secs_f64(), wait.as_secs_f64());
-        let to = self.named(" to ");
+        let (to, for_long) = (self.named(" to "), lasted >= Duration::from_secs(1));
+        let fail = if for_long { format!("have failed for {seconds:.0} s") } else { "fail".to_owned() };
         tracing::warn!(
             name: "listwatch.outage",
             target: "listwatch",
@@ -167,7 +174,7 @@ impl Outage {
             error,
             failures,
             seconds,
-            "requests{to} have failed for {seconds:.0} s: retrying in {wait:.1} s"
+            "requests{to} {fail}: retrying in {wait:.1} s"
         );
     }
 
@@ -184,7 +191,8 @@ impl Outage {
         if !std::mem::take(&mut failing.is_reported) {
             return;
         }
-        let (failures, error) = (failing.failures, failing.last.clone());
+        // If the requests soon fail again, that is another outage for who reads the log.
+        let (failures, error) = (std::mem::take(&mut failing.failures), failing.last.clone());
         let seconds = now.duration_since(failing.since).as_secs_f64();
         drop(state);
         let Self { resource, server, .. } = self;
