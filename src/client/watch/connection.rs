@@ -116,6 +116,8 @@ impl Connection {
                 Ok(None) => {}
                 done => return Poll::Ready(done.map_err(|kind| self.error(kind))),
             }
+            let waker = self.idle.begin_poll(cx);
+            let cx = &mut Context::from_waker(&waker);
             // Polls the bytes before the clock: bytes that waited for a slow consumer are not late.
             match self.answer.chunks.as_mut().poll_next(cx) {
                 Poll::Ready(Some(Ok(chunk))) => {

@@ -1,7 +1,14 @@
 //! Decides when a silent watch counts as dead.
+//!
+//! The clock runs while the reader waits for bytes. A reader may be slow: it may poll long after bytes have arrived, and
+//! take its time over them. None of that is the server's silence, so the clock notes when bytes woke the reader, and
+//! leaves out the time until the reader polls.
 
+use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -31,11 +38,19 @@ pub(super) struct Idle {
     initial: Option<Initial>,
     /// The time at which the server should have ended the watch.
     end: Instant,
+    /// When the last bookmark arrived, or at the latest.
     last_bookmark: Option<Instant>,
     /// The longest time between two bookmarks.
     gap: Option<Duration>,
-    /// The start of the wait, while the clock runs.
+    /// The start of the wait, while the clock runs, and the time at which it ends. Both move by the reader's own time.
     waiting: Option<Instant>,
+    limit: Instant,
+    /// The time of the last poll, and whether it found no bytes.
+    polled_at: Instant,
+    found_none: bool,
+    /// When the bytes of the last poll arrived; `None` if they were there before the reader was.
+    arrived: Option<Instant>,
+    woken: Option<Arc<NotingWaker>>,
     /// The bytes of the frame in which the wait began; 0 between two frames.
     frame_bytes: u64,
     /// The sum of the waits in that frame that further bytes have ended.
@@ -77,6 +92,11 @@ impl Idle {
             last_bookmark: None,
             gap,
             waiting: None,
+            limit: now,
+            polled_at: now,
+            found_none: false,
+            arrived: None,
+            woken: None,
             frame_bytes: 0,
             frame_waited: Duration::ZERO,
             timer,
@@ -93,6 +113,30 @@ impl Idle {
         self.gap
     }
 
+    /// Begins a poll of the connection, whose waker must be the one that this returns.
+    pub(super) fn begin_poll(&mut self, cx: &Context<'_>) -> Waker {
+        let now = Instant::now();
+        // The timer wakes at the limit: no bytes have arrived by then.
+        let woken = self.woken.as_ref().and_then(|woken| woken.take()).filter(|at| *at < self.limit);
+        let woken = woken.map_or(now, |at| at.min(now));
+        let found_none = mem::take(&mut self.found_none);
+        self.arrived = found_none.then_some(woken);
+        let own_time = now - if found_none { woken } else { self.polled_at };
+        if let Some(since) = &mut self.waiting {
+            *since += own_time;
+            self.limit += own_time;
+        }
+        self.polled_at = now;
+        let woken = match self.woken.take() {
+            Some(woken) if woken.waker.will_wake(cx.waker()) => woken,
+            _ => Arc::new(NotingWaker::new(cx.waker().clone())),
+        };
+        let waker = Waker::from(Arc::clone(&woken));
+        self.woken = Some(woken);
+        waker
+    }
+
+    /// Records the bytes that the poll found.
     pub(super) fn bytes(&mut self, bytes: usize) {
         match &mut self.initial {
             Some(initial) => initial.bytes += bytes as u64,
@@ -116,9 +160,9 @@ impl Idle {
                 initial.has_changes = true;
             }
             (WatchEventRef::Bookmark { .. }, _) => {
-                let now = Instant::now();
-                if let Some(last) = self.last_bookmark.replace(now) {
-                    self.gap = self.gap.max(Some(now - last));
+                let last = self.last_bookmark.replace(self.arrived.unwrap_or(self.polled_at));
+                if let (Some(last), Some(arrived)) = (last, self.arrived) {
+                    self.gap = self.gap.max(Some(arrived - last));
                 }
             }
             _ => {}
@@ -128,24 +172,27 @@ impl Idle {
     /// Polls the clock while no bytes can be read, after `frame_bytes` of a frame that has not ended. Ready after the
     /// limit, with the error.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, frame_bytes: u64) -> Poll<TransportError> {
+        self.found_none = true;
         let since = self.waiting.unwrap_or_else(Instant::now);
         if self.waiting.replace(since).is_none() {
             self.frame_bytes = frame_bytes;
-            let limit = self.limit(since);
-            self.timer.as_mut().reset(limit);
+            self.limit = self.limit(since);
+        }
+        if self.timer.deadline() != self.limit {
+            self.timer.as_mut().reset(self.limit);
         }
         ready!(self.timer.as_mut().poll(cx));
         let waited = since.elapsed();
         Poll::Ready(match &self.initial {
             Some(initial) => {
                 let (bytes, waited) = (initial.bytes, (initial.waited + waited).as_secs_f32());
-                let message = format!("the initial events have not ended: {bytes} bytes in {waited} s");
+                let message = format!("the server has not ended the initial events: {bytes} bytes in {waited} s");
                 TransportError::new(TransportErrorKind::ReadIdle, message)
             }
             None if self.frame_waited.is_zero() => idle_error(waited),
             None => {
                 let (bytes, waited) = (self.frame_bytes, (self.frame_waited + waited).as_secs_f32());
-                let message = format!("a frame has not ended: {bytes} bytes in {waited} s");
+                let message = format!("the server has not sent a whole frame: {bytes} bytes in {waited} s");
                 TransportError::new(TransportErrorKind::ReadIdle, message)
             }
         })
@@ -171,4 +218,37 @@ impl Idle {
 /// Returns the end of a timeout, which may be longer than the clock can hold.
 fn later(now: Instant, timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + FOREVER)
+}
+
+/// Wakes the reader, and notes when.
+struct NotingWaker {
+    waker: Waker,
+    created: Instant,
+    /// The time from `created` to the first wake since the last [`take`](Self::take), in nanoseconds; 0 without one.
+    woken_after: AtomicU64,
+}
+
+impl NotingWaker {
+    fn new(waker: Waker) -> Self {
+        Self { waker, created: Instant::now(), woken_after: AtomicU64::new(0) }
+    }
+
+    /// Returns the time of the first wake since the last call.
+    fn take(&self) -> Option<Instant> {
+        let after = self.woken_after.swap(0, Ordering::Relaxed);
+        (after > 0).then(|| self.created + Duration::from_nanos(after))
+    }
+}
+
+impl Wake for NotingWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let after = u64::try_from(self.created.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+        // The first wake counts.
+        _ = self.woken_after.compare_exchange(0, after, Ordering::Relaxed, Ordering::Relaxed);
+        self.waker.wake_by_ref();
+    }
 }

@@ -188,8 +188,7 @@ impl<F> Watch<F> {
     ///
     /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the
     /// second bookmark, and in any case, the connection is dead 30 s after the server should have ended the watch: some
-    /// resources, like events, have no periodic bookmarks. The time that the consumer takes does not count, but may
-    /// lengthen the measured time between bookmarks.
+    /// resources, like events, have no periodic bookmarks. The time that the consumer takes does not count.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.plan().idle_timeout = Some(timeout.min(LONGEST));
         self
