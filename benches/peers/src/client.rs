@@ -15,10 +15,9 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::client::{Config, ListParams, Resource, Selection};
-use listwatch::path::{meta, pod};
-use listwatch::{Encoding, ItemError, ItemRef, Json, Projection};
+use listwatch::path::pod;
+use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch_cache::{Object, StorageFormat, Store};
-use listwatch_kube::runtime;
 use listwatch_views::core_v1::PodView;
 use prost::Message;
 
@@ -81,12 +80,6 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
         "kube-reflector-modify" => {
             let without = |pod: &mut KubePod| pod.metadata.managed_fields = None;
             kube_reflector(url, move |api| watcher(api, streaming()).modify(without), seen).await?
-        }
-        "kube-runtime" => kube_reflector(url, |api| runtime::watcher(api, paged()), seen).await?,
-        "kube-runtime-streaming" => kube_reflector(url, |api| runtime::watcher(api, streaming()), seen).await?,
-        "kube-runtime-dropping" => {
-            let drop = Projection::new().drop(&meta::MANAGED_FIELDS);
-            kube_reflector(url, |api| runtime::watcher(api, streaming()).projection(drop), seen).await?
         }
         _ => bail!("unknown way {way:?}"),
     })
@@ -233,8 +226,8 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
         }
         let iterate = per(store.len(), start);
         let start = Instant::now();
-        let by_node = store
-            .index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.item()?)?.map(Arc::<str>::from)));
+        let by_node =
+            store.index("node", |object| Ok::<_, ItemError>(pod::NODE_NAME.str(object.item()?)?.map(Arc::<str>::from)));
         let add_index = Some(per(store.len(), start));
         let keys: Vec<_> = store.snapshot().iter().map(|pod| pod.key()).collect();
         let look_up_key = look_up(KEYS, &keys, |key| read(&store.get(key)?).ok())?;

@@ -23,13 +23,12 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use listwatch::client::{Client, Config, Resource};
-use listwatch::path::{meta, pod};
-use listwatch::{ItemError, MetaView, Projection};
+use listwatch::path::pod;
+use listwatch::{ItemError, MetaView};
 use listwatch_cache::{
     Cache, Change, Index, Object, PreparedReflector, Reflector, StorageFormat, Store, StoreType, Strategy,
 };
 use listwatch_controller::{Action, Controller};
-use listwatch_kube::runtime;
 use tokio::sync::{Notify, oneshot};
 
 use crate::{Latency, State, add_key, custom_follower, tell, wait};
@@ -102,12 +101,6 @@ async fn follow(way: &str, server: &Server<'_>, handler: &Handler) -> anyhow::Re
         "kube" => Box::new(kube(watcher(server.kube().await?, default), (), handler).await?),
         "kube-streaming" => {
             Box::new(kube(watcher(server.kube().await?, default.streaming_lists()), (), handler).await?)
-        }
-        "kube-runtime" => Box::new(kube(runtime::watcher(server.kube().await?, default), (), handler).await?),
-        "kube-runtime-dropping" => {
-            let drop = Projection::new().drop(&meta::MANAGED_FIELDS);
-            let events = runtime::watcher(server.kube().await?, default.streaming_lists()).projection(drop);
-            Box::new(kube(events, (), handler).await?)
         }
         _ => bail!("unknown way {way:?}"),
     })

@@ -58,10 +58,10 @@ const MAX_TRIGGERS: usize = 1024;
 /// # Several controllers
 ///
 /// Controllers share caches: each gets clones of the same [`Cache`](listwatch_cache::Cache), so a process has one watch
-/// for each collection. A cache may be the own one of one controller, and owned or watched by others. The reflectors are
-/// not part of a controller: the caller [spawns](listwatch_cache::Reflector::spawn) each once. A controller that ends
-/// leaves caches and other controllers as they are. A controller that starts later reconciles all objects, without a
-/// request to the server.
+/// for each collection. A cache may be the own one of one controller, and owned or watched by others. The reflectors
+/// are not part of a controller: the caller [spawns](listwatch_cache::Reflector::spawn) each once. A controller that
+/// ends leaves caches and other controllers as they are. A controller that starts later reconciles all objects, without
+/// a request to the server.
 ///
 /// # Memory
 ///
@@ -203,8 +203,9 @@ impl<T: StoreType + ?Sized> Controller<T> {
     }
 
     /// Sets how long the controller waits for its caches to be synced, from the first poll of its stream. A cache that
-    /// needs longer ends the controller with [`CacheError::NotSynced`](crate::CacheError::NotSynced), so that a missing role or a missing resource does
-    /// not look like a controller with nothing to do. `Duration::MAX` waits without a limit.
+    /// needs longer ends the controller with [`CacheError::NotSynced`](crate::CacheError::NotSynced), so that a missing
+    /// role or a missing resource does not look like a controller with nothing to do. `Duration::MAX` waits without a
+    /// limit.
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.cache_sync_timeout = timeout;
         self
@@ -259,10 +260,10 @@ impl<T: StoreType + ?Sized> Controller<T> {
     /// # Errors
     ///
     /// - [`Error::ReconcilerFailed`] for each reconcile that failed; the controller has logged it, and continues.
-    /// - [`Error::ReconcilerPanicked`] for each reconcile that panicked; the controller has logged it, and retries it with
-    ///   [`Action::backoff`].
-    /// - [`Error::Cache`] when a cache is not synced [in time](Self::cache_sync_timeout), lacks objects that it could not
-    ///   hold at the start, or its reflector has ended. The stream ends after the reconciles that run.
+    /// - [`Error::ReconcilerPanicked`] for each reconcile that panicked; the controller has logged it, and retries it
+    ///   with [`Action::backoff`].
+    /// - [`Error::Cache`] when a cache is not synced [in time](Self::cache_sync_timeout), lacks objects that it could
+    ///   not hold at the start, or its reflector has ended. The stream ends after the reconciles that run.
     ///
     /// # Panics
     ///

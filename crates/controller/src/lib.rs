@@ -2,8 +2,8 @@
 //! `kube::runtime::Controller`.
 //!
 //! [`Controller`] keeps no objects of its own: the reconciler gets an [`Object`](listwatch_cache::Object) of the cache,
-//! and reads, views or decodes it. A process with a compressed cache of 50,000 Pods and a controller took 69 MB, because
-//! only the objects that the reconciler decodes exist in that form. kube's controller keeps all Pods decoded.
+//! and reads, views or decodes it. A process with a compressed cache of 50,000 Pods and a controller took 69 MB,
+//! because only the objects that the reconciler decodes exist in that form. kube's controller keeps all Pods decoded.
 //!
 //! This crate names no type of kube. A reconciler writes with the client that the program has, in any version:
 //!
@@ -24,7 +24,7 @@
 //! # }
 //! struct Context {
 //!     config_maps: Cache<ConfigMap>,
-//!     /// Applies a ConfigMap whose owner is a Pod, and returns its resource version. It has a client of kube, for example.
+//!     /// Applies a ConfigMap whose owner is a Pod, and returns its version: with a client of kube, for example.
 //!     writer: Writer,
 //! }
 //!
@@ -66,9 +66,10 @@
 //! - [`Cache::wait_for_resource_version`](listwatch_cache::Cache::wait_for_resource_version) waits until the watch has
 //!   delivered the write. It has no time limit, so a reconcile waits while the watch is down. A
 //!   [`timeout`](tokio::time::timeout) with [`Action::backoff`] ends it earlier.
-//! - [`Cache::apply_decoded`](listwatch_cache::Cache::apply_decoded) and [`Cache::apply`](listwatch_cache::Cache::apply)
-//!   write the server's answer into the cache, and wait for nothing. The answer has the type or the encoding of the
-//!   cache, so JSON fits caches of [`Json<T>`](listwatch::Json), and of `Kube<K>` of `listwatch-kube`.
+//! - [`Cache::apply_decoded`](listwatch_cache::Cache::apply_decoded) and
+//!   [`Cache::apply`](listwatch_cache::Cache::apply) write the server's answer into the cache, and wait for nothing.
+//!   The answer has the type or the encoding of the cache, so JSON fits caches of [`Json<T>`](listwatch::Json), and of
+//!   `Kube<K>` of `listwatch-kube`.
 //!
 //! controller-runtime has had a client since 2026 that waits for each write ([`EnableReadYourWritesConsistency`]).
 //! Reads of a written object, and lists of its kind, block until the informer has the write. There a reconciler cannot

@@ -18,17 +18,18 @@
 //!
 //! Invariants:
 //!
-//! - A key whose phase is `Ready` is in the line of its priority. A key is in `delayed` exactly if it is `Delayed`, with
-//!   that time.
-//! - A request of a change raises the priority of its key, and nothing lowers it before the next reconcile ends. A requeue
-//!   or a retry keeps it: else objects that are requeued all the time would keep others from their first reconcile.
+//! - A key whose phase is `Ready` is in the line of its priority. A key is in `delayed` exactly if it is `Delayed`,
+//!   with that time.
+//! - A request of a change raises the priority of its key, and nothing lowers it before the next reconcile ends. A
+//!   requeue or a retry keeps it: else objects that are requeued all the time would keep others from their first
+//!   reconcile.
 //! - A key without a request, a reconcile and failures is in no table. So memory follows the work, not the collection.
 //! - Of two requests the earlier time stays, so no delay is ever prolonged.
 //!
 //! Odd parts: `remove_requests` leaves a `Ready` key in its place, because removing it from the middle of a line would
-//! scan the line. `start_next` returns it, and the caller finds no object. For the same reason a key whose priority rises
-//! stays in the line of all objects, too, where `start_next` passes over it. `Idle` only keeps the number of failures
-//! until the next request, or until the object is deleted.
+//! scan the line. `start_next` returns it, and the caller finds no object. For the same reason a key whose priority
+//! rises stays in the line of all objects, too, where `start_next` passes over it. `Idle` only keeps the number of
+//! failures until the next request, or until the object is deleted.
 //!
 //! Not done: rate limits over all keys, as client-go's default has (10 per second). The concurrency limit bounds the
 //! load.
@@ -52,8 +53,8 @@ const MAX_IDLE_CAPACITY: usize = 1024;
 pub(crate) struct RequestQueue {
     /// All keys with a request, a reconcile or failures. The key is shared with the fields below.
     keys: HashMap<Arc<ObjectKey>, KeyState>,
-    /// The keys in the phase `Ready` by priority, each line in the order in which they became due. A key may also have a
-    /// void place in the line of all objects.
+    /// The keys in the phase `Ready` by priority, each line in the order in which they became due. A key may also have
+    /// a void place in the line of all objects.
     ready: [VecDeque<Arc<ObjectKey>>; 2],
     /// The number of keys in the phase `Ready`.
     due: usize,

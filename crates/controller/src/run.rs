@@ -16,13 +16,15 @@
 //!
 //! Odd parts, and their reasons:
 //!
-//! - The first pass over all objects reads keys from the cache step by step, so that the objects of a large cache do not
-//!   wait in the queue. It pauses while many of them are due (`MAX_DUE`). Changes are always read, so that they overtake.
+//! - The first pass over all objects reads keys from the cache step by step, so that the objects of a large cache do
+//!   not wait in the queue. It pauses while many of them are due (`MAX_DUE`). Changes are always read, so that they
+//!   overtake.
 //! - Related caches are subscribed before the own one, and without their initial state: the first pass requests every
 //!   object anyway. It begins last, and so sees all that no subscriber delivers.
-//! - The requested keys come from `inspect`, which runs for each write. A coalesced change would hide the owner in a state
-//!   in between.
-//! - Where a panic of a reconcile ends is its task, or `catch_unwind` if the function panics before it returns a future.
+//! - The requested keys come from `inspect`, which runs for each write. A coalesced change would hide the owner in a
+//!   state in between.
+//! - Where a panic of a reconcile ends is its task, or `catch_unwind` if the function panics before it returns a
+//!   future.
 //! - A timer of tokio panics after its runtime has ended, so the timer moves to the runtime that polls. A reconcile
 //!   stays on the runtime on which it began. If that runtime ends, the object is reconciled again.
 //!

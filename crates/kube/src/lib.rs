@@ -4,13 +4,11 @@
 //!   programs do not need it: [`Client::try_default`](listwatch::client::Client::try_default) reads the kubeconfig itself.
 //! - [`Kube`] makes types of k8s-openapi and derived custom resources items of listwatch's lists and watches, and
 //!   objects of its caches. [`ToLabelSelector`] converts selectors of k8s-openapi, [`ToResource`] and [`FromResource`]
-//!   kube's `ApiResource`. `ToObjectKey` and `ToObjectRef` (feature `controller` or `runtime`) convert kube's
-//!   `ObjectRef`.
+//!   kube's `ApiResource`. `ToObjectKey` and `ToObjectRef` (feature `runtime`) convert kube's `ObjectRef`.
 //! - `finalizer` (feature `controller`) is kube's, for reconcilers of [listwatch-controller], whose `Controller` runs on
 //!   listwatch's caches with the words of kube's.
-//! - `runtime::watcher` (feature `runtime`) replaces `kube::runtime::watcher`, for kube's reflectors, stores and
-//!   controllers. It decodes objects while they arrive, without the fields that a projection drops, such as
-//!   `managedFields`.
+//! - `Store` (feature `runtime`) is a cache with the methods of kube's `Store`. kube's own `Controller` runs on a cache,
+//!   too: see the [guide](https://docs.rs/listwatch-kube/latest/listwatch_kube/guide/index.html#kubes-own-controller).
 //!
 //! This crate follows kube's major versions: this version is for kube 5. `listwatch` does not depend on kube: its
 //! [`ServiceTransport`](listwatch::client::ServiceTransport) works with [other versions].
@@ -55,13 +53,13 @@
 // | `object_ref` | `ObjectRef` of kube, as keys |
 // | `selectors` | label selectors of k8s-openapi |
 // | `transport` | the transport over `kube::Client` |
-// | `runtime` | the replacement of kube's watcher, over `transport` |
+// | `store` | a cache with the methods of kube's `Store`, over `object_ref` |
 // | `finalizer` | finalizers for reconcilers of `listwatch-controller` |
 //
 // Within a folder, `mod.rs` is the highest file, and names the order of the others.
 #[cfg(feature = "controller")]
 pub mod finalizer;
-#[cfg(all(any(doc, doctest), feature = "controller", feature = "runtime"))]
+#[cfg(all(any(doc, doctest), feature = "controller"))]
 #[doc = include_str!("../guide.md")]
 pub mod guide {}
 /// Compiles the example of README.md.
@@ -70,11 +68,11 @@ pub mod guide {}
 mod readme {}
 mod dynamic;
 mod kind;
-#[cfg(any(feature = "controller", feature = "runtime"))]
-mod object_ref;
 #[cfg(feature = "runtime")]
-pub mod runtime;
+mod object_ref;
 mod selectors;
+#[cfg(feature = "runtime")]
+mod store;
 mod transport;
 
 pub use dynamic::{FromResource, ToResource};
@@ -83,8 +81,10 @@ pub use k8s_pb;
 pub use kind::Kube;
 #[cfg(feature = "controller")]
 pub use listwatch_controller;
-#[cfg(any(feature = "controller", feature = "runtime"))]
+#[cfg(feature = "runtime")]
 pub use object_ref::{ToObjectKey, ToObjectRef};
 pub use selectors::ToLabelSelector;
+#[cfg(feature = "runtime")]
+pub use store::Store;
 pub use transport::KubeTransport;
 pub use {listwatch, listwatch_cache};

@@ -6,7 +6,6 @@
 
 mod controller;
 mod finalizer;
-mod kube_watcher;
 mod list;
 mod manifests;
 mod mirror;

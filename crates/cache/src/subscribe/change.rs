@@ -52,8 +52,8 @@ impl<T: StoreType + ?Sized> Clone for Change<T> {
     }
 }
 
-/// What one write did to an object, as [`SubscriberBuilder::inspect`](crate::SubscriberBuilder::inspect) gets it: unlike a
-/// [`Change`], it is never coalesced.
+/// What one write did to an object, as [`SubscriberBuilder::inspect`](crate::SubscriberBuilder::inspect) gets it:
+/// unlike a [`Change`], it is never coalesced.
 #[non_exhaustive]
 pub enum Written<'w, T: StoreType + ?Sized> {
     /// The object is new.

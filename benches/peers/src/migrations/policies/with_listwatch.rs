@@ -25,7 +25,10 @@ impl Caches {
     /// # Errors
     /// If the configuration is wrong.
     pub fn new(config: Config) -> anyhow::Result<Self> {
-        Ok(Self { client: Client::new(KubeTransport::new(kube::Client::try_from(config)?)), reflectors: Mutex::default() })
+        Ok(Self {
+            client: Client::new(KubeTransport::new(kube::Client::try_from(config)?)),
+            reflectors: Mutex::default(),
+        })
     }
 
     /// Returns the cache of a kind, which is filled for the first look-up.

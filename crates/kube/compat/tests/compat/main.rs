@@ -29,6 +29,8 @@ struct Version {
     open: fn(String) -> BoxFuture<'static, Result<ServiceTransport, BoxError>>,
     /// Runs the guide's reconciler, and returns the results of the first two reconciles.
     reconcile: fn(String) -> BoxFuture<'static, Result<Vec<Reconciled>, BoxError>>,
+    /// Runs kube's own controller on a cache, and returns the names of the first two objects that it reconciles.
+    keep_controller: fn(String) -> BoxFuture<'static, Result<Vec<String>, BoxError>>,
     /// True if kube has its feature `gzip`.
     decompresses: bool,
 }
@@ -54,7 +56,39 @@ macro_rules! version {
                 let config_maps = Reflector::new(&Client::new(transport(client.clone())), &Resource::CONFIG_MAPS)
                     .strategy(Strategy::ListThenWatch)
                     .spawn();
-                Ok(Controller::new(config_maps).run(reconcile, |_, _, _| Action::backoff(), Arc::new(client)).take(2).collect().await)
+                Ok(Controller::new(config_maps)
+                    .run(reconcile, |_, _, _| Action::backoff(), Arc::new(client))
+                    .take(2)
+                    .collect()
+                    .await)
+            }
+
+            /// kube's own controller on a cache, by the lines of the guide.
+            mod kept {
+                use kube::runtime::{WatchStreamExt as _, reflector};
+                use {::$k8s_openapi as k8s_openapi, ::$kube as kube};
+
+                include!("store.rs");
+
+                pub async fn reconcile_two<T>(cache: Cache<T>) -> Result<Vec<String>, super::Error>
+                where
+                    T: StoreType<Decoded = k8s_openapi::api::core::v1::ConfigMap>,
+                {
+                    let (store, writer) = reflector::store();
+                    let applied = watcher_events(cache).await?.reflect(writer).applied_objects();
+                    let controller = kube::runtime::Controller::for_stream(applied, store);
+                    let reconcile =
+                        |_, _| async { Ok::<_, std::convert::Infallible>(super::KubeAction::await_change()) };
+                    let items = controller.run(reconcile, |_, _, _| super::KubeAction::await_change(), Arc::new(()));
+                    let names = items.take(2).map(|done| done.map(|(config_map, _)| config_map.name));
+                    Ok(names.collect::<Vec<_>>().await.into_iter().collect::<Result<_, _>>()?)
+                }
+            }
+
+            pub async fn keep_controller(path: String) -> Result<Vec<String>, Error> {
+                let client = Client::new(transport(client(path).await?));
+                let config_maps = Reflector::<listwatch::Json<ConfigMap>>::new(&client, &Resource::CONFIG_MAPS);
+                kept::reconcile_two(config_maps.strategy(Strategy::ListThenWatch).spawn()).await
             }
 
             async fn client(path: String) -> Result<kube::Client, Error> {
@@ -77,12 +111,14 @@ const VERSIONS: [Version; 2] = [
         name: "3.1",
         open: |path| Box::pin(with_kube3::open(path)),
         reconcile: |path| Box::pin(with_kube3::reconcile_two(path)),
+        keep_controller: |path| Box::pin(with_kube3::keep_controller(path)),
         decompresses: true,
     },
     Version {
         name: "4",
         open: |path| Box::pin(with_kube4::open(path)),
         reconcile: |path| Box::pin(with_kube4::reconcile_two(path)),
+        keep_controller: |path| Box::pin(with_kube4::keep_controller(path)),
         decompresses: false,
     },
 ];
@@ -135,7 +171,7 @@ async fn error_of(client: &Client) -> Error {
 
 #[test]
 fn the_guide_has_the_lines_that_are_tested_here() {
-    for lines in [include_str!("operator.rs"), include_str!("transport.rs")] {
+    for lines in [include_str!("operator.rs"), include_str!("transport.rs"), include_str!("store.rs")] {
         assert!(include_str!("../../../guide.md").contains(lines));
     }
 }
@@ -197,6 +233,11 @@ async fn a_controller_writes_with_the_older_kube() {
         assert_eq!((&*new.name, &*old.name), ("new", "old"));
         // kube's finalizer was added, and the other object was applied.
         assert_eq!((*added, *applied), (Action::await_change(), Action::requeue(Duration::from_secs(300))));
+        let kept = (version.keep_controller)(kubeconfig.path().to_str().unwrap().to_owned()).await.unwrap();
+        assert_eq!(
+            kept.into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>(),
+            ["new", "old"]
+        );
     }
     let requests = server.requests();
     let patches: Vec<_> = requests.iter().filter(|request| request.method == "PATCH").collect();
