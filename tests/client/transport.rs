@@ -1,6 +1,6 @@
 //! Connections: how they begin and end, TLS, credentials and redirects; over HTTP/1.1 and HTTP/2.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -8,6 +8,8 @@ use listwatch::client::{Client, Config, Error, ErrorKind, Resource, Retry, Trans
 use listwatch_testserver::{
     Answer, Body, RawAnswer, RawEnd, RawServer, RecordedRequest, Server, Synthesizer, TOKEN, leak, recorded_pods,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
 
 use crate::support::process::test_name;
 use crate::support::server::{
@@ -306,6 +308,7 @@ async fn sends_the_headers_and_expects_the_server_name_that_are_set() {
     let error = pods(&builder("other.example")).into_vec().await.unwrap_err();
     assert_eq!(transport_kind(&error), TransportErrorKind::Tls, "{error}");
     for request in server.requests() {
+        assert_eq!(request.headers["host"], server.addr().to_string());
         assert_eq!(request.headers["user-agent"], "auditor/1.0");
         assert_eq!(request.headers["impersonate-user"], "jane");
         let groups: Vec<_> = request.headers.get_all("impersonate-group").iter().collect();
@@ -467,4 +470,91 @@ async fn enables_keepalive_on_connections() {
     let socket = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let socket = socket.into_iter().find(|fields| fields[2] == peer && fields[3] == "01").expect("the connection");
     assert!(socket[5].starts_with("02:"), "{socket:?}");
+}
+
+/// A proxy that tunnels each connection to this server, whatever it is asked for. Returns its port, and what the clients
+/// said before the tunnel was open.
+async fn tunnel(server: SocketAddr) -> (u16, mpsc::UnboundedReceiver<Vec<u8>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, (said, received)) = (listener.local_addr().unwrap().port(), mpsc::unbounded_channel());
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let first = client.read_u8().await.unwrap();
+            let mut head = vec![first];
+            if first == 5 {
+                // SOCKS5: the methods, the user, and the address by its name.
+                let mut methods = vec![0; usize::from(client.read_u8().await.unwrap())];
+                client.read_exact(&mut methods).await.unwrap();
+                client.write_all(&[5, 2]).await.unwrap();
+                let mut user = [0; 1 + 1 + 2 + 1 + 6];
+                client.read_exact(&mut user).await.unwrap();
+                client.write_all(&[1, 0]).await.unwrap();
+                let mut request = [0; 5];
+                client.read_exact(&mut request).await.unwrap();
+                let mut address = vec![0; usize::from(request[4]) + 2];
+                client.read_exact(&mut address).await.unwrap();
+                head.extend([&user[..], &request, &address].concat());
+                client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+            } else {
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(client.read_u8().await.unwrap());
+                }
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            }
+            drop(said.send(head));
+            let mut server = tokio::net::TcpStream::connect(server).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop) });
+        }
+    });
+    (port, received)
+}
+
+/// No case needs a name server: the proxy resolves names.
+#[tokio::test]
+async fn tunnels_tls_through_proxies_with_their_credentials() {
+    let server = Server::start_tls(list().always()).await.unwrap();
+    let (port, mut received) = tunnel(server.addr()).await;
+    let config = |proxy: String| {
+        let config = Config::new("https://api.invalid:6443").ca_pem(server.ca_pem().unwrap());
+        client_of(config.tls_server_name("localhost").proxy(proxy))
+    };
+    assert_eq!(pods(&config(format!("http://me:s3cret@127.0.0.1:{port}"))).into_vec().await.unwrap().0.len(), 120);
+    let head = String::from_utf8(received.recv().await.unwrap()).unwrap().to_ascii_lowercase();
+    assert!(head.starts_with("connect api.invalid:6443 http/1.1\r\n"), "{head}");
+    assert!(head.contains("proxy-authorization: basic bwu6cznjcmv0"), "{head}");
+    for scheme in ["socks5", "socks5h"] {
+        let client = config(format!("{scheme}://me:s3cret@127.0.0.1:{port}"));
+        assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
+        let head = received.recv().await.unwrap();
+        let expected = [b"\x05\x01\x02me\x06s3cret\x05\x01\x00\x03\x0bapi.invalid".as_slice(), &6443_u16.to_be_bytes()];
+        assert_eq!(head, expected.concat(), "{scheme}");
+    }
+}
+
+/// Runs itself again, because the kubeconfig comes from the environment.
+#[tokio::test]
+async fn the_default_client_reads_the_kubeconfig_of_the_environment() {
+    const ASKED: &str = "LISTWATCH_TRY_DEFAULT";
+    if std::env::var_os(ASKED).is_some() {
+        let client = Client::try_default().unwrap();
+        assert_eq!(pods(&client).into_vec().await.unwrap().0.len(), 120);
+        return;
+    }
+    let server = Server::start_tls(list().always()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config");
+    std::fs::write(folder.path().join("ca"), server.ca_pem().unwrap()).unwrap();
+    let kubeconfig = serde_json::json!({
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": server.url(), "certificate-authority": "ca"}}],
+        "users": [{"name": "a", "user": {"token": TOKEN}}],
+    });
+    std::fs::write(&file, kubeconfig.to_string()).unwrap();
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let name = "transport::the_default_client_reads_the_kubeconfig_of_the_environment";
+    again.args([name, "--exact"]).env("KUBECONFIG", &file).env(ASKED, "yes");
+    let output = tokio::task::spawn_blocking(move || again.output()).await.unwrap().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(server.requests()[0].headers["authorization"], format!("Bearer {TOKEN}"));
 }

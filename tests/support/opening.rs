@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap};
 use http::{Response, StatusCode};
 use listwatch::client::{
-    Config, Credentials, Request, ResponseFuture, ServiceTransport, Transport, TransportError, TransportErrorKind,
+    Config, Credentials, Redirects, Request, ResponseFuture, ServiceTransport, Transport, TransportError,
+    TransportErrorKind,
 };
 
 /// How a test connects.
@@ -95,11 +96,19 @@ impl OverHttp2 {
                 if let Some(value) = sent.header().await? {
                     request.headers_mut().insert(AUTHORIZATION, value);
                 }
-                let response = client.execute(request.try_into().unwrap()).await.map_err(|error| {
-                    let is_connect = error.is_connect();
-                    let kind = if is_connect { TransportErrorKind::Connect } else { TransportErrorKind::Broken };
-                    TransportError::from_error(kind, &error.without_url())
-                })?;
+                let mut redirects = Redirects::new(request.method(), request.uri().clone());
+                let (head, mut body) = request.into_parts();
+                let mut url = head.uri.clone();
+                let response = loop {
+                    let mut sending = http::Request::from_parts(head.clone(), body);
+                    *sending.uri_mut() = url;
+                    let response = client.execute(sending.try_into().unwrap()).await;
+                    let response = response.map_err(request_error)?;
+                    match redirects.next_url(response.status(), response.headers())? {
+                        Some(next) => (url, body) = (next, reqwest::Body::default()),
+                        None => break response,
+                    }
+                };
                 if response.status() == StatusCode::UNAUTHORIZED {
                     sent.refuse();
                 }
@@ -108,6 +117,12 @@ impl OverHttp2 {
         });
         Self { service, address, credentials }
     }
+}
+
+fn request_error(error: reqwest::Error) -> TransportError {
+    let is_connect = error.is_connect();
+    let kind = if is_connect { TransportErrorKind::Connect } else { TransportErrorKind::Broken };
+    TransportError::from_error(kind, &error.without_url())
 }
 
 impl Transport for OverHttp2 {
