@@ -120,8 +120,7 @@ impl DecodeError {
         }
     }
 
-    /// Returns the API server's own error, if the server sent one in place of the list or the watch, or after the
-    /// items.
+    /// Returns the API server's own error, if the server sent one in place of the list, or after the items.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match &self.0.kind {
@@ -186,7 +185,7 @@ impl Error for DecodeError {
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// The body is neither Kubernetes protobuf, which begins with `k8s\0` or in a watch with the length of a frame, nor
-    /// JSON that the decoder accepts.
+    /// JSON that the decoder accepts. Or it is a list or an object in place of a watch.
     ///
     /// API servers send the encoding that the `Accept` header of the request prefers.
     #[error("unexpected encoding: the body looks like {0}")]
@@ -210,12 +209,12 @@ pub enum DecodeErrorKind {
     TruncatedFrame,
 
     /// The body is not a list of objects: a single object, a `Table` (which servers send for `as=Table`), or a kind
-    /// whose items are not objects. Or it is a list or a single object in place of a watch.
+    /// whose items are not objects.
     #[error("unexpected kind: the body has the kind {kind:?} of {api_version:?}")]
     UnexpectedKind {
         /// `apiVersion` of the body.
         api_version: String,
-        /// `kind` of the body; `List` if a JSON list in place of a watch has its kind after its items.
+        /// `kind` of the body.
         kind: String,
     },
 
@@ -228,7 +227,8 @@ pub enum DecodeErrorKind {
         expected: Box<str>,
     },
 
-    /// The API server's own error, in place of the list or the watch, or after the items of a list.
+    /// The API server's own error, in place of the list or after its items. In a watch it is
+    /// [`WatchEventRef::Error`](crate::WatchEventRef::Error).
     #[error("API error: {0}")]
     Api(Arc<Status>),
 

@@ -90,8 +90,6 @@ pub mod path {
 pub use adapt::ListStream;
 pub use adapt::{FromRef, ListError, ListReader};
 pub use decode::{Event, ListDecoder, ListEnd, WatchDecoder, WatchEventRef};
-#[doc(hidden)]
-pub use encoding::json::scan::Ends;
 pub use error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 pub use limits::Limits;
 pub use meta::{EventType, ListMeta, ShardInfo, Status, StatusCause, StatusDetails, TypeMeta};

@@ -13,6 +13,60 @@ pub enum Encoding {
     Json,
 }
 
+impl Encoding {
+    /// All encodings.
+    const ALL: [Self; 2] = [Self::Protobuf, Self::Json];
+
+    /// Returns the number by which files name the encoding. It never changes.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Protobuf => 0,
+            Self::Json => 1,
+        }
+    }
+
+    /// Returns the encoding of a [`number`](Self::number), or `None` for a number that this version does not know.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|encoding| encoding.number() == number)
+    }
+
+    /// Returns the media type of lists and objects: `application/json`.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Json => "application/json",
+        }
+    }
+
+    /// Returns the content type of watches.
+    #[must_use]
+    pub const fn watch_media_type(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            Self::Json => "application/json",
+        }
+    }
+
+    /// Returns the encoding of a [`media_type`](Self::media_type) in lower case, without parameters.
+    #[must_use]
+    pub fn from_media_type(media_type: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|encoding| encoding.media_type() == media_type)
+    }
+
+    /// Returns true if an object names its fields, so that objects of every kind can be read and written. Protobuf has
+    /// only numbers, so custom resources, whose fields are in no table, have no form in protobuf.
+    #[must_use]
+    pub const fn is_self_describing(self) -> bool {
+        match self {
+            Self::Protobuf => false,
+            Self::Json => true,
+        }
+    }
+}
+
 impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -30,6 +84,8 @@ pub enum BodyFormat {
     Json,
     /// A protobuf watch stream, which begins with the length of its first frame.
     WatchStream,
+    /// A list, an object or a `Status` in place of a watch.
+    Document,
     /// gzip that the transport did not decompress.
     Gzip,
     /// CBOR with its self-describing tag, as API servers send it.
@@ -46,19 +102,29 @@ pub enum BodyFormat {
 pub(crate) enum Beginning {
     /// The next byte decides.
     Space,
-    /// The first byte of [`MAGIC`](crate::meta::MAGIC), if it is the first byte of the body.
-    Protobuf,
-    Json,
+    /// A first byte of a body in this encoding. In protobuf, the rest of [`MAGIC`](crate::meta::MAGIC) is not checked.
+    Encoded(Encoding),
     Other(BodyFormat),
 }
 
 impl Beginning {
-    /// Returns the kind of the first byte of a body, or of the next byte after spaces.
+    /// Returns the kind of the first byte of a list or an object, or of the next byte after spaces.
     pub(crate) fn of(byte: u8, is_first: bool) -> Self {
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => Self::Space,
-            b'k' if is_first => Self::Protobuf,
-            b'{' | b'[' => Self::Json,
+            b'k' if is_first => Self::Encoded(Encoding::Protobuf),
+            b'{' | b'[' => Self::Encoded(Encoding::Json),
+            byte => Self::Other(BodyFormat::by_first_byte(byte)),
+        }
+    }
+
+    /// As [`of`](Self::of), for a watch.
+    pub(crate) fn of_watch(byte: u8, is_first: bool) -> Self {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' => Self::Space,
+            // Only a frame under 150 MB begins with such a byte.
+            0x00..=0x08 if is_first => Self::Encoded(Encoding::Protobuf),
+            b'{' | b'[' => Self::Encoded(Encoding::Json),
             byte => Self::Other(BodyFormat::by_first_byte(byte)),
         }
     }
@@ -93,6 +159,7 @@ impl fmt::Display for BodyFormat {
         f.write_str(match self {
             Self::Json => "JSON",
             Self::WatchStream => "a watch stream",
+            Self::Document => "a list or an object",
             Self::Gzip => "gzip",
             Self::Cbor => "CBOR",
             Self::Html => "HTML",
@@ -176,4 +243,21 @@ pub enum Fault {
     /// An object in a protobuf watch that does not begin with `k8s\0`.
     #[error("no k8s\\0 at the beginning")]
     Magic,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each encoding is in `ALL`, so that files and requests that name it are read.
+    #[test]
+    fn an_encoding_is_found_by_its_number_and_its_media_type() {
+        for (at, encoding) in Encoding::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(encoding.number()), at);
+            assert_eq!(Encoding::from_number(encoding.number()), Some(encoding));
+            assert_eq!(Encoding::from_media_type(encoding.media_type()), Some(encoding));
+        }
+        let unknown = u8::try_from(Encoding::ALL.len()).unwrap();
+        assert_eq!((Encoding::from_number(unknown), Encoding::from_media_type("text/html")), (None, None));
+    }
 }

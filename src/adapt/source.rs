@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::decode::{Event, ListDecoder, ListEnd};
-use crate::encoding::json::messages;
 use crate::error::{DecodeError, ItemError, SkipHook};
 use crate::meta::TypeMeta;
 use crate::object::Item;
@@ -78,7 +77,7 @@ impl<F> Source<F> {
             let on_event = |event: Event<'_>| match event {
                 // A list of custom resources has its kind after the items, which have their own.
                 Event::Item(item) if item.index() == 0 && item.type_meta().kind.is_empty() => {
-                    match own_type_meta(&item).map_or(Ok(()), |own| check_kind(&own)) {
+                    match item.own_type_meta().ok().flatten().map_or(Ok(()), |own| check_kind(&own)) {
                         Ok(()) => Found::Item(convert(item)),
                         Err(error) => Found::WrongKind(error),
                     }
@@ -111,15 +110,10 @@ impl<F> Source<F> {
 /// Returns a source that decodes `T`. It accepts JSON only where `T` is made from JSON.
 pub(super) fn source_of<T: Item + ?Sized>() -> Source<FromRef<T>> {
     let source = Source { check_kind: T::check_kind, ..Source::with(T::from_ref as FromRef<T>) };
-    if T::ENCODING == Some(Encoding::Json) {
-        return Source { decoder: source.decoder.accept_json(), ..source };
+    match T::ENCODING {
+        None | Some(Encoding::Protobuf) => source,
+        Some(Encoding::Json) => Source { decoder: source.decoder.accept_json(), ..source },
     }
-    source
-}
-
-/// Returns the type meta of an item in JSON; `None` if it has none.
-fn own_type_meta(item: &ItemRef<'_>) -> Option<TypeMeta> {
-    if item.encoding() == Encoding::Json { messages::type_meta(item.bytes()).ok() } else { None }
 }
 
 impl<F> fmt::Debug for Source<F> {

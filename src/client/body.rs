@@ -43,9 +43,9 @@ use super::progress::Counters;
 use super::redact::redact;
 use super::runtime::OwnRuntime;
 use super::transport::{Chunks, Transport, TransportError, TransportErrorKind};
-use crate::encoding::json::messages;
-use crate::encoding::protobuf;
+use crate::encoding::with_codec;
 use crate::meta::Status;
+use crate::wire::Beginning;
 
 /// The most bytes of an error's body that are read.
 const ERROR_SIZE: usize = 1 << 20;
@@ -397,7 +397,7 @@ const NO_SUCH_PATH: &str = "404 page not found";
 
 /// Returns the error of a response with this status, whatever its body is.
 pub(super) fn api_error(code: u16, headers: &HeaderMap, body: &[u8], transport: &dyn Transport) -> ErrorKind {
-    if let Some(status) = protobuf_status(body).or_else(|| json_status(body)) {
+    if let Some(status) = self::status(body) {
         return of_status(status, code, headers);
     }
     let message = match snippet(body, transport) {
@@ -430,41 +430,13 @@ fn seconds(text: &str) -> Option<u64> {
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-fn protobuf_status(body: &[u8]) -> Option<Status> {
-    let (type_meta, raw) = envelope(body)?;
-    if type_meta.kind == "Status" { protobuf::messages::status(raw) } else { None }
-}
-
-/// Returns the type meta and the object of the envelope of a single object in protobuf.
-pub(super) fn envelope(body: &[u8]) -> Option<(crate::TypeMeta, &[u8])> {
-    use crate::encoding::protobuf::wire::Fields;
-
-    let (mut type_meta, mut raw) = (crate::TypeMeta::default(), None);
-    for field in Fields::new(body.strip_prefix(b"k8s\0")?) {
-        let field = field.ok()?;
-        match field.number {
-            1 => {
-                for field in Fields::new(field.value.bytes().ok()?) {
-                    let field = field.ok()?;
-                    match field.number {
-                        1 => field.value.str().ok()?.clone_into(&mut type_meta.api_version),
-                        2 => field.value.str().ok()?.clone_into(&mut type_meta.kind),
-                        _ => {}
-                    }
-                }
-            }
-            2 => raw = Some(field.value.bytes().ok()?),
-            // A contentEncoding or contentType means that raw is not a plain object.
-            3 | 4 if !field.value.bytes().ok()?.is_empty() => return None,
-            _ => {}
-        }
-    }
-    Some((type_meta, raw?))
-}
-
-pub(super) fn json_status(body: &[u8]) -> Option<Status> {
-    let is_status = messages::type_meta(body).is_ok_and(|found| found.kind == "Status");
-    is_status.then(|| messages::status(body)).flatten()
+/// Returns the Status that is the whole body, in any encoding.
+pub(super) fn status(body: &[u8]) -> Option<Status> {
+    let Some((Beginning::Encoded(encoding), body)) = Beginning::find(body) else { return None };
+    with_codec!(encoding, C => {
+        let (found, status) = C::document(body).ok()?;
+        if found.kind == "Status" { C::status(status) } else { None }
+    })
 }
 
 pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {

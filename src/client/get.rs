@@ -20,12 +20,12 @@ use super::runtime::LONGEST;
 use super::send::accept_header;
 use super::span::record_end;
 use crate::adapt::FromRef;
-use crate::encoding::json::messages;
-use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError, Limit};
+use crate::encoding::item_ref::ItemRef;
+use crate::encoding::with_codec;
+use crate::error::{DecodeError, DecodeErrorKind, InvalidInput, ItemError, Limit};
 use crate::limits::Limits;
-use crate::meta;
-use crate::object::{Item, ItemRef};
-use crate::wire::{Beginning, Encoding};
+use crate::object::Item;
+use crate::wire::Beginning;
 
 /// A get of one object, which is sent when it is awaited; see [`Client::get`].
 ///
@@ -77,7 +77,7 @@ impl Client {
             resource: resource.clone(),
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
-            selection: Selection::all().json_if(T::ENCODING == Some(Encoding::Json)),
+            selection: Selection::all().encoded_as(T::ENCODING),
             wrong_kind: resource.check_type::<T>().err(),
             at_least: None,
             limits: self.limits,
@@ -151,15 +151,9 @@ impl<O> Get<O> {
         let decode = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0));
         let (encoding, found, object) = match Beginning::find(body) {
             None => return Err(decode(DecodeErrorKind::Incomplete)),
-            Some((Beginning::Protobuf, body)) if body.starts_with(&meta::MAGIC) => {
-                let fault = DecodeErrorKind::Malformed { field: "the envelope", fault: Fault::PastParent };
-                let (found, object) = body::envelope(body).ok_or_else(|| decode(fault))?;
-                (Encoding::Protobuf, found, object)
-            }
-            Some((Beginning::Json, body)) => {
-                let found = messages::type_meta(body)
-                    .map_err(|(field, fault)| decode(DecodeErrorKind::Item(ItemError::Metadata { field, fault })))?;
-                (Encoding::Json, found, body)
+            Some((Beginning::Encoded(encoding), body)) if with_codec!(encoding, C => body.starts_with(C::MAGIC)) => {
+                let (found, object) = with_codec!(encoding, C => C::document(body)).map_err(decode)?;
+                (encoding, found, object)
             }
             Some(_) => return Err(self.client.unexpected(body, headers)),
         };

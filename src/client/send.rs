@@ -130,15 +130,15 @@ impl Client {
 
     /// Returns the error for a body that is neither protobuf nor the requested JSON.
     pub(super) fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
-        if let Some(found) = body::json_status(beginning) {
+        if let Some(found) = body::status(beginning) {
             return body::of_status(found, 500, headers);
         }
         ErrorKind::UnexpectedBody {
             format: match Beginning::find(beginning) {
                 Some((Beginning::Other(format), _)) => format,
-                Some((Beginning::Json, _)) => BodyFormat::Json,
-                Some((Beginning::Protobuf | Beginning::Space, _)) => BodyFormat::Text,
-                None => BodyFormat::Binary,
+                Some((Beginning::Encoded(_), [first, ..])) => BodyFormat::by_first_byte(*first),
+                Some((Beginning::Space, _)) => BodyFormat::Text,
+                Some((Beginning::Encoded(_), [])) | None => BodyFormat::Binary,
             },
             content_type: body::content_type(headers),
             snippet: body::snippet(beginning, &*self.transport),

@@ -1,10 +1,10 @@
 //! The events of a list and of a watch, and the end of a list.
 
+use crate::encoding::item_ref::ItemRef;
 use crate::error::DecodeError;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::meta::{ListMeta, Status, TypeMeta};
-use crate::object::ItemRef;
 
 /// The next part of the body of a list.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,7 @@
 //! - A declared length is compared with the limits before memory is allocated, and memory grows with received bytes.
 //!
 //! ```text
-//! Start ──┬──> Protobuf ──┬──> end: complete, or an error
-//!         └──> Json ──────┘
+//! Start ──> Known ──> end: complete, or an error
 //! ```
 
 use std::ops::ControlFlow;
@@ -24,12 +23,12 @@ use std::{fmt, mem};
 
 use super::event::{Event, ListEnd};
 use crate::encoding::body_state::{BodyState, FoundEvent};
-use crate::encoding::json::list::JsonList;
-use crate::encoding::protobuf::list::ProtobufList;
+use crate::encoding::codec::ListBody as _;
+use crate::encoding::item_ref::ItemRef;
+use crate::encoding::{AnyList, map_codec, with_codec};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::limits::Limits;
-use crate::meta::{ListMeta, MAGIC, TypeMeta};
-use crate::object::ItemRef;
+use crate::meta::{ListMeta, TypeMeta};
 use crate::wire::{Beginning, BodyFormat, Encoding};
 
 /// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` allows it. The first bytes
@@ -78,10 +77,11 @@ enum ListBodyDecoder {
     /// The first bytes, which decide the encoding.
     Start {
         list: BodyState,
+        /// The encoding whose magic bytes are matched.
+        encoding: Encoding,
         matched: usize,
     },
-    Protobuf(ProtobufList),
-    Json(JsonList),
+    Known(AnyList),
 }
 
 impl ListDecoder {
@@ -95,7 +95,11 @@ impl ListDecoder {
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         let list = BodyState { limits, ..BodyState::default() };
-        Self { body: ListBodyDecoder::Start { list, matched: 0 }, end: None, borrowed: false }
+        Self {
+            body: ListBodyDecoder::Start { list, encoding: Encoding::Protobuf, matched: 0 },
+            end: None,
+            borrowed: false,
+        }
     }
 
     /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
@@ -115,13 +119,6 @@ impl ListDecoder {
     pub fn skip_item_errors(mut self, skip: bool) -> Self {
         self.set_skips(skip);
         self
-    }
-
-    /// Creates a decoder for a body that a server sends in place of a watch.
-    pub(super) fn of_watch(watch: &BodyState) -> Self {
-        let mut decoder = Self::with_limits(watch.limits.items(u64::MAX).bytes(u64::MAX));
-        decoder.body.list_mut().accepts_json = watch.accepts_json;
-        decoder
     }
 
     /// Consumes bytes from the front of `input` up to the next event. `None`: all of `input` is consumed, and more is
@@ -215,7 +212,10 @@ impl ListDecoder {
     /// envelope has been read; always `None` for JSON.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
-        if let ListBodyDecoder::Protobuf(protobuf) = &self.body { protobuf.expected_bytes() } else { None }
+        match &self.body {
+            ListBodyDecoder::Start { .. } => None,
+            ListBodyDecoder::Known(body) => body.expected_bytes(),
+        }
     }
 
     /// Returns the type meta, which is empty before [`Event::TypeMeta`].
@@ -241,15 +241,18 @@ impl ListDecoder {
         self.body.list().skipped
     }
 
-    /// Returns true once the body is known to be JSON.
-    pub(crate) fn is_json(&self) -> bool {
-        matches!(self.body, ListBodyDecoder::Json(_))
+    /// Returns the encoding of the body, once it is known.
+    pub(crate) fn encoding(&self) -> Option<Encoding> {
+        match &self.body {
+            ListBodyDecoder::Start { .. } => None,
+            ListBodyDecoder::Known(body) => Some(body.encoding()),
+        }
     }
 
     /// Returns the first bytes of the magic number, if no more than that was read.
     pub(crate) fn magic_read(&self) -> &'static [u8] {
-        let ListBodyDecoder::Start { matched, .. } = self.body else { return &[] };
-        MAGIC.get(..matched).unwrap_or_default()
+        let ListBodyDecoder::Start { encoding, matched, .. } = self.body else { return &[] };
+        magic(encoding).get(..matched).unwrap_or_default()
     }
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
@@ -308,10 +311,7 @@ impl ListDecoder {
     fn event<'s>(&'s self, found: FoundEvent<'s>) -> Event<'s> {
         let list = self.body.list();
         let item = |bytes| {
-            let encoding = match self.body {
-                ListBodyDecoder::Json(_) => Encoding::Json,
-                _ => Encoding::Protobuf,
-            };
+            let encoding = self.encoding().unwrap_or(Encoding::Protobuf);
             let index = list.index() - 1;
             let BodyState { type_meta, field_start: offset, limits: Limits { decoded_size, .. }, .. } = list;
             Event::Item(ItemRef {
@@ -368,72 +368,75 @@ impl ListDecoder {
 
 impl ListBodyDecoder {
     fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
-        while let Self::Start { list, matched } = self {
+        while let Self::Start { list, encoding, matched } = self {
             let Some(&byte) = input.first() else { return Ok(None) };
-            if *matched > 0 {
-                if MAGIC.get(*matched) != Some(&byte) {
-                    return Err(list.error(DecodeErrorKind::UnexpectedEncoding(BodyFormat::by_first_byte(MAGIC[0]))));
+            let unexpected = |found| DecodeErrorKind::UnexpectedEncoding(found);
+            if *matched == 0 {
+                match Beginning::of(byte, list.position == 0) {
+                    Beginning::Space if list.position < list.limits.bytes => {
+                        list.take(1, input);
+                        continue;
+                    }
+                    Beginning::Space => {
+                        let max = list.limits.bytes;
+                        return Err(list.error(DecodeErrorKind::Limit { limit: Limit::Bytes, size: max + 1, max }));
+                    }
+                    Beginning::Encoded(found) if list.accepts(found) => *encoding = found,
+                    Beginning::Encoded(_) | Beginning::Other(_) => {
+                        return Err(list.error(unexpected(BodyFormat::by_first_byte(byte))));
+                    }
                 }
+            } else if magic(*encoding).get(*matched) != Some(&byte) {
+                let first = magic(*encoding).first().copied().unwrap_or_default();
+                return Err(list.error(unexpected(BodyFormat::by_first_byte(first))));
+            }
+            if *matched < magic(*encoding).len() {
                 list.take(1, input);
                 *matched += 1;
-                if *matched == MAGIC.len() {
-                    *self = Self::Protobuf(ProtobufList::new(mem::take(list)));
-                }
-                continue;
             }
-            match Beginning::of(byte, list.position == 0) {
-                Beginning::Space if list.position < list.limits.bytes => _ = list.take(1, input),
-                Beginning::Space => {
-                    let max = list.limits.bytes;
-                    return Err(list.error(DecodeErrorKind::Limit { limit: Limit::Bytes, size: max + 1, max }));
-                }
-                Beginning::Protobuf => {
-                    list.take(1, input);
-                    *matched = 1;
-                }
-                Beginning::Json if list.accepts_json => *self = Self::Json(JsonList::new(mem::take(list))),
-                Beginning::Json => return Err(list.error(DecodeErrorKind::UnexpectedEncoding(BodyFormat::Json))),
-                Beginning::Other(found) => return Err(list.error(DecodeErrorKind::UnexpectedEncoding(found))),
+            if *matched == magic(*encoding).len() {
+                let list = mem::take(list);
+                *self = Self::Known(map_codec!(*encoding, C => C::list(list)));
             }
         }
         match self {
             Self::Start { .. } => Ok(None),
-            Self::Protobuf(protobuf) => protobuf.advance(input),
-            Self::Json(json) => json.advance(input),
+            Self::Known(body) => body.advance(input),
         }
     }
 
     fn is_complete(&self) -> bool {
         match self {
             Self::Start { .. } => false,
-            Self::Protobuf(protobuf) => protobuf.is_complete(),
-            Self::Json(json) => json.is_complete(),
+            Self::Known(body) => body.is_complete(),
         }
     }
 
     fn unfinished_item(&self) -> Option<u64> {
         match self {
             Self::Start { .. } => None,
-            Self::Protobuf(protobuf) => protobuf.unfinished_item(),
-            Self::Json(json) => json.unfinished_item(),
+            Self::Known(body) => body.unfinished_item(),
         }
     }
 
     fn list(&self) -> &BodyState {
         match self {
             Self::Start { list, .. } => list,
-            Self::Protobuf(protobuf) => &protobuf.list,
-            Self::Json(json) => &json.list,
+            Self::Known(body) => body.list(),
         }
     }
 
     fn list_mut(&mut self) -> &mut BodyState {
         match self {
             Self::Start { list, .. } => list,
-            Self::Protobuf(protobuf) => &mut protobuf.list,
-            Self::Json(json) => &mut json.list,
+            Self::Known(body) => body.list_mut(),
         }
     }
+}
+
+/// Returns the bytes with which a list in this encoding begins.
+fn magic(encoding: Encoding) -> &'static [u8] {
+    with_codec!(encoding, C => C::MAGIC)
 }
 
 impl Default for ListDecoder {

@@ -4,8 +4,6 @@
 mod event;
 mod list;
 mod watch;
-mod watch_frame;
-mod watch_json;
 
 pub use event::{Event, ListEnd, WatchEventRef};
 pub use list::ListDecoder;

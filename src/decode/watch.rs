@@ -1,4 +1,4 @@
-//! The decoder of watches: their frames, and the public API.
+//! The decoder of watches: the public API, and the events that frames form.
 //!
 //! Read this before a change.
 //!
@@ -7,38 +7,29 @@
 //! - A frame is consumed before it is read. An error of a frame therefore names the offset of the frame.
 //! - A watch has no end of its own. `finish` only proves that the body did not end inside a frame.
 //! - The first byte decides the encoding: protobuf frames begin with the high byte of their length, under 0x09.
-//! - A body that is no watch goes to a decoder of lists, which has the best error for it.
-//!   The first JSON document goes to both until its first name is known (`Opening`).
-//! - `watch_frame` and `watch_json` read one frame. A fast path reads the bytes that servers write, field by field in
-//!   order. A property test compares it with the plain code.
+//! - A body that is no watch is refused at once. The caller knows its first bytes, and shows them.
+//! - `watch.rs` of each encoding finds the ends of frames, and reads one. In protobuf a fast path reads the bytes that
+//!   servers write, field by field in order. A property test compares it with the plain code.
 //! - The type meta is the same in most events. Its encoded form is kept in `known` and compared instead of parsed.
-//! - In JSON one scan finds the end of a frame and the ends of the values in it (`ends`).
-//!   Readers and projections of this frame use them instead of a scan of their own.
-//! - `scratch` is freed when frames become small again. One huge object must not cost memory for hours.
 //!
 //! ```text
-//! Start ──┬──> Length <──> Frame       protobuf: each frame begins with its length
-//!         ├──> Opening ──┬──> Object   JSON: each frame is an object
-//!         └──────────────┴──> Other    not a watch: the decoder of lists names the body
+//! Start ──┬──> Known     the state machine of an encoding
+//!         └──> Magic     maybe a list or an object in protobuf
 //! ```
 
-use std::fmt;
-use std::mem;
+use std::borrow::Cow;
+use std::{fmt, mem};
 
-use super::event::{Event, WatchEventRef};
-use super::list::ListDecoder;
-use super::watch_frame::{EventContext, Frame, malformed};
-use super::watch_json;
+use super::event::WatchEventRef;
 use crate::encoding::body_state::BodyState;
-use crate::encoding::json::scan::{Ends, Scan};
+use crate::encoding::codec::WatchBody as _;
+use crate::encoding::frame::{FoundFrame, Frame, FrameType, malformed};
+use crate::encoding::item_ref::ItemRef;
+use crate::encoding::{AnyWatch, map_codec, with_codec};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::Limits;
-use crate::meta::{Status, TypeMeta};
-use crate::wire::BodyFormat;
-use crate::wire::Encoding;
-
-/// A buffer of split frames that is larger than this is freed when most of it is unused.
-const KEPT_SCRATCH: usize = 64 << 10;
+use crate::meta::{EventType, MAGIC, Status, TypeMeta};
+use crate::wire::{Beginning, BodyFormat, Encoding};
 
 /// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` allows
 /// it. The first bytes of a body decide its encoding, not the content type, which servers get wrong.
@@ -88,44 +79,23 @@ const KEPT_SCRATCH: usize = 64 << 10;
 pub struct WatchDecoder {
     /// `items` counts the events; `field_start` is the offset of the current frame.
     watch: BodyState,
-    state: WatchBodyState,
-    /// The encoded form of `type_meta`, in protobuf, to detect an unchanged type meta.
+    body: WatchBodyDecoder,
+    /// The encoded form of `type_meta`, to detect an unchanged type meta; empty in an encoding that has no such form.
     known: Vec<u8>,
     /// The Status of the last error event.
     status: Status,
-    /// The last version that had escapes in JSON.
+    /// The last version that had escapes.
     version: String,
-    /// The ends of values in the current frame, in JSON.
-    ends: Ends,
     end: Option<Result<(), DecodeError>>,
 }
 
-enum WatchBodyState {
+enum WatchBodyDecoder {
     Start,
-    /// In the length of a frame, after its first `bytes` bytes.
-    Length {
-        so_far: u32,
-        bytes: u8,
+    /// In bytes that may begin a list or an object in protobuf.
+    Magic {
+        matched: usize,
     },
-    /// In a frame.
-    Frame {
-        left: u64,
-    },
-    /// In the first JSON document, which may be an event or a whole body. `scratch` holds the bytes so far, without the
-    /// spaces before the first name.
-    Opening(Box<ListDecoder>),
-    /// Before the object of a frame.
-    Between,
-    /// In the object of a frame.
-    Object(Scan),
-    Other(Box<ListDecoder>),
-}
-
-/// A complete frame.
-enum FoundFrame<'i> {
-    Whole(&'i [u8]),
-    /// A frame in `scratch`.
-    Split,
+    Known(AnyWatch),
 }
 
 impl WatchDecoder {
@@ -140,11 +110,10 @@ impl WatchDecoder {
     pub fn with_limits(limits: Limits) -> Self {
         Self {
             watch: BodyState { limits, ..BodyState::default() },
-            state: WatchBodyState::Start,
+            body: WatchBodyDecoder::Start,
             known: Vec::new(),
             status: Status::default(),
             version: String::new(),
-            ends: Ends::default(),
             end: None,
         }
     }
@@ -164,25 +133,22 @@ impl WatchDecoder {
     /// # Errors
     ///
     /// [`DecodeError`] when the body is not a watch, or a frame is malformed or over a limit. From then on every call
-    /// returns the same error. The server's own error is [`WatchEventRef::Error`]; it is [`DecodeErrorKind::Api`] only
-    /// where it is the whole body.
+    /// returns the same error. The server's own error is [`WatchEventRef::Error`]; a Status that is the whole body is
+    /// [`DecodeErrorKind::UnexpectedEncoding`], as are a list and an object.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEventRef<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
-        let Self { watch, state, known, status, version, ends, end } = self;
-        let BodyState { limits, field_start, scratch, type_meta, items, .. } = watch;
-        let frame = match found {
+        let Self { watch, body, known, status, version, end } = self;
+        // Only a known body has frames.
+        let WatchBodyDecoder::Known(body) = body else { return Ok(None) };
+        let BodyState { limits, field_start, scratch, items, type_meta, .. } = watch;
+        let bytes = match found {
             FoundFrame::Whole(frame) => frame,
             FoundFrame::Split => scratch,
         };
-        let mut read = Frame::default();
-        let (encoding, is_read) = match state {
-            WatchBodyState::Between => {
-                (Encoding::Json, watch_json::read(frame, ends.found()).map(|event| read = event))
-            }
-            _ => (Encoding::Protobuf, read.merge(frame)),
-        };
-        let context = EventContext { encoding, known, type_meta, index: *items, offset: *field_start };
-        match is_read.map_err(malformed).and_then(|()| read.event(context, limits, status, version)) {
+        let mut frame = Frame::default();
+        let is_read = body.read(bytes, &mut frame);
+        let context = EventContext { encoding: body.encoding(), known, type_meta, index: *items, offset: *field_start };
+        match is_read.map_err(malformed).and_then(|()| context.event(&mut frame, limits, status, version)) {
             Ok(event) => {
                 *items += 1;
                 Ok(Some(event))
@@ -227,13 +193,10 @@ impl WatchDecoder {
     }
 
     fn is_between_frames(&self) -> bool {
-        match &self.state {
-            WatchBodyState::Start | WatchBodyState::Between => true,
-            WatchBodyState::Length { bytes, .. } => *bytes == 0,
-            WatchBodyState::Frame { .. }
-            | WatchBodyState::Other(_)
-            | WatchBodyState::Opening(_)
-            | WatchBodyState::Object(_) => false,
+        match &self.body {
+            WatchBodyDecoder::Start => true,
+            WatchBodyDecoder::Magic { .. } => false,
+            WatchBodyDecoder::Known(body) => body.is_between_frames(),
         }
     }
 
@@ -251,16 +214,10 @@ impl WatchDecoder {
 
     fn fail(&mut self, kind: DecodeErrorKind) -> DecodeError {
         let BodyState { field_start, position, items, .. } = self.watch;
-        let (offset, index) = match (&kind, &self.state) {
-            (DecodeErrorKind::Finished, _) => (position, None),
-            (
-                _,
-                WatchBodyState::Length { .. }
-                | WatchBodyState::Frame { .. }
-                | WatchBodyState::Between
-                | WatchBodyState::Object(_),
-            ) => (field_start, Some(items)),
-            _ => (field_start, None),
+        let (offset, index) = match &kind {
+            DecodeErrorKind::Finished => (position, None),
+            DecodeErrorKind::UnexpectedEncoding(_) => (field_start, None),
+            _ => (field_start, Some(items)),
         };
         let error = DecodeError::new(kind, offset, index, items).of_watch();
         self.watch.scratch = Vec::new();
@@ -271,182 +228,143 @@ impl WatchDecoder {
     /// Consumes bytes to the end of a frame, or of the input.
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         while let Some(&byte) = input.first() {
-            let found = match &mut self.state {
-                &mut WatchBodyState::Length { so_far, bytes } => self.length(so_far, bytes, input)?,
-                &mut WatchBodyState::Frame { left } => self.frame(left, input),
-                WatchBodyState::Between => {
-                    self.between(input)?;
-                    None
+            match &mut self.body {
+                WatchBodyDecoder::Known(body) => {
+                    if let Some(found) = body.step(&mut self.watch, input)? {
+                        return Ok(Some(found));
+                    }
                 }
-                WatchBodyState::Object(_) => self.object(input)?,
-                WatchBodyState::Start if self.watch.accepts_json && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') => {
+                WatchBodyDecoder::Start => self.start(byte, input)?,
+                WatchBodyDecoder::Magic { matched } => {
+                    if MAGIC.get(*matched) != Some(&byte) {
+                        return Err(DecodeErrorKind::UnexpectedEncoding(BodyFormat::by_first_byte(MAGIC[0])));
+                    }
                     self.watch.take(1, input);
-                    None
+                    *matched += 1;
+                    if *matched == MAGIC.len() {
+                        return Err(DecodeErrorKind::UnexpectedEncoding(BodyFormat::Document));
+                    }
                 }
-                WatchBodyState::Start => {
-                    self.start(byte);
-                    None
-                }
-                WatchBodyState::Opening(_) => {
-                    self.open(input)?;
-                    None
-                }
-                WatchBodyState::Other(list) => {
-                    let before = input.len();
-                    let result = other(list, input);
-                    self.watch.position += (before - input.len()) as u64;
-                    result?;
-                    None
-                }
-            };
-            if found.is_some() {
-                return Ok(found);
             }
         }
         Ok(None)
     }
 
     /// Decides the encoding by the first byte; before JSON, by the first byte after spaces.
-    fn start(&mut self, byte: u8) {
+    fn start(&mut self, byte: u8, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
+        let is_first = self.watch.position == 0;
         self.watch.field_start = self.watch.position;
-        // `of_watch` removes the limits on items and bytes.
-        let list = || Box::new(ListDecoder::of_watch(&self.watch));
-        match byte {
-            // Only a frame under 150 MB begins with such a byte. Spaces were skipped for JSON only.
-            0x00..=0x08 if self.watch.position == 0 => self.state = WatchBodyState::Length { so_far: 0, bytes: 0 },
-            b'{' if self.watch.accepts_json => self.state = WatchBodyState::Opening(list()),
-            _ => self.state = WatchBodyState::Other(list()),
-        }
-    }
-
-    /// Reads the length of a frame. `so_far` is the value of its first `bytes` bytes.
-    fn length<'i>(
-        &mut self,
-        mut so_far: u32,
-        mut bytes: u8,
-        input: &mut &'i [u8],
-    ) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
-        if bytes == 0 {
-            self.begin_frame();
-        }
-        match input.first_chunk() {
-            Some(length) if bytes == 0 => {
-                self.watch.take(4, input);
-                so_far = u32::from_be_bytes(*length);
+        match Beginning::of_watch(byte, is_first) {
+            Beginning::Space if self.watch.accepts(Encoding::Json) => _ = self.watch.take(1, input),
+            Beginning::Encoded(encoding) if self.watch.accepts(encoding) => {
+                self.body = WatchBodyDecoder::Known(map_codec!(encoding, C => C::watch()));
             }
-            _ => {
-                let taken = self.watch.take(4 - u64::from(bytes), input);
-                so_far = taken.iter().fold(so_far, |so_far, byte| so_far << 8 | u32::from(*byte));
-                bytes += u8::try_from(taken.len()).unwrap_or(4);
-                if bytes < 4 {
-                    self.state = WatchBodyState::Length { so_far, bytes };
-                    return Ok(None);
-                }
-            }
-        }
-        let (len, max) = (u64::from(so_far), self.watch.limits.item_size);
-        if len == 0 {
-            return Err(malformed(("the frame", Fault::Empty)));
-        }
-        if len > max {
-            return Err(DecodeErrorKind::Limit { limit: Limit::ItemSize, size: len, max });
-        }
-        Ok(self.frame(len, input))
-    }
-
-    fn frame<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<FoundFrame<'i>> {
-        let piece = self.watch.take(left, input);
-        let left = left - piece.len() as u64;
-        if left > 0 {
-            self.watch.keep(piece, left);
-            self.state = WatchBodyState::Frame { left };
-            return None;
-        }
-        self.state = WatchBodyState::Length { so_far: 0, bytes: 0 };
-        Some(self.found(piece))
-    }
-
-    fn begin_frame(&mut self) {
-        self.watch.field_start = self.watch.position;
-        let scratch = &mut self.watch.scratch;
-        if scratch.capacity() > KEPT_SCRATCH && scratch.len() < scratch.capacity() / 4 {
-            *scratch = Vec::new();
-        }
-        scratch.clear();
-    }
-
-    /// Returns the frame that ends with this piece.
-    fn found<'i>(&mut self, piece: &'i [u8]) -> FoundFrame<'i> {
-        if self.watch.scratch.is_empty() {
-            return FoundFrame::Whole(piece);
-        }
-        self.watch.keep(piece, 0);
-        FoundFrame::Split
-    }
-
-    /// Decides whether the first document is an event.
-    fn open(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
-        let WatchBodyState::Opening(list) = &mut self.state else { return Ok(()) };
-        let mut decided = if list.position() == 0 { watch_json::is_event(input) } else { None };
-        while decided.is_none() && !input.is_empty() {
-            let mut byte = self.watch.take(1, input);
-            if self.watch.scratch != b"{" || !is_space(byte) {
-                self.watch.scratch.extend_from_slice(byte);
-            }
-            other(list, &mut byte)?;
-            decided = watch_json::is_event(&self.watch.scratch);
-        }
-        match decided {
-            None => {}
-            Some(true) => {
-                let mut scan = Scan::new(b'{', 0);
-                // The event does not end within these bytes.
-                scan.end_with(&self.watch.scratch, &mut self.ends).map_err(|fault| malformed(("the frame", fault)))?;
-                self.state = WatchBodyState::Object(scan);
-            }
-            Some(false) => {
-                if let WatchBodyState::Opening(list) = mem::replace(&mut self.state, WatchBodyState::Start) {
-                    self.state = WatchBodyState::Other(list);
-                }
-            }
+            Beginning::Other(_) if is_first && byte == MAGIC[0] => self.body = WatchBodyDecoder::Magic { matched: 0 },
+            _ => return Err(DecodeErrorKind::UnexpectedEncoding(BodyFormat::by_first_byte(byte))),
         }
         Ok(())
     }
+}
 
-    fn between(&mut self, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
-        let spaces = input.chunks(1).take_while(|byte| is_space(byte)).count();
-        self.watch.take(spaces as u64, input);
-        match input.first() {
-            None => Ok(()),
-            Some(b'{') => {
-                self.begin_frame();
-                self.ends.clear();
-                self.state = WatchBodyState::Object(Scan::new(b'{', 0));
-                Ok(())
+/// The state of the watch that an event needs.
+struct EventContext<'s> {
+    encoding: Encoding,
+    /// The type meta of the last event, still encoded.
+    known: &'s mut Vec<u8>,
+    type_meta: &'s mut TypeMeta,
+    index: u64,
+    offset: u64,
+}
+
+impl<'f> EventContext<'f> {
+    /// Checks the fields, and borrows the event.
+    #[inline]
+    fn event(
+        self,
+        frame: &mut Frame<'f>,
+        limits: &Limits,
+        status: &'f mut Status,
+        version: &'f mut String,
+    ) -> Result<WatchEventRef<'f>, DecodeErrorKind> {
+        let missing = |field| malformed((field, Fault::Missing));
+        check_sizes(frame, limits)?;
+        let Self { encoding, known, type_meta, index, offset } = self;
+        let event = frame.event.ok_or_else(|| missing("type"))?;
+        // Some servers send bookmarks without an object.
+        let bytes = match frame.object {
+            None if event == FrameType::Bookmark => &[],
+            object => object.ok_or_else(|| missing("object"))?,
+        };
+        // A type meta that was merged from pieces is never the known one.
+        let is_plain = frame.api_version.is_empty() && frame.kind.is_empty() && !frame.type_meta.is_empty();
+        let is_known = is_plain && frame.type_meta == &**known;
+        if !is_known || event == FrameType::Error {
+            with_codec!(encoding, C => C::merge_type_meta(frame)).map_err(malformed)?;
+        }
+        if event == FrameType::Error {
+            *status = status_of(frame, bytes, encoding, limits)?;
+            return Ok(WatchEventRef::Error(status));
+        }
+        let resource_version = match mem::take(&mut frame.resource_version) {
+            Cow::Borrowed(version) => version,
+            Cow::Owned(escaped) => {
+                *version = escaped;
+                version
             }
-            Some(_) => {
-                self.begin_frame();
-                Err(malformed(("the frame", Fault::Syntax)))
+        };
+        if resource_version.is_empty() && matches!(event, FrameType::Change(EventType::Added | EventType::Modified)) {
+            return Err(missing("metadata.resourceVersion"));
+        }
+        if !is_known {
+            set(&mut type_meta.api_version, &frame.api_version);
+            set(&mut type_meta.kind, &frame.kind);
+            known.clear();
+            if is_plain {
+                known.extend_from_slice(frame.type_meta);
             }
+        }
+        let object =
+            ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size, ends: frame.ends };
+        Ok(match event {
+            FrameType::Change(EventType::Added) => WatchEventRef::Added { object, resource_version },
+            FrameType::Change(EventType::Modified) => WatchEventRef::Modified { object, resource_version },
+            FrameType::Change(EventType::Deleted) => WatchEventRef::Deleted { object, resource_version },
+            FrameType::Bookmark => {
+                WatchEventRef::Bookmark { resource_version, ends_initial_events: frame.ends_initial_events }
+            }
+            FrameType::Error | FrameType::Unknown => return Err(malformed(("type", Fault::Unknown))),
+        })
+    }
+}
+
+#[inline]
+fn check_sizes(frame: &Frame<'_>, limits: &Limits) -> Result<(), DecodeErrorKind> {
+    // The decoder keeps these texts for the duration of the watch.
+    let max = limits.metadata_size;
+    for len in [frame.type_meta.len(), frame.api_version.len(), frame.kind.len(), frame.resource_version.len()] {
+        let size = len as u64;
+        if size > max {
+            return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
         }
     }
+    Ok(())
+}
 
-    fn object<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
-        let WatchBodyState::Object(scan) = &mut self.state else { return Ok(None) };
-        let max = self.watch.limits.item_size;
-        let left = max.saturating_sub(self.watch.position - self.watch.field_start);
-        let window = usize::try_from(left).ok().and_then(|left| input.get(..=left)).unwrap_or(input);
-        let end = scan.end_with(window, &mut self.ends).map_err(|fault| malformed(("the frame", fault)))?;
-        let piece = self.watch.take(end.unwrap_or(window.len()) as u64, input);
-        if self.watch.position - self.watch.field_start > max {
-            return Err(DecodeErrorKind::Limit { limit: Limit::ItemSize, size: max + 1, max });
-        }
-        if end.is_none() {
-            self.watch.keep(piece, left - piece.len() as u64);
-            return Ok(None);
-        }
-        self.state = WatchBodyState::Between;
-        Ok(Some(self.found(piece)))
+/// Reads the object of an error event.
+fn status_of(frame: &Frame<'_>, bytes: &[u8], encoding: Encoding, limits: &Limits) -> Result<Status, DecodeErrorKind> {
+    let is_status = frame.kind == "Status" || frame.kind.is_empty();
+    let (size, max) = (bytes.len() as u64, limits.metadata_size);
+    if is_status && size > max {
+        return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
+    }
+    let read = with_codec!(encoding, C => C::status(bytes));
+    read.filter(|_| is_status).ok_or_else(|| malformed(("object", Fault::Status)))
+}
+
+/// Sets a text, which is usually the same as for the last event.
+fn set(place: &mut String, text: &str) {
+    if place != text {
+        text.clone_into(place);
     }
 }
 
@@ -464,32 +382,4 @@ impl fmt::Debug for WatchDecoder {
             .field("events", &self.watch.items)
             .finish_non_exhaustive()
     }
-}
-
-/// Decodes a body that is not a watch as a list, to return an error with its kind.
-fn other(list: &mut ListDecoder, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
-    let type_meta = loop {
-        match list.decode(input) {
-            Ok(None) => return Ok(()),
-            Ok(Some(Event::ListMeta(_) | Event::Skipped(_))) => {}
-            Ok(Some(Event::TypeMeta(type_meta))) => break type_meta,
-            Ok(Some(Event::Item(item))) => break item.type_meta(),
-            Err(error) => {
-                return Err(match error.kind().clone() {
-                    // The first member is neither `type` nor `object`, but `object` follows.
-                    DecodeErrorKind::UnexpectedEncoding(BodyFormat::WatchStream) => {
-                        malformed(("the frame", Fault::Syntax))
-                    }
-                    kind => kind,
-                });
-            }
-        }
-    };
-    let TypeMeta { api_version, kind } = type_meta.clone();
-    let kind = if kind.is_empty() { "List".to_owned() } else { kind };
-    Err(DecodeErrorKind::UnexpectedKind { api_version, kind })
-}
-
-fn is_space(byte: &[u8]) -> bool {
-    matches!(byte, b" " | b"\t" | b"\n" | b"\r")
 }

@@ -3,6 +3,7 @@
 use crate::error::{DecodeError, DecodeErrorKind, Limit};
 use crate::limits::Limits;
 use crate::meta::{ListMeta, TypeMeta};
+use crate::wire::Encoding;
 
 /// The progress of a decoder through a body, in any encoding.
 #[derive(Default)]
@@ -40,6 +41,14 @@ pub(crate) enum FoundEvent<'i> {
 }
 
 impl BodyState {
+    /// Returns true if the caller accepts bodies in this encoding.
+    pub(crate) fn accepts(&self, encoding: Encoding) -> bool {
+        match encoding {
+            Encoding::Protobuf => true,
+            Encoding::Json => self.accepts_json,
+        }
+    }
+
     /// Returns the index of the next item.
     pub(crate) fn index(&self) -> u64 {
         self.items + self.skipped

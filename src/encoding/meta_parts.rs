@@ -15,7 +15,7 @@ pub struct Time {
     pub nanos: i32,
 }
 
-/// The metadata without its maps and lists. Absent fields are empty, 0 or `None`.
+/// The metadata without its times, maps and lists. Absent fields are empty, 0 or `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SingleFields<'a> {
     pub(crate) name: Cow<'a, str>,
@@ -24,9 +24,6 @@ pub(crate) struct SingleFields<'a> {
     pub(crate) uid: Cow<'a, str>,
     pub(crate) resource_version: Cow<'a, str>,
     pub(crate) generation: i64,
-    /// This time and the next are `None` for an object in JSON.
-    pub(crate) creation_timestamp: Option<Time>,
-    pub(crate) deletion_timestamp: Option<Time>,
     pub(crate) deletion_grace_period_seconds: Option<i64>,
 }
 

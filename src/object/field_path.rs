@@ -16,11 +16,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::walk::{PathValue, Walk};
-use crate::encoding::json::reader::Reader;
+use crate::encoding::codec::{Value as _, Values as _};
+use crate::encoding::item_ref::ItemRef;
+use crate::encoding::paths::Steps;
+use crate::encoding::{AnyValue, map_codec, with_codec};
 use crate::error::{Fault, InvalidInput, ItemError};
 use crate::meta::TypeMeta;
-use crate::object::item_ref::ItemRef;
 use crate::schema::{Field, Message};
 use crate::wire::Encoding;
 
@@ -159,22 +160,17 @@ impl FieldPath {
         self.names.is_empty() && self.numbers.is_empty()
     }
 
-    /// Returns the names for JSON, including the key.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.split('.').filter(|name| !name.is_empty()).chain(self.key.as_deref())
-    }
-
-    pub(super) fn map_key(&self) -> Option<&str> {
-        self.key.as_deref()
+    pub(super) fn steps(&self) -> Steps<'_> {
+        Steps { names: &self.names, numbers: &self.numbers, key: self.key.as_deref() }
     }
 
     /// Checks that it leads through objects in this encoding, or nowhere at all.
     pub(super) fn leads_through(&self, encoding: Encoding) -> Result<(), ItemError> {
-        let (is_known, expected) = match encoding {
-            Encoding::Protobuf => (!self.numbers.is_empty() || self.names.is_empty(), Encoding::Json),
-            Encoding::Json => (!self.names.is_empty() || self.numbers.is_empty(), Encoding::Protobuf),
-        };
-        if is_known { Ok(()) } else { Err(ItemError::WrongEncoding { found: encoding, expected }) }
+        if with_codec!(encoding, C => C::can_follow(self.steps())) {
+            return Ok(());
+        }
+        let expected = if self.names.is_empty() { Encoding::Protobuf } else { Encoding::Json };
+        Err(ItemError::WrongEncoding { found: encoding, expected })
     }
 
     /// Returns the string at the end of the path; `None` when it is absent. It is borrowed unless it has escapes in
@@ -212,39 +208,41 @@ impl FieldPath {
     ///
     /// The iterator ends after an error, which is the same as for [`str`](Self::str).
     pub fn strs<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
-        self.values(item, PathValue::str)
+        self.values(item, AnyValue::to_str)
     }
 
     /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without a key yields its entries one by
     /// one in protobuf, and one value in JSON.
     pub fn all_bytes<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
-        self.values(item, PathValue::bytes)
+        self.values(item, AnyValue::to_bytes)
     }
 
     /// Returns all integers at the end of the path, as [`strs`](Self::strs).
     pub fn ints(&self, item: ItemRef<'_>) -> impl Iterator<Item = Result<i64, ItemError>> {
-        self.values(item, PathValue::int)
+        self.values(item, AnyValue::to_int)
+    }
+
+    /// Returns the text of the last string, integer or boolean at the end of the path, as a field selector compares it.
+    pub(super) fn text<'a>(&self, item: ItemRef<'a>, is_bool: bool) -> Result<Option<Cow<'a, str>>, ItemError> {
+        let last = self.values(item, Ok).try_fold(None, |_, value| value.map(Some))?;
+        let text = last.map(|value| value.to_text(is_bool)).transpose();
+        text.map_err(|fault| ItemError::Field { path: self.to_string().into(), fault })
     }
 
     fn values<'a, T>(
         &self,
         item: ItemRef<'a>,
-        read: impl Fn(PathValue<'a>) -> Result<T, Fault>,
+        read: impl Fn(AnyValue<'a>) -> Result<T, Fault>,
     ) -> impl Iterator<Item = Result<T, ItemError>> {
-        let (encoding, object) = (item.encoding(), item.bytes());
-        let mut refused = self.leads_through(encoding).err();
-        let mut walk = match encoding {
-            _ if refused.is_some() => None,
-            Encoding::Protobuf => Some(Walk::protobuf(&self.numbers, self.key.as_deref(), object)),
-            Encoding::Json => Some(Walk::json(&self.names().collect::<Vec<_>>(), Reader::with_ends(object, item.ends))),
-        };
+        let mut refused = self.leads_through(item.encoding).err();
+        let mut values = refused.is_none().then(|| map_codec!(item.encoding, C => C::values(&item, self.steps())));
         std::iter::from_fn(move || {
             if let Some(refused) = refused.take() {
                 return Some(Err(refused));
             }
-            let next = walk.as_mut()?.next()?.and_then(&read);
+            let next = values.as_mut()?.next()?.and_then(&read);
             if next.is_err() {
-                walk = None;
+                values = None;
             }
             Some(next.map_err(|fault| ItemError::Field { path: self.to_string().into(), fault }))
         })

@@ -1,90 +1,63 @@
-//! One item, borrowed from the decoder.
+//! What one reads of an item, whatever its encoding.
 
-use std::fmt;
+use std::any::TypeId;
 
-use super::decoding::{Undecoded, deserialize, merge};
+use prost::bytes::Bytes;
+use serde::de::DeserializeOwned;
+
+use super::item::Item;
 use super::meta_view::MetaView;
-use crate::encoding::json::line::to_line;
-use crate::encoding::json::scan::{End, Ends};
-use crate::encoding::protobuf::{to_json, unknown};
+use crate::encoding::item_ref::ItemRef;
+use crate::encoding::with_codec;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
-use crate::schema;
+use crate::schema::check_type;
 use crate::wire::Encoding;
 
-/// One item of a list, or the object of a watch event, borrowed: its bytes, their encoding and its place in the body.
-///
-/// [`FieldPath`](super::FieldPath) reads its fields, [`project`](Self::project) copies it without some of them, and
-/// [`decode`](Self::decode) decodes it. [`new`](Self::new) borrows bytes that the caller keeps.
-#[derive(Clone, Copy)]
-pub struct ItemRef<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) encoding: Encoding,
-    pub(crate) type_meta: &'a TypeMeta,
-    pub(crate) index: u64,
-    pub(crate) offset: u64,
-    /// [`Limits::decoded_size`](crate::Limits::decoded_size)
-    pub(crate) decoded_size: u64,
-    /// The ends of the object and of values in it that a scan has found, in JSON; or none.
-    pub(crate) ends: &'a [End],
-}
-
 impl<'a> ItemRef<'a> {
-    /// Borrows the bytes of an object that is not in a body, such as a kept item. Its type meta is empty.
-    #[must_use]
-    pub fn new(encoding: Encoding, bytes: &'a [u8]) -> Self {
-        static UNKNOWN: TypeMeta = TypeMeta { api_version: String::new(), kind: String::new() };
-        let decoded_size = crate::Limits::DEFAULT_DECODED_SIZE;
-        Self { bytes, encoding, type_meta: &UNKNOWN, index: 0, offset: 0, decoded_size, ends: &[] }
-    }
-
-    /// Returns the same item with the type meta of the object or of its list.
-    #[must_use]
-    pub fn with_type_meta(self, type_meta: &'a TypeMeta) -> Self {
-        Self { type_meta, ..self }
-    }
-
-    /// Returns the same item with the limit of [`Limits::decoded_size`](crate::Limits::decoded_size), in bytes.
-    #[must_use]
-    pub fn with_decoded_size(self, bytes: u64) -> Self {
-        Self { decoded_size: bytes, ..self }
-    }
-
-    /// Returns the bytes of the item, as the server sent them.
-    #[must_use]
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// Returns the encoding of [`bytes`](Self::bytes).
-    #[must_use]
-    pub fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
-    /// Returns the type meta of the list. Items in protobuf have no type meta; their kind is the list's kind without
-    /// `List`.
+    /// Returns the `apiVersion` and `kind` that the item itself has; `None` for an item in protobuf, which has none.
+    /// A member that the item does not have is empty.
     ///
-    /// In a JSON list it has the members that precede the item in the body, and empty strings for the others: lists of
-    /// custom resources have `kind` after the items, which then have their own `kind`.
+    /// The items of a JSON list need not have them: [`type_meta`](Self::type_meta) has those of the list.
     ///
-    /// In a watch it is the object's own type meta.
-    #[must_use]
-    pub fn type_meta(&self) -> &'a TypeMeta {
-        self.type_meta
+    /// # Errors
+    ///
+    /// [`ItemError::Metadata`] when the item is malformed.
+    pub fn own_type_meta(&self) -> Result<Option<TypeMeta>, ItemError> {
+        with_codec!(self.encoding, C => C::own_type_meta(self))
+            .map_err(|(field, fault)| ItemError::Metadata { field, fault })
     }
 
-    /// Returns the number of items before it in the list, including skipped items; in a watch, of events of all kinds.
+    /// Returns an object without any fields, with an empty type meta.
     #[must_use]
-    pub fn index(&self) -> u64 {
-        self.index
+    pub fn empty(encoding: Encoding) -> ItemRef<'static> {
+        ItemRef::new(encoding, with_codec!(encoding, C => C::EMPTY))
     }
 
-    /// Returns the offset of its field in the body: in protobuf, of the tag, a few bytes before [`bytes`](Self::bytes).
-    /// In a watch, returns the offset of its frame.
+    /// Checks that the item is in the encoding from which `T` is decoded, if there is only one.
+    ///
+    /// # Errors
+    ///
+    /// [`ItemError::WrongEncoding`].
+    pub fn check_encoding<T: Item + ?Sized>(&self) -> Result<(), ItemError> {
+        match T::ENCODING {
+            Some(expected) if expected != self.encoding => {
+                Err(ItemError::WrongEncoding { found: self.encoding, expected })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Returns the bytes if they are a message of protobuf; `None` for an item in JSON.
     #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.offset
+    pub fn as_message(&self) -> Option<&'a [u8]> {
+        with_codec!(self.encoding, C => C::message(self)).ok()
+    }
+
+    /// Returns the bytes if they are JSON; `None` for an item in protobuf, which [`to_json`](Self::to_json) converts.
+    #[must_use]
+    pub fn as_json(&self) -> Option<&'a [u8]> {
+        with_codec!(self.encoding, C => C::json(self))
     }
 
     /// Reads its metadata, without decoding the rest.
@@ -94,7 +67,7 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::Metadata`] when the object or its metadata is malformed, or when a single field of the metadata has
     /// the wrong type.
     pub fn meta(&self) -> Result<MetaView<'a>, ItemError> {
-        MetaView::new(self.encoding, self.bytes, self.ends)
+        MetaView::of(self)
     }
 
     /// Decodes it with prost. A type of k8s-pb must be of the item's [type meta](Self::type_meta), unless that is
@@ -107,14 +80,14 @@ impl<'a> ItemRef<'a> {
     /// it, [`ItemError::DecodedSize`] when it may take too much memory, [`ItemError::WrapperType`] when `M` is one of
     /// prost's wrapper types, [`ItemError::WrongEncoding`] for an item in JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
-        schema::check_type(std::any::type_name::<M>(), self.type_meta)?;
+        check_type(std::any::type_name::<M>(), self.type_meta)?;
         self.decode_unchecked()
     }
 
     /// Decodes it with prost, without a check of its kind.
     pub(super) fn decode_unchecked<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         let mut message = Box::<M>::default();
-        merge(&mut *message, &self.undecoded())?;
+        self.merge_into(&mut *message)?;
         Ok(message)
     }
 
@@ -126,7 +99,7 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
     /// [`ItemError::WrongEncoding`] for an item in protobuf.
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
-        deserialize(&self.undecoded()).map(Box::new)
+        self.deserialize().map(Box::new)
     }
 
     /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at the beginning, or in their place if it
@@ -166,10 +139,7 @@ impl<'a> ItemRef<'a> {
     /// malformed, has a value without a JSON form, or is nested deeper than 100 messages. For JSON:
     /// [`ItemError::Metadata`] when the item is not a JSON object, or neither the item nor the list so far has a kind.
     pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
-        match self.encoding {
-            Encoding::Protobuf => to_json::to_json(self.type_meta, self.bytes, self.decoded_size, out),
-            Encoding::Json => to_line(self.type_meta, self.bytes, out).map(|()| 0),
-        }
+        with_codec!(self.encoding, C => C::to_json(self, out))
     }
 
     /// Returns true if the object has a field, at any depth, that the [table of fields](crate::schema) does not have.
@@ -182,48 +152,38 @@ impl<'a> ItemRef<'a> {
     /// [`ItemError::UnknownKind`] when the table does not have the kind; [`ItemError::Field`] when a message is
     /// malformed or nested deeper than 100 messages.
     pub fn has_unknown_fields(&self) -> Result<bool, ItemError> {
-        match self.encoding {
-            Encoding::Protobuf => unknown::has_unknown_fields(self.type_meta, self.bytes),
-            Encoding::Json => Ok(false),
+        with_codec!(self.encoding, C => C::has_unknown_fields(self))
+    }
+
+    /// Decodes it with prost into a new message.
+    pub(super) fn merge_into<M: prost::Message + Default + 'static>(&self, message: &mut M) -> Result<(), ItemError> {
+        if is_wrapper::<M>() {
+            return Err(ItemError::WrapperType(std::any::type_name::<M>()));
         }
+        with_codec!(self.encoding, C => C::merge(message, self))
     }
 
-    pub(super) fn undecoded(&self) -> Undecoded<'a> {
-        let Self { encoding, type_meta, bytes, decoded_size: max, .. } = *self;
-        Undecoded { encoding, type_meta, bytes, max }
-    }
-
-    /// Returns the same item with other bytes, of the same encoding.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
-    where
-        'a: 'b,
-    {
-        ItemRef { bytes, ends: &[], ..*self }
-    }
-
-    /// Returns the same item with the ends of the values in its JSON, so that reads need not scan it.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_ends(self, ends: &'a Ends) -> Self {
-        Self { ends: ends.found(), ..self }
-    }
-
-    /// Copies the bytes into a box of exactly their size, in one allocation.
-    #[must_use]
-    pub fn to_box(&self) -> Box<[u8]> {
-        self.bytes.into()
+    /// Decodes it with serde.
+    pub(super) fn deserialize<T: DeserializeOwned>(&self) -> Result<T, ItemError> {
+        with_codec!(self.encoding, C => C::deserialize(self))
     }
 }
 
-/// Shows the position of the item, but no bytes, which may be a Secret.
-impl fmt::Debug for ItemRef<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ItemRef")
-            .field("index", &self.index)
-            .field("offset", &self.offset)
-            .field("len", &self.bytes.len())
-            .finish_non_exhaustive()
+/// Returns true for a wrapper type, or a box of one, for which prost implements `Message` too. The compiler evaluates
+/// it for each `M`.
+fn is_wrapper<M: 'static>() -> bool {
+    fn is<M: 'static, T: 'static>() -> bool {
+        [TypeId::of::<T>(), TypeId::of::<Box<T>>(), TypeId::of::<Box<Box<T>>>()].contains(&TypeId::of::<M>())
     }
+    is::<M, ()>()
+        || is::<M, bool>()
+        || is::<M, u32>()
+        || is::<M, u64>()
+        || is::<M, i32>()
+        || is::<M, i64>()
+        || is::<M, f32>()
+        || is::<M, f64>()
+        || is::<M, String>()
+        || is::<M, Vec<u8>>()
+        || is::<M, Bytes>()
 }

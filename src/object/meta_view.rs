@@ -1,17 +1,13 @@
 //! The metadata of an object, read off its bytes without decoding the rest.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::encoding::json::metadata as json_meta;
-use crate::encoding::json::scan::End;
+use crate::encoding::codec::Metadata as _;
+use crate::encoding::item_ref::ItemRef;
 use crate::encoding::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
-use crate::encoding::protobuf::metadata;
-use crate::encoding::protobuf::wire::{Fields, Value, entry};
-use crate::encoding::utf8::replaced;
+use crate::encoding::{AnyMetadata, map_codec};
 use crate::error::{Fault, ItemError};
-use crate::wire::Encoding;
 
 /// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see
 /// [`ItemRef::meta`](super::ItemRef::meta).
@@ -43,34 +39,14 @@ use crate::wire::Encoding;
 #[derive(Clone, Default)]
 pub struct MetaView<'a> {
     single: SingleFields<'a>,
-    /// The object, if it is in protobuf. The fields of its metadata are checked, but not the contents of maps and
-    /// lists.
-    protobuf: &'a [u8],
-    /// The times, maps and lists, if the object is in JSON. Only their ends are known.
-    json: json_meta::Unparsed<'a>,
+    rest: AnyMetadata<'a>,
 }
 
 impl<'a> MetaView<'a> {
-    /// Reads the metadata of an object in this encoding. The [`ItemRef`](super::ItemRef) of the object has the `ends`.
-    pub(crate) fn new(encoding: Encoding, object: &'a [u8], ends: &'a [End]) -> Result<Self, ItemError> {
-        match encoding {
-            Encoding::Protobuf => Self::from_protobuf(object),
-            Encoding::Json => {
-                let (single, json) = json_meta::read(object, ends)?;
-                Ok(Self { single, protobuf: &[], json })
-            }
-        }
-    }
-
-    fn from_protobuf(object: &'a [u8]) -> Result<Self, ItemError> {
-        let mut view = Self { protobuf: object, ..Self::default() };
-        for field in Fields::new(object) {
-            let field = field.map_err(at("the object"))?;
-            if field.number == METADATA {
-                view.merge(field.value.bytes().map_err(at("metadata"))?)?;
-            }
-        }
-        Ok(view)
+    pub(super) fn of(item: &ItemRef<'a>) -> Result<Self, ItemError> {
+        let mut single = SingleFields::default();
+        let rest = map_codec!(item.encoding, C => C::metadata(item, &mut single)?);
+        Ok(Self { single, rest })
     }
 
     /// Returns namespace, name, uid and resource version.
@@ -79,32 +55,6 @@ impl<'a> MetaView<'a> {
     pub fn into_identity(self) -> [Cow<'a, str>; 4] {
         let SingleFields { namespace, name, uid, resource_version, .. } = self.single;
         [namespace, name, uid, resource_version]
-    }
-
-    fn merge(&mut self, metadata: &'a [u8]) -> Result<(), ItemError> {
-        let single = &mut self.single;
-        for field in Fields::new(metadata) {
-            let field = field.map_err(at("metadata"))?;
-            let value = field.value;
-            match field.number {
-                1 => single.name = value.text().map_err(at("metadata.name"))?,
-                2 => single.generate_name = value.text().map_err(at("metadata.generateName"))?,
-                3 => single.namespace = value.text().map_err(at("metadata.namespace"))?,
-                5 => single.uid = value.text().map_err(at("metadata.uid"))?,
-                6 => single.resource_version = value.text().map_err(at("metadata.resourceVersion"))?,
-                7 => single.generation = value.int().map_err(at("metadata.generation"))?,
-                8 => metadata::merge_time(&mut single.creation_timestamp, value)
-                    .map_err(at("metadata.creationTimestamp"))?,
-                9 => metadata::merge_time(&mut single.deletion_timestamp, value)
-                    .map_err(at("metadata.deletionTimestamp"))?,
-                10 => {
-                    let seconds = value.int().map_err(at("metadata.deletionGracePeriodSeconds"))?;
-                    single.deletion_grace_period_seconds = Some(seconds);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// Returns the name.
@@ -154,10 +104,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when the object is in JSON and the value is not a time of RFC 3339, or `null`.
     pub fn creation_timestamp(&self) -> Result<Option<Time>, ItemError> {
-        if let Some(time) = self.json.creation_timestamp().map_err(at("metadata.creationTimestamp"))? {
-            return Ok(Some(time));
-        }
-        Ok(self.single.creation_timestamp)
+        self.rest.creation_timestamp().map_err(at("metadata.creationTimestamp"))
     }
 
     /// Returns the time at which the object is to be deleted, if its deletion was requested.
@@ -166,10 +113,7 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`creation_timestamp`](Self::creation_timestamp).
     pub fn deletion_timestamp(&self) -> Result<Option<Time>, ItemError> {
-        if let Some(time) = self.json.deletion_timestamp().map_err(at("metadata.deletionTimestamp"))? {
-            return Ok(Some(time));
-        }
-        Ok(self.single.deletion_timestamp)
+        self.rest.deletion_timestamp().map_err(at("metadata.deletionTimestamp"))
     }
 
     /// Returns the grace period of a requested deletion, in seconds.
@@ -184,10 +128,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn labels(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
-        let borrowed = map(self.protobuf, LABELS).map_err(at("metadata.labels"))?;
-        let labels = borrowed.into_iter().map(|(key, value)| (replaced(key), replaced(value)));
-        let labels = labels.chain(self.json.labels().map_err(at("metadata.labels"))?);
-        Ok(labels)
+        self.rest.labels().map_err(at("metadata.labels"))
     }
 
     /// Returns the value of one label. For protobuf it allocates nothing.
@@ -196,10 +137,7 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`labels`](Self::labels).
     pub fn label(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
-        if let Some(value) = self.json.label(key).map_err(at("metadata.labels"))? {
-            return Ok(Some(value));
-        }
-        value_of(self.protobuf, LABELS, key).map_err(at("metadata.labels"))
+        self.rest.label(key).map_err(at("metadata.labels"))
     }
 
     /// Returns the annotations, sorted by key.
@@ -208,10 +146,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn annotations(&self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a>, ItemError> {
-        let borrowed = map(self.protobuf, ANNOTATIONS).map_err(at("metadata.annotations"))?;
-        let annotations = borrowed.into_iter().map(|(key, value)| (replaced(key), replaced(value)));
-        let annotations = annotations.chain(self.json.annotations().map_err(at("metadata.annotations"))?);
-        Ok(annotations)
+        self.rest.annotations().map_err(at("metadata.annotations"))
     }
 
     /// Returns the value of one annotation. For protobuf it allocates nothing.
@@ -220,10 +155,7 @@ impl<'a> MetaView<'a> {
     ///
     /// As [`annotations`](Self::annotations).
     pub fn annotation(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
-        if let Some(value) = self.json.annotation(key).map_err(at("metadata.annotations"))? {
-            return Ok(Some(value));
-        }
-        value_of(self.protobuf, ANNOTATIONS, key).map_err(at("metadata.annotations"))
+        self.rest.annotation(key).map_err(at("metadata.annotations"))
     }
 
     /// Returns the owners of the object.
@@ -232,9 +164,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'a>> + use<'a>, ItemError> {
-        let owners = each(self.protobuf, OWNER_REFERENCES, metadata::owner).map_err(at("metadata.ownerReferences"))?;
-        let owners = owners.chain(self.json.owner_references().map_err(at("metadata.ownerReferences"))?);
-        Ok(owners)
+        self.rest.owner_references().map_err(at("metadata.ownerReferences"))
     }
 
     /// Returns the finalizers, all of which must be removed before the object is deleted.
@@ -243,9 +173,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of them is malformed.
     pub fn finalizers(&self) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a>, ItemError> {
-        let finalizers = each(self.protobuf, FINALIZERS, Value::text).map_err(at("metadata.finalizers"))?;
-        let finalizers = finalizers.chain(self.json.finalizers().map_err(at("metadata.finalizers"))?);
-        Ok(finalizers)
+        self.rest.finalizers().map_err(at("metadata.finalizers"))
     }
 
     /// Returns the fields that each manager set.
@@ -254,9 +182,7 @@ impl<'a> MetaView<'a> {
     ///
     /// [`ItemError::Metadata`] when one of the entries is malformed.
     pub fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>> + use<'a>, ItemError> {
-        let managers = each(self.protobuf, MANAGED_FIELDS, metadata::manager).map_err(at("metadata.managedFields"))?;
-        let managers = managers.chain(self.json.managed_fields().map_err(at("metadata.managedFields"))?);
-        Ok(managers)
+        self.rest.managed_fields().map_err(at("metadata.managedFields"))
     }
 }
 
@@ -272,56 +198,6 @@ impl fmt::Debug for MetaView<'_> {
     }
 }
 
-const METADATA: u32 = 1;
-const LABELS: u32 = 11;
-const ANNOTATIONS: u32 = 12;
-const OWNER_REFERENCES: u32 = 13;
-const FINALIZERS: u32 = 14;
-const MANAGED_FIELDS: u32 = 17;
-
-/// Returns the values of a field of the metadata, in the order of the object. An error is the last value.
-fn values(object: &[u8], number: u32) -> impl Iterator<Item = Result<Value<'_>, Fault>> {
-    let pieces = Fields::new(object).filter(|piece| !matches!(piece, Ok(piece) if piece.number != METADATA));
-    pieces.flat_map(move |piece| {
-        let (fields, fault) = match piece.and_then(|piece| piece.value.bytes()) {
-            Ok(piece) => (Fields::new(piece), None),
-            Err(fault) => (Fields::new(&[]), Some(Err(fault))),
-        };
-        let found = fields.filter(move |field| !matches!(field, Ok(field) if field.number != number));
-        found.map(|field| field.map(|field| field.value)).chain(fault)
-    })
-}
-
-/// Checks all values of a field of the metadata, and then reads them one at a time: an element of two bytes may become
-/// 200 bytes.
-fn each<'a, T>(
-    object: &'a [u8],
-    number: u32,
-    read: impl Fn(Value<'a>) -> Result<T, Fault>,
-) -> Result<impl Iterator<Item = T>, Fault> {
-    values(object, number).try_for_each(|value| read(value?).map(drop))?;
-    Ok(values(object, number).filter_map(move |value| read(value.ok()?).ok()))
-}
-
-/// Reads a map. A map of bytes is cheaper to build than a map of `Cow`.
-fn map(object: &[u8], number: u32) -> Result<BTreeMap<&[u8], &[u8]>, Fault> {
-    let mut map = BTreeMap::new();
-    for value in values(object, number) {
-        let (key, value) = entry(value?)?;
-        map.insert(key, value);
-    }
-    Ok(map)
-}
-
-/// Returns the value of a key in a map of the metadata.
-fn value_of<'a>(object: &'a [u8], number: u32, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
-    let found = values(object, number).try_fold(None, |found, value| {
-        let (known, value) = entry(value?)?;
-        Ok(if known == key.as_bytes() { Some(value) } else { found })
-    })?;
-    Ok(found.map(replaced))
-}
-
 fn at(field: &'static str) -> impl Fn(Fault) -> ItemError {
     move |fault| ItemError::Metadata { field, fault }
 }
@@ -331,6 +207,14 @@ mod tests {
     use prost::encoding::{WireType, encode_key};
 
     use super::*;
+    use crate::wire::Encoding;
+
+    const METADATA: u32 = 1;
+    const LABELS: u32 = 11;
+    const ANNOTATIONS: u32 = 12;
+    const OWNER_REFERENCES: u32 = 13;
+    const FINALIZERS: u32 = 14;
+    const MANAGED_FIELDS: u32 = 17;
 
     #[test]
     fn reads_the_single_fields() {
@@ -349,7 +233,7 @@ mod tests {
             (b"\x08\x05", None),
             (b"\x0a\x02\x08\x01", None),
         ] {
-            let view = MetaView::new(Encoding::Protobuf, object, &[]).ok();
+            let view = ItemRef::new(Encoding::Protobuf, object).meta().ok();
             let four = view.as_ref().map(|view| [view.name(), view.namespace(), view.uid(), view.resource_version()]);
             assert_eq!(four, expected.map(|four| four.map(Cow::Borrowed)), "{object:x?}");
         }
@@ -372,7 +256,7 @@ mod tests {
             (&[b"\x5a\x06\x0a\x01b\x12\x012", b"\x0a\x01n", b"\x5a\x06\x0a\x01b\x12\x011"], &[("b", "1")]),
         ] {
             let object = metadata.iter().flat_map(|piece| len_field(METADATA, piece)).collect::<Vec<_>>();
-            let view = MetaView::new(Encoding::Protobuf, &object, &[]).unwrap();
+            let view = ItemRef::new(Encoding::Protobuf, &object).meta().unwrap();
             let expected =
                 expected.iter().map(|(key, value)| (Cow::Borrowed(*key), Cow::Borrowed(*value))).collect::<Vec<_>>();
             assert_eq!(view.labels().unwrap().collect::<Vec<_>>(), expected, "{metadata:x?}");
@@ -415,7 +299,7 @@ mod tests {
     }
 
     fn read_all(object: &[u8]) -> Result<(), ItemError> {
-        let view = MetaView::new(Encoding::Protobuf, object, &[])?;
+        let view = ItemRef::new(Encoding::Protobuf, object).meta()?;
         drop(view.labels()?);
         drop(view.annotations()?);
         drop(view.owner_references()?);

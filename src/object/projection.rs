@@ -4,13 +4,10 @@ use std::fmt;
 
 use super::field_path::FieldPath;
 use super::item::Item;
-use super::item_ref::ItemRef;
-use crate::encoding::json::projection as json;
-use crate::encoding::json::reader::Reader;
-use crate::encoding::projection_rules::{Node, Rules};
-use crate::encoding::protobuf::projection as protobuf;
+use crate::encoding::item_ref::ItemRef;
+use crate::encoding::paths::{PathTrees, ProjectionRules};
+use crate::encoding::with_codec;
 use crate::error::ItemError;
-use crate::wire::Encoding;
 
 /// The fields of an object that a copy keeps or drops.
 ///
@@ -43,12 +40,11 @@ pub struct Projection {
     drop: Paths,
 }
 
-/// The same paths in both encodings.
+/// Paths, and the trees of their fields.
 #[derive(Clone, Debug, Default)]
 struct Paths {
     all: Vec<FieldPath>,
-    numbers: Node<u32>,
-    names: Node<Box<str>>,
+    trees: PathTrees,
 }
 
 impl Paths {
@@ -57,8 +53,7 @@ impl Paths {
             return;
         }
         self.all.push(path.clone());
-        self.numbers.add(path.numbers().iter().copied(), path.map_key());
-        self.names.add(path.names().map(Box::from), None);
+        self.trees.add(path.steps());
     }
 }
 
@@ -91,25 +86,13 @@ impl Projection {
 
     /// Appends the copy of an object: see [`ItemRef::project_into`]. After an error, a part of the copy is appended.
     fn append(&self, item: ItemRef<'_>, copy: &mut Vec<u8>) -> Result<(), ItemError> {
-        let (encoding, object) = (item.encoding, item.bytes);
         self.keep
             .iter()
             .chain([&self.drop])
             .flat_map(|paths| &paths.all)
-            .try_for_each(|path| path.leads_through(encoding))?;
-        let appended = match encoding {
-            Encoding::Protobuf => {
-                let rules =
-                    Rules { keep: self.keep.as_ref().map(|keep| &keep.numbers), drop: Some(&self.drop.numbers) };
-                protobuf::append(object, rules, copy)
-            }
-            Encoding::Json => {
-                let rules = Rules { keep: self.keep.as_ref().map(|keep| &keep.names), drop: Some(&self.drop.names) };
-                copy.reserve_exact(object.len());
-                json::append(Reader::with_ends(object, item.ends), rules, copy)
-            }
-        };
-        appended.map_err(ItemError::Projection)
+            .try_for_each(|path| path.leads_through(item.encoding))?;
+        let rules = ProjectionRules { keep: self.keep.as_ref().map(|keep| &keep.trees), drop: &self.drop.trees };
+        with_codec!(item.encoding, C => C::project(&item, rules, copy)).map_err(ItemError::Projection)
     }
 
     /// Decodes the item without the dropped fields, by [`Item::from_ref`]. It copies the projected bytes, and drops the
@@ -191,6 +174,7 @@ mod tests {
     use super::*;
     use crate::error::Fault;
     use crate::meta::TypeMeta;
+    use crate::wire::Encoding;
 
     #[test]
     fn drops_and_keeps_fields_of_protobuf() {

@@ -5,8 +5,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::item::Item;
-use super::item_ref::ItemRef;
 use super::meta_view::MetaView;
+use crate::encoding::item_ref::ItemRef;
 use crate::error::ItemError;
 use crate::meta::{OneLine, TypeMeta};
 use crate::wire::Encoding;

@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 
 use super::ItemRef;
 use crate::encoding::protobuf::canonical;
-use crate::encoding::protobuf::estimate::check_decoded_size;
+use crate::encoding::protobuf::decode::estimate;
+use crate::encoding::with_codec;
 use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::schema::Message;
-use crate::wire::Encoding;
 
 /// A typed view of an object of one kind, which reads fields off the object's bytes without decoding it.
 ///
@@ -111,21 +111,19 @@ pub fn check(kind: &ViewKind, item: &ItemRef<'_>) -> Result<Checked, ItemError> 
 }
 
 fn is_canonical(kind: &ViewKind, item: &ItemRef<'_>) -> Result<(u16, &'static Message, bool), ItemError> {
-    if item.encoding() != Encoding::Protobuf {
-        return Err(ItemError::ViewOfJson);
-    }
+    let object = with_codec!(item.encoding, C => C::message(item))?;
     kind.expect(item.type_meta())?;
     let (number, message) = kind.find()?;
-    let is_canonical = canonical::check(message, item.bytes()).map_err(|malformed| ItemError::View {
+    let is_canonical = canonical::check(message, object).map_err(|malformed| ItemError::View {
         path: malformed.path(kind.kind).into(),
-        offset: malformed.offset(item.bytes()),
+        offset: malformed.offset(object),
         fault: malformed.fault(),
     })?;
     Ok((number, message, is_canonical))
 }
 
 fn rewrite(message: &'static Message, item: &ItemRef<'_>) -> Result<Box<[u8]>, ItemError> {
-    check_decoded_size(Encoding::Protobuf, item.type_meta(), item.bytes(), item.decoded_size)?;
+    item.check_decoded_size(estimate)?;
     Ok(canonical::rewrite(message, item.bytes()).into())
 }
 

@@ -30,7 +30,7 @@ async fn delivers_events_until_the_connection_ends() {
         // A proxy's page, and other bodies that are not this watch.
         (Answer::pieces([b"<html>hello".to_vec()]), "unexpected encoding: the body looks like HTML"),
         (Answer::pieces([body_of("v1", "Status", &status(500))]), "API error: 500"),
-        (list(&["a"], "7"), "ConfigMapList"),
+        (list(&["a"], "7"), "unexpected encoding: the body looks like a list or an object"),
         (
             Answer::pieces([event_frame("ADDED", &body_of("v1", "Pod", &config_maps::config_map("a", "8")))]),
             "the server sent Pod of \"v1\" instead of ConfigMap of \"v1\"",

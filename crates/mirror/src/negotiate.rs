@@ -7,9 +7,6 @@ use listwatch::Encoding;
 use crate::request::ReadVerb;
 use crate::response::{Refusal, status};
 
-const JSON: &str = "application/json";
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-
 /// The media types that the API server names in a 406.
 const SUPPORTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
@@ -37,18 +34,12 @@ impl Representation {
 
     /// Returns the content type of objects and lists. As the API server's, it does not name the transformation.
     pub(crate) fn content_type(self) -> HeaderValue {
-        HeaderValue::from_static(match self.encoding {
-            Encoding::Protobuf => PROTOBUF,
-            _ => JSON,
-        })
+        HeaderValue::from_static(self.encoding.media_type())
     }
 
     /// Returns the content type of watches.
     pub(crate) fn watch_content_type(self) -> HeaderValue {
-        HeaderValue::from_static(match self.encoding {
-            Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
-            _ => JSON,
-        })
+        HeaderValue::from_static(self.encoding.watch_media_type())
     }
 }
 
@@ -79,11 +70,10 @@ pub(crate) fn negotiate_representation(
 fn read_clause(clause: &str, verb: ReadVerb, has_protobuf: bool) -> Option<Result<Representation, Refusal>> {
     let mut parts = clause.split(';').map(str::trim);
     let encoding = match &*parts.next()?.to_ascii_lowercase() {
-        JSON | "*/*" | "application/*" => Encoding::Json,
-        PROTOBUF => Encoding::Protobuf,
+        "*/*" | "application/*" => Encoding::Json,
         // The API server accepts YAML, and CBOR behind a feature gate.
         "application/yaml" => return Some(Err(Refusal::Forward)),
-        _ => return None,
+        media_type => Encoding::from_media_type(media_type)?,
     };
     let (mut kind, mut group, mut version) = ("", "", "");
     for part in parts {
@@ -102,11 +92,11 @@ fn read_clause(clause: &str, verb: ReadVerb, has_protobuf: bool) -> Option<Resul
     let partial = if verb == ReadVerb::List { "PartialObjectMetadataList" } else { "PartialObjectMetadata" };
     match (kind, group, version) {
         // Custom resources have no protobuf form, except for their metadata.
-        ("", "", "") if encoding == Encoding::Protobuf && !has_protobuf => None,
+        ("", "", "") if !encoding.is_self_describing() && !has_protobuf => None,
         ("", "", "") => Some(Ok(Representation { encoding, form: Form::Whole })),
         (kind, "meta.k8s.io", "v1") if kind == partial => Some(Ok(Representation { encoding, form: Form::Metadata })),
         // A Table has no protobuf form.
-        ("Table", "meta.k8s.io", "v1") if encoding == Encoding::Protobuf => None,
+        ("Table", "meta.k8s.io", "v1") if !encoding.is_self_describing() => None,
         ("Table", "meta.k8s.io", "v1") => Some(Ok(Representation { encoding, form: Form::Row })),
         // The API server decides which of the other forms it accepts, such as those of `v1beta1`.
         _ => Some(Err(Refusal::Forward)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use listwatch::path::meta;
-use listwatch::{Encoding, ItemError, ItemRef, Projection, TypeMeta};
+use listwatch::{ItemError, ItemRef, Projection, TypeMeta};
 use serde::de::DeserializeOwned;
 
 use crate::autoscaling::HorizontalPodAutoscaler;
@@ -148,10 +148,10 @@ impl Printer {
     }
 }
 
-/// Returns the object in JSON; one in protobuf without its `managedFields`, which no printer reads.
+/// Returns the object in JSON; one that is converted without its `managedFields`, which no printer reads.
 fn json_of<'a>(item: &ItemRef<'a>) -> Result<Cow<'a, [u8]>, ItemError> {
-    if item.encoding() == Encoding::Json {
-        return Ok(Cow::Borrowed(item.bytes()));
+    if let Some(json) = item.as_json() {
+        return Ok(Cow::Borrowed(json));
     }
     let without = item.project(&WITHOUT_MANAGED_FIELDS)?;
     let mut json = Vec::new();

@@ -200,7 +200,7 @@ impl Client {
             document.and_then(|document| document.checked(kinds)).map_err(|reason| {
                 match body.trim_ascii_start().first() {
                     None => ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Incomplete, 0, None, 0)),
-                    Some(b'{') if body::json_status(body).is_none() => {
+                    Some(b'{') if body::status(body).is_none() => {
                         // The message of serde quotes the document.
                         ErrorKind::Discovery(format!("{path}: {}", OneLine(&reason)))
                     }

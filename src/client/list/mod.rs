@@ -35,7 +35,6 @@ use crate::adapt::FromRef;
 use crate::error::{DecodeError, ItemError};
 use crate::limits::Limits;
 use crate::object::{Item, ItemRef};
-use crate::wire::Encoding;
 
 /// A list, as a stream of its items that ends after the last item or after an error; see [`Client::list`].
 ///
@@ -216,7 +215,7 @@ impl Client {
     /// an error before any request.
     pub fn list<T: Item + ?Sized>(&self, resource: &Resource, params: &ListParams) -> List<FromRef<T>> {
         let mut params = params.clone();
-        params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
+        params.selection = params.selection.encoded_as(T::ENCODING);
         let mut list = List::new(self, resource, params, T::from_ref as FromRef<T>);
         list.plan().wrong_kind = resource.check_type::<T>().err();
         list

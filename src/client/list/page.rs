@@ -12,7 +12,6 @@ use crate::client::params::DEFAULT_REQUEST_TIMEOUT;
 use crate::client::send::Answer;
 use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::decode::{Event, ListDecoder};
-use crate::encoding::json::messages;
 use crate::error::{DecodeError, DecodeErrorKind, ItemError, Limit};
 use crate::limits::Limits;
 use crate::meta::TypeMeta;
@@ -110,11 +109,15 @@ impl Repeat {
 impl ListKind {
     /// Returns false if the item shows that this is a list of another resource.
     fn allows(&mut self, item: &ItemRef<'_>, listing: &Listing) -> bool {
-        if matches!(self, Self::Checked | Self::Open(Some(_))) || item.encoding() != Encoding::Json {
+        if matches!(self, Self::Checked | Self::Open(Some(_))) {
             return true;
         }
         // Go's types for lists leave out the kinds of items, but the items of a custom resource have theirs.
-        let kind = messages::type_meta(item.bytes()).map(|found| found.kind).unwrap_or_default();
+        let kind = match item.own_type_meta() {
+            Ok(None) => return true,
+            Ok(Some(own)) => own.kind,
+            Err(_) => String::new(),
+        };
         let is_own = kind == listing.plan.resource.kind();
         if let Self::Own = mem::replace(self, Self::Checked) {
             return is_own;
@@ -187,7 +190,9 @@ impl Page {
                 }
                 Some(PageEvent::Changed) => return Err(ErrorKind::PageChanged.into()),
                 Some(PageEvent::OtherKind(found)) => {
-                    if !self.decoder.is_json() || !self.list_kind.may_be(&found, listing) {
+                    if !self.decoder.encoding().is_some_and(Encoding::is_self_describing)
+                        || !self.list_kind.may_be(&found, listing)
+                    {
                         return Err(ErrorKind::OtherKind { expected: listing.expected.clone(), found }.into());
                     }
                 }

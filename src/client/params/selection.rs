@@ -6,6 +6,7 @@ use crate::error::{InvalidInput, ItemError};
 use crate::meta::TypeMeta;
 use crate::object::shard::Shard;
 use crate::object::{FieldSelector, ItemRef, LabelSelector};
+use crate::wire::Encoding;
 
 /// The objects of a collection that a list, a watch or a reflector requests, and their form.
 ///
@@ -70,11 +71,15 @@ impl Selection {
         self
     }
 
+    /// Requests only this encoding, from which a type is [decoded](crate::Item::ENCODING).
     #[doc(hidden)]
     #[must_use]
-    pub fn json_if(mut self, json: bool) -> Self {
-        self.json |= json;
-        self
+    pub fn encoded_as(self, encoding: Option<Encoding>) -> Self {
+        match encoding {
+            // Built-in kinds arrive in protobuf, and an item in JSON is then an error of the type.
+            None | Some(Encoding::Protobuf) => self,
+            Some(Encoding::Json) => self.json(),
+        }
     }
 
     /// Returns true if it selects all objects.

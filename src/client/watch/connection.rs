@@ -22,7 +22,7 @@ use crate::client::runtime::on_own_runtime;
 use crate::client::send::{Answer, accept_header};
 use crate::decode::{WatchDecoder, WatchEventRef};
 use crate::error::{DecodeError, DecodeErrorKind, ItemError};
-use crate::meta::{Status, TypeMeta};
+use crate::meta::TypeMeta;
 use crate::object::shard::Shard;
 use crate::object::version::is_resumable;
 
@@ -143,7 +143,6 @@ impl Connection {
         on_event: &mut impl FnMut(WatchEventRef<'_>, bool) -> Result<Option<R>, ItemError>,
     ) -> Result<Option<R>, ErrorKind> {
         let Self { client, answer, decoder, chunk, expected, shard, idle, .. } = self;
-        let api_error = |status: &Status| body::of_status(status.clone(), 500, &answer.headers);
         loop {
             let is_first = decoder.position() == 0;
             let mut rest = &chunk[..];
@@ -153,15 +152,22 @@ impl Connection {
                     *chunk = Bytes::new();
                     return Ok(None);
                 }
-                Ok(Some(WatchEventRef::Error(status))) => return Err(api_error(status)),
+                Ok(Some(WatchEventRef::Error(status))) => {
+                    return Err(body::of_status(status.clone(), 500, &answer.headers));
+                }
                 Ok(Some(event)) => {
                     idle.event(&event);
                     check_event(event, expected, *shard, on_event)?
                 }
                 Err(error) => {
                     return Err(match error.kind() {
-                        DecodeErrorKind::UnexpectedEncoding(_) if is_first => client.unexpected(chunk, &answer.headers),
-                        DecodeErrorKind::Api(status) => api_error(status),
+                        DecodeErrorKind::UnexpectedEncoding(found) if is_first => {
+                            let mut kind = client.unexpected(chunk, &answer.headers);
+                            if let ErrorKind::UnexpectedBody { format, .. } = &mut kind {
+                                *format = *found;
+                            }
+                            kind
+                        }
                         _ => ErrorKind::Decode(error),
                     });
                 }

@@ -26,7 +26,6 @@ use crate::limits::Limits;
 use crate::meta::EventType;
 use crate::object::{Item, ItemRef};
 use crate::sync::Mutex;
-use crate::wire::Encoding;
 
 /// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
 ///
@@ -115,7 +114,7 @@ impl Client {
     /// in an error before any request.
     pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, params: &WatchParams) -> Watch<FromRef<T>> {
         let mut params = params.clone();
-        params.selection = params.selection.json_if(T::ENCODING == Some(Encoding::Json));
+        params.selection = params.selection.encoded_as(T::ENCODING);
         let mut watch = Watch::new(self, resource, params, T::from_ref as FromRef<T>);
         watch.plan().wrong_kind = resource.check_type::<T>().err();
         watch

@@ -16,6 +16,7 @@
 
 use super::messages;
 use crate::encoding::body_state::{BodyState, FoundEvent};
+use crate::encoding::codec::ListBody;
 use crate::encoding::json::reader::{begins_value, text};
 use crate::encoding::json::scan::Scan;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
@@ -87,43 +88,6 @@ enum Key {
 impl JsonList {
     pub(crate) fn new(list: BodyState) -> Self {
         Self { list, state: JsonListState::Start, scan: Scan::new(b'{', 0), head: Some(Vec::new()), has_items: false }
-    }
-
-    /// Returns true if the body may end here.
-    pub(crate) fn is_complete(&self) -> bool {
-        matches!(self.state, JsonListState::End)
-    }
-
-    /// Returns the index of the item in which the input so far ends.
-    pub(crate) fn unfinished_item(&self) -> Option<u64> {
-        let is_in_item = matches!(
-            self.state,
-            JsonListState::Item { .. } | JsonListState::Oversized | JsonListState::Null(Key::Item)
-        );
-        is_in_item.then(|| self.list.index())
-    }
-
-    pub(crate) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
-        while !input.is_empty() {
-            let max = self.list.limits.bytes;
-            if self.list.position >= max {
-                return Err(self.over_at(self.list.position, Limit::Bytes, max));
-            }
-            let mut window = first(input, max - self.list.position);
-            if let Some(head) = &self.head {
-                window =
-                    first(window, self.list.limits.metadata_size.saturating_add(1).saturating_sub(head.len() as u64));
-            }
-            let before = window;
-            let found = self.step(&mut window)?;
-            let (taken, _) = before.split_at(before.len() - window.len());
-            *input = input.get(taken.len()..).unwrap_or_default();
-            self.keep_head(taken)?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
     }
 
     /// Advances by one state. `input` is not empty.
@@ -420,6 +384,55 @@ impl JsonList {
 
     fn over_at(&self, offset: u64, limit: Limit, max: u64) -> DecodeError {
         DecodeError::new(DecodeErrorKind::Limit { limit, size: max + 1, max }, offset, None, self.list.items)
+    }
+}
+
+impl ListBody for JsonList {
+    fn is_complete(&self) -> bool {
+        matches!(self.state, JsonListState::End)
+    }
+
+    fn unfinished_item(&self) -> Option<u64> {
+        let is_in_item = matches!(
+            self.state,
+            JsonListState::Item { .. } | JsonListState::Oversized | JsonListState::Null(Key::Item)
+        );
+        is_in_item.then(|| self.list.index())
+    }
+
+    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
+        while !input.is_empty() {
+            let max = self.list.limits.bytes;
+            if self.list.position >= max {
+                return Err(self.over_at(self.list.position, Limit::Bytes, max));
+            }
+            let mut window = first(input, max - self.list.position);
+            if let Some(head) = &self.head {
+                window =
+                    first(window, self.list.limits.metadata_size.saturating_add(1).saturating_sub(head.len() as u64));
+            }
+            let before = window;
+            let found = self.step(&mut window)?;
+            let (taken, _) = before.split_at(before.len() - window.len());
+            *input = input.get(taken.len()..).unwrap_or_default();
+            self.keep_head(taken)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn expected_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn list(&self) -> &BodyState {
+        &self.list
+    }
+
+    fn list_mut(&mut self) -> &mut BodyState {
+        &mut self.list
     }
 }
 

@@ -13,16 +13,17 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
+use crate::encoding::codec;
+use crate::encoding::item_ref::ItemRef;
 use crate::encoding::json::messages::{members, set, set_text, skip, whole};
 use crate::encoding::json::reader::{JsonText, Reader};
-use crate::encoding::json::scan::End;
 use crate::encoding::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
 use crate::error::{Fault, ItemError};
 use crate::wire::FieldFault;
 
 /// The times, maps and lists of the metadata: their JSON, or nothing. Each is parsed when it is read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unparsed<'a> {
+pub(crate) struct JsonMetadata<'a> {
     creation_timestamp: &'a [u8],
     deletion_timestamp: &'a [u8],
     labels: &'a [u8],
@@ -60,25 +61,25 @@ struct JsonManager<'a> {
 }
 
 /// Reads the metadata of an object. Of other members it only finds the end. Texts without escapes are borrowed from the
-/// JSON. `ends` are known ends of values in the object, or none.
-pub(crate) fn read<'a>(object: &'a [u8], ends: &'a [End]) -> Result<(SingleFields<'a>, Unparsed<'a>), ItemError> {
-    let mut json = Reader::with_ends(object, ends);
+/// JSON.
+pub(crate) fn read<'a>(item: &ItemRef<'a>, single: &mut SingleFields<'a>) -> Result<JsonMetadata<'a>, ItemError> {
+    let mut json = Reader::with_ends(item.bytes, item.ends);
     if json.peek() == Some(b'n') {
         return Err(ItemError::Metadata { field: "the object", fault: Fault::Type });
     }
-    let (mut single, mut unparsed) = (SingleFields::default(), Unparsed::default());
+    let mut unparsed = JsonMetadata::default();
     whole("the object", json, |name, json| match name {
         // A repeated `metadata` is merged into the first, as in Go.
-        "metadata" => merge(&mut single, &mut unparsed, json),
+        "metadata" => merge(single, &mut unparsed, json),
         _ => skip("the object", json),
     })
     .map_err(|(field, fault)| ItemError::Metadata { field, fault })?;
-    Ok((single, unparsed))
+    Ok(unparsed)
 }
 
 fn merge<'a>(
     single: &mut SingleFields<'a>,
-    unparsed: &mut Unparsed<'a>,
+    unparsed: &mut JsonMetadata<'a>,
     json: &mut Reader<'a>,
 ) -> Result<(), FieldFault> {
     members("metadata", json, |name, json| match name {
@@ -102,42 +103,42 @@ fn merge<'a>(
     })
 }
 
-impl<'a> Unparsed<'a> {
-    pub(crate) fn creation_timestamp(&self) -> Result<Option<Time>, Fault> {
+impl<'a> codec::Metadata<'a> for JsonMetadata<'a> {
+    fn creation_timestamp(self) -> Result<Option<Time>, Fault> {
         time(self.creation_timestamp)
     }
 
-    pub(crate) fn deletion_timestamp(&self) -> Result<Option<Time>, Fault> {
+    fn deletion_timestamp(self) -> Result<Option<Time>, Fault> {
         time(self.deletion_timestamp)
     }
 
-    pub(crate) fn labels(&self) -> Result<BTreeMap<Cow<'a, str>, Cow<'a, str>>, Fault> {
-        map(self.labels)
+    fn labels(self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>, Fault> {
+        Ok(map(self.labels)?.into_iter())
     }
 
-    pub(crate) fn label(&self, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+    fn label(self, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
         value_of(self.labels, key)
     }
 
-    pub(crate) fn annotations(&self) -> Result<BTreeMap<Cow<'a, str>, Cow<'a, str>>, Fault> {
-        map(self.annotations)
+    fn annotations(self) -> Result<impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>, Fault> {
+        Ok(map(self.annotations)?.into_iter())
     }
 
-    pub(crate) fn annotation(&self, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+    fn annotation(self, key: &str) -> Result<Option<Cow<'a, str>>, Fault> {
         value_of(self.annotations, key)
     }
 
-    pub(crate) fn owner_references(&self) -> Result<impl Iterator<Item = OwnerReference<'a>> + use<'a>, Fault> {
+    fn owner_references(self) -> Result<impl Iterator<Item = OwnerReference<'a>>, Fault> {
         elements(self.owner_references, |json| {
             json.parse::<JsonOwner<'a>>()?.map(OwnerReference::from).ok_or(Fault::Type)
         })
     }
 
-    pub(crate) fn finalizers(&self) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a>, Fault> {
+    fn finalizers(self) -> Result<impl Iterator<Item = Cow<'a, str>>, Fault> {
         elements(self.finalizers, |json| json.text()?.ok_or(Fault::Type))
     }
 
-    pub(crate) fn managed_fields(&self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>> + use<'a>, Fault> {
+    fn managed_fields(self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>>, Fault> {
         elements(self.managed_fields, |json| {
             json.parse::<JsonManager<'a>>()?.map(ManagedFieldsEntry::from).ok_or(Fault::Type)
         })
@@ -250,6 +251,14 @@ impl<'de> Deserialize<'de> for Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::codec::Metadata as _;
+    use crate::wire::Encoding;
+
+    fn read(object: &[u8]) -> Result<(SingleFields<'_>, JsonMetadata<'_>), ItemError> {
+        let mut single = SingleFields::default();
+        let unparsed = super::read(&ItemRef::new(Encoding::Json, object), &mut single)?;
+        Ok((single, unparsed))
+    }
 
     #[test]
     fn metadata_is_read_as_go_reads_it() {
@@ -260,17 +269,15 @@ mod tests {
             "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"o","uid":"u","controller":true,"more":1}],
             "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:a":{}}}]},
             "metadata":{"namespace":"later"},"status":[[]]}"#;
-        let (meta, unparsed) = read(object, &[]).unwrap();
+        let (meta, unparsed) = read(object).unwrap();
         assert_eq!((&*meta.name, &*meta.generate_name, &*meta.namespace, &*meta.uid), ("a-b", "g", "later", ""));
         assert_eq!((&*meta.resource_version, meta.generation), ("7", 3));
         assert_eq!(unparsed.creation_timestamp(), Ok(Some(Time { seconds: 1_795_256_557, nanos: 0 })));
         assert_eq!(unparsed.deletion_timestamp(), Ok(None));
-        assert_eq!(
-            unparsed.labels(),
-            Ok([("a", "2"), ("b", "3")].map(|(key, value)| (key.into(), value.into())).into())
-        );
+        let labels = [("a", "2"), ("b", "3")].map(|(key, value)| (key.into(), value.into()));
+        assert_eq!(unparsed.labels().unwrap().collect::<Vec<_>>(), labels);
         assert_eq!(unparsed.label("b"), Ok(Some("3".into())));
-        assert_eq!((unparsed.annotations(), unparsed.annotation("a")), (Ok(BTreeMap::new()), Ok(None)));
+        assert_eq!((unparsed.annotations().unwrap().count(), unparsed.annotation("a")), (0, Ok(None)));
         assert_eq!(unparsed.finalizers().unwrap().collect::<Vec<_>>(), ["f"]);
         assert!(matches!(meta.namespace, Cow::Borrowed(_)));
         assert!(unparsed.finalizers().unwrap().all(|finalizer| matches!(finalizer, Cow::Borrowed(_))));
@@ -284,9 +291,10 @@ mod tests {
     fn text_that_is_not_unicode_is_read_as_go_reads_it() {
         let object = b"{\"metadata\":{\"name\":\"a\xe2\x82\",\"uid\":\"\\ud800\",\"labels\":{\"\xff\":\"\\n\xff\"},
             \"ownerReferences\":[{\"name\":\"o\xff\"}],\"managedFields\":[{\"manager\":\"m\xff\\t\"}]}}";
-        let (meta, unparsed) = read(object, &[]).unwrap();
+        let (meta, unparsed) = read(object).unwrap();
         assert_eq!((&*meta.name, &*meta.uid), ("a\u{fffd}\u{fffd}", "\u{fffd}"));
-        assert_eq!(unparsed.labels(), Ok([("\u{fffd}".into(), "\n\u{fffd}".into())].into()));
+        let labels = [("\u{fffd}".into(), "\n\u{fffd}".into())];
+        assert_eq!(unparsed.labels().unwrap().collect::<Vec<_>>(), labels);
         assert_eq!(unparsed.owner_references().unwrap().next().unwrap().name, "o\u{fffd}");
         assert_eq!(unparsed.managed_fields().unwrap().next().unwrap().manager, "m\u{fffd}\t");
     }
@@ -303,7 +311,7 @@ mod tests {
             (b"7", "a value of the wrong type in the object"),
             (b" null", "a value of the wrong type in the object"),
         ] {
-            let error = read(object, &[]).unwrap_err();
+            let error = read(object).unwrap_err();
             assert_eq!(error.to_string(), expected, "{}", String::from_utf8_lossy(object));
         }
     }
@@ -330,7 +338,7 @@ mod tests {
         ] {
             let object =
                 format!(r#"{{"metadata":{{"name":"n","creationTimestamp":{json},"deletionTimestamp":{json}}}}}"#);
-            let (meta, unparsed) = read(object.as_bytes(), &[]).unwrap();
+            let (meta, unparsed) = read(object.as_bytes()).unwrap();
             assert_eq!(meta.name, "n");
             assert_eq!((unparsed.creation_timestamp(), unparsed.deletion_timestamp()), (expected, expected), "{json}");
         }
@@ -352,7 +360,7 @@ mod tests {
             (br#"{"managedFields":[{"time":"today"}]}"#, Fault::Type),
         ] {
             let object = [b"{\"metadata\":", metadata, b"}"].concat();
-            let (_, unparsed) = read(&object, &[]).unwrap();
+            let (_, unparsed) = read(&object).unwrap();
             let faults = [
                 unparsed.labels().err(),
                 unparsed.label("x").err(),

@@ -1,7 +1,7 @@
 //! The copy of a JSON object.
 
 use crate::encoding::json::reader::Reader;
-use crate::encoding::projection_rules::{Action, Rules};
+use crate::encoding::paths::{Action, Rules};
 use crate::error::Fault;
 
 type ByName<'p> = Rules<'p, Box<str>>;

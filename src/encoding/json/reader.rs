@@ -10,7 +10,8 @@ use std::fmt;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
-use super::scan::{End, SHALLOW, Scan};
+use super::scan::{SHALLOW, Scan};
+use crate::encoding::item_ref::End;
 use crate::encoding::utf8;
 use crate::wire::Fault;
 

@@ -7,6 +7,7 @@
 
 use wide::u8x16;
 
+use crate::encoding::item_ref::End;
 use crate::wire::Fault;
 
 /// The deepest nesting of JSON, including the list itself: the same as in Go's `encoding/json`.
@@ -52,15 +53,6 @@ enum Number {
     Power,
 }
 
-/// The end of a scanned object or array, or of one within it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct End {
-    /// The offset of the byte after its closing bracket, from the first byte of the scanned value.
-    pub(crate) at: u32,
-    /// The number of the scanned value's brackets around it: 0 for the scanned value itself.
-    pub(crate) depth: u32,
-}
-
 /// A scan keeps the ends of values inside of up to this number of brackets. In an event of a watch, they are the values
 /// of an object's members, and of the members of its metadata, spec and status.
 pub(crate) const SHALLOW: u32 = 3;
@@ -71,7 +63,7 @@ const MAX_ENDS: usize = 1024;
 /// The ends that a scan for the end of a value finds, so that a reader of JSON need not scan the
 /// values in it again.
 #[derive(Debug, Default)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// In order.
     found: Vec<End>,
     /// The number of bytes scanned.
@@ -81,15 +73,6 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Scans an object; returns no ends for anything else.
-    #[must_use]
-    pub fn of(object: &[u8]) -> Self {
-        let mut ends = Self::default();
-        let end = if object.first() == Some(&b'{') { Scan::new(b'{', 0).end_with(object, &mut ends) } else { Ok(None) };
-        ends.lacks |= end != Ok(Some(object.len()));
-        ends
-    }
-
     pub(crate) fn clear(&mut self) {
         self.found.clear();
         self.scanned = 0;

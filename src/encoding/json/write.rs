@@ -2,9 +2,11 @@
 //!
 //! Go writes a struct in the order of its fields without the empty fields, and a map in the order of its keys.
 
+use super::reader::Reader;
 use super::text::{write_compact, write_name, write_str};
-use crate::encoding::layout::{Layout, ZeroMeta};
+use crate::encoding::writer::{Layout, ZeroMeta};
 use crate::meta::{ListMeta, Status, StatusCause, StatusDetails, TypeMeta};
+use crate::wire::{Fault, FieldFault, at};
 
 /// The end of an event, after its object.
 pub(crate) const EVENT_TAIL: &[u8] = b"}\n";
@@ -147,4 +149,34 @@ fn write_int(name: &str, value: i64, out: &mut Vec<u8>) {
         write_name(name, out);
         out.extend_from_slice(value.to_string().as_bytes());
     }
+}
+
+/// Returns the object with this resource version in its metadata, and otherwise the same bytes.
+pub(crate) fn with_version(object: &[u8], version: &str) -> Result<Vec<u8>, FieldFault> {
+    let mut json = Reader::new(object, 0);
+    let position = |json: &Reader<'_>| object.len() - json.rest().len();
+    let mut found = None;
+    let mut members = json.object().map_err(at("the object"))?;
+    while let Some(name) = members.next(&mut json).map_err(at("the object"))? {
+        if name != "metadata" {
+            json.value().map_err(at("the object"))?;
+            continue;
+        }
+        let mut members = json.object().map_err(at("metadata"))?;
+        while let Some(name) = members.next(&mut json).map_err(at("metadata"))? {
+            json.peek();
+            let start = position(&json);
+            json.value().map_err(at("metadata"))?;
+            if name == "resourceVersion" {
+                found = Some((start, position(&json)));
+            }
+        }
+    }
+    let parts = found.and_then(|(start, end)| Some((object.get(..start)?, object.get(end..)?)));
+    let (before, after) = parts.ok_or(("metadata.resourceVersion", Fault::Missing))?;
+    let mut out = Vec::with_capacity(object.len() + version.len());
+    out.extend_from_slice(before);
+    write_str(version, &mut out);
+    out.extend_from_slice(after);
+    Ok(out)
 }

@@ -19,6 +19,7 @@ use std::mem;
 use super::list_fields::{ListField, ListMessage, ListShape, ListText};
 use super::messages;
 use crate::encoding::body_state::{BodyState, FoundEvent};
+use crate::encoding::codec::ListBody;
 use crate::encoding::protobuf::wire::{MAX_GROUP_DEPTH, Tag, Varint, WireType};
 use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::limits::Limits;
@@ -94,38 +95,6 @@ impl ProtobufList {
             raw_end: None,
             appended_at: None,
         }
-    }
-
-    pub(crate) fn expected_bytes(&self) -> Option<u64> {
-        self.raw_end
-    }
-
-    /// Returns true if the body may end here.
-    pub(crate) fn is_complete(&self) -> bool {
-        matches!(self.state, ProtobufListState::Tag(varint) if varint.is_empty())
-            && self.parents.is_empty()
-            && self.groups.is_empty()
-            && self.raw_end.is_some()
-            && self.appended_at.is_none()
-    }
-
-    /// Returns the index of the item in which the input so far ends.
-    pub(crate) fn unfinished_item(&self) -> Option<u64> {
-        match self.state {
-            ProtobufListState::Item { .. } => Some(self.list.index()),
-            // An oversized item counts as skipped from its length on.
-            ProtobufListState::Skip { is_item: true, .. } => self.list.index().checked_sub(1),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
-        while !input.is_empty() {
-            if let Some(found) = self.step(input)? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
     }
 
     /// Returns an error at the current field, with its index if the field is an item.
@@ -437,6 +406,46 @@ impl ProtobufList {
             }
         }
         Ok(None)
+    }
+}
+
+impl ListBody for ProtobufList {
+    fn is_complete(&self) -> bool {
+        matches!(self.state, ProtobufListState::Tag(varint) if varint.is_empty())
+            && self.parents.is_empty()
+            && self.groups.is_empty()
+            && self.raw_end.is_some()
+            && self.appended_at.is_none()
+    }
+
+    fn unfinished_item(&self) -> Option<u64> {
+        match self.state {
+            ProtobufListState::Item { .. } => Some(self.list.index()),
+            // An oversized item counts as skipped from its length on.
+            ProtobufListState::Skip { is_item: true, .. } => self.list.index().checked_sub(1),
+            _ => None,
+        }
+    }
+
+    fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
+        while !input.is_empty() {
+            if let Some(found) = self.step(input)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn expected_bytes(&self) -> Option<u64> {
+        self.raw_end
+    }
+
+    fn list(&self) -> &BodyState {
+        &self.list
+    }
+
+    fn list_mut(&mut self) -> &mut BodyState {
+        &mut self.list
     }
 }
 

@@ -2,7 +2,32 @@
 
 use crate::encoding::protobuf::wire::{Fields, Value, write_len};
 use crate::encoding::utf8;
-use crate::meta::{MAX_CAUSES, Status};
+use crate::meta::{MAGIC, MAX_CAUSES, Status, TypeMeta};
+
+/// Returns the type meta and the object of the envelope of a single object.
+pub(crate) fn envelope(body: &[u8]) -> Option<(TypeMeta, &[u8])> {
+    let (mut type_meta, mut raw) = (TypeMeta::default(), None);
+    for field in Fields::new(body.strip_prefix(&MAGIC)?) {
+        let field = field.ok()?;
+        match field.number {
+            1 => {
+                for field in Fields::new(field.value.bytes().ok()?) {
+                    let field = field.ok()?;
+                    match field.number {
+                        1 => field.value.str().ok()?.clone_into(&mut type_meta.api_version),
+                        2 => field.value.str().ok()?.clone_into(&mut type_meta.kind),
+                        _ => {}
+                    }
+                }
+            }
+            2 => raw = Some(field.value.bytes().ok()?),
+            // A contentEncoding or contentType means that raw is not a plain object.
+            3 | 4 if !field.value.bytes().ok()?.is_empty() => return None,
+            _ => {}
+        }
+    }
+    Some((type_meta, raw?))
+}
 
 /// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` if the bytes are not a Status. Its message may
 /// quote text that is not UTF-8, which gets U+FFFD.

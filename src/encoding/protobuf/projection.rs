@@ -2,7 +2,7 @@
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
-use crate::encoding::projection_rules::{Action, Rules};
+use crate::encoding::paths::{Action, Rules};
 use crate::encoding::protobuf::wire::{Fields, WireField, key_of};
 use crate::error::Fault;
 

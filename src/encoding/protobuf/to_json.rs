@@ -12,47 +12,44 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
-use super::estimate::check_decoded_size;
+use super::decode::estimate;
 use super::wire::MAX_DEPTH;
+use crate::encoding::item_ref::ItemRef;
 use crate::encoding::json::text::{write, write_raw, write_str, write_text};
 use crate::encoding::meta_parts::JSON_SECONDS;
 use crate::encoding::protobuf::wire::{Fields, Value, Varint};
 use crate::error::{Fault, ItemError};
-use crate::meta::TypeMeta;
 use crate::schema::{Field, Form, Message, Omit, Shape, Type};
-use crate::wire::Encoding;
 
 /// Appends the JSON form of an object in protobuf, on one line, to `out`: see
 /// [`ItemRef::to_json`](crate::ItemRef::to_json).
-pub(crate) fn to_json(type_meta: &TypeMeta, object: &[u8], max: u64, out: &mut Vec<u8>) -> Result<u64, ItemError> {
-    write_object(type_meta, object, max, out, |out| {
+pub(crate) fn to_json(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
+    write_object(item, out, |out| {
         out.extend_from_slice(b"\"kind\":");
-        write_str(type_meta.item_kind(), out);
+        write_str(item.type_meta.item_kind(), out);
         out.extend_from_slice(b",\"apiVersion\":");
-        write_str(&type_meta.api_version, out);
+        write_str(&item.type_meta.api_version, out);
     })
 }
 
 /// As [`to_json`], without `kind` and `apiVersion`, as in Go's typed lists.
-pub(crate) fn to_list_item(type_meta: &TypeMeta, object: &[u8], max: u64, out: &mut Vec<u8>) -> Result<u64, ItemError> {
-    write_object(type_meta, object, max, out, |_| ())
+pub(crate) fn to_list_item(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
+    write_object(item, out, |_| ())
 }
 
-/// Appends an object whose first members `write_first` writes, unless it may take more than `max` bytes of memory.
+/// Appends an object whose first members `write_first` writes, unless it may take too much memory.
 fn write_object(
-    type_meta: &TypeMeta,
-    object: &[u8],
-    max: u64,
+    item: &ItemRef<'_>,
     out: &mut Vec<u8>,
     write_first: impl FnOnce(&mut Vec<u8>),
 ) -> Result<u64, ItemError> {
-    let (api_version, kind) = (type_meta.api_version.as_str(), type_meta.item_kind());
+    let (api_version, kind) = (item.type_meta.api_version.as_str(), item.type_meta.item_kind());
     let message = Message::of_item(api_version, kind)?;
-    check_decoded_size(Encoding::Protobuf, type_meta, object, max)?;
+    item.check_decoded_size(estimate)?;
     let start = out.len();
     let mut slots = Vec::new();
     let mut reader = Messages { unknown_fields: 0 };
-    let result = reader.message(message, object, &mut slots, 0).and_then(|()| {
+    let result = reader.message(message, item.bytes, &mut slots, 0).and_then(|()| {
         out.push(b'{');
         write_first(out);
         write_fields(message, &slots, out)?;
@@ -456,6 +453,8 @@ fn write_duration(nanos: i64, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::TypeMeta;
+    use crate::wire::Encoding;
 
     /// A Lease with `acquireTime` (a `MicroTime`), and with `creationTimestamp` (a `Time`) in its metadata.
     fn lease(seconds: i64, nanos: i64) -> Vec<u8> {
@@ -475,7 +474,8 @@ mod tests {
         let type_meta = TypeMeta::new("coordination.k8s.io/v1", "Lease");
         let json = |seconds, nanos| {
             let mut out = Vec::new();
-            to_json(&type_meta, &lease(seconds, nanos), u64::MAX, &mut out).map(|_| String::from_utf8(out).unwrap())
+            to_json(&ItemRef::new(Encoding::Protobuf, &lease(seconds, nanos)).with_type_meta(&type_meta), &mut out)
+                .map(|_| String::from_utf8(out).unwrap())
         };
         for (seconds, nanos, time, micro_time) in [
             (0, 0, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z"),

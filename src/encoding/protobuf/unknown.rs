@@ -1,17 +1,17 @@
 //! The fields of an object that the table does not have.
 
 use super::wire::MAX_DEPTH;
+use crate::encoding::item_ref::ItemRef;
 use crate::encoding::protobuf::wire::{Fields, Value};
 use crate::error::{Fault, ItemError};
-use crate::meta::TypeMeta;
 use crate::schema::{Message, Shape, Type};
 
 /// Returns true if the object has a field that its JSON form leaves out: see
 /// [`ItemRef::has_unknown_fields`](crate::ItemRef::has_unknown_fields).
-pub(crate) fn has_unknown_fields(type_meta: &TypeMeta, object: &[u8]) -> Result<bool, ItemError> {
-    let kind = type_meta.item_kind();
-    let message = Message::of_item(&type_meta.api_version, kind)?;
-    is_in_message(message, object, 0).map_err(|fault| ItemError::Field { path: kind.into(), fault })
+pub(crate) fn has_unknown_fields(item: &ItemRef<'_>) -> Result<bool, ItemError> {
+    let kind = item.type_meta.item_kind();
+    let message = Message::of_item(&item.type_meta.api_version, kind)?;
+    is_in_message(message, item.bytes, 0).map_err(|fault| ItemError::Field { path: kind.into(), fault })
 }
 
 fn is_in_message(message: &Message, bytes: &[u8], depth: usize) -> Result<bool, Fault> {

@@ -3,10 +3,13 @@
 //! Go's generated `Marshal` writes each string and number that is not a pointer, also when it is empty, in the order of
 //! the numbers.
 
+use std::borrow::Cow;
+
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
-use crate::encoding::protobuf::wire::{write_len, write_len_head};
+use crate::encoding::protobuf::wire::{Fields, WireField, write_len, write_len_head};
 use crate::meta::{ListMeta, MAGIC, Status, StatusCause, StatusDetails, TypeMeta};
+use crate::wire::{Fault, FieldFault, at};
 
 /// The end of an envelope: an empty content encoding and an empty content type.
 pub(crate) const ENVELOPE_TAIL: &[u8] = b"\x1a\0\x22\0";
@@ -111,4 +114,49 @@ fn details(details: &StatusDetails) -> Vec<u8> {
     write_int(5, (*retry_after_seconds).into(), &mut out);
     write_text(6, uid, &mut out);
     out
+}
+
+/// Returns a `PartialObjectMetadata` in protobuf: field 1 of the object, which every kind has.
+///
+/// It borrows the field, unless the object has it in several pieces, which no API server sends.
+pub(crate) fn metadata(object: &[u8]) -> Result<Cow<'_, [u8]>, FieldFault> {
+    let mut metadata = Cow::Borrowed(&b""[..]);
+    for field in Fields::new(object) {
+        let field = field.map_err(at("the object"))?;
+        if field.number == 1 {
+            field.value.bytes().map_err(at("metadata"))?;
+            if metadata.is_empty() {
+                metadata = Cow::Borrowed(field.bytes);
+            } else {
+                metadata.to_mut().extend_from_slice(field.bytes);
+            }
+        }
+    }
+    Ok(metadata)
+}
+
+/// Returns the object with this resource version in its metadata, and otherwise the same bytes.
+pub(crate) fn with_version(object: &[u8], version: &str) -> Result<Vec<u8>, FieldFault> {
+    let mut out = Vec::with_capacity(object.len() + version.len());
+    let mut is_set = false;
+    for field in Fields::new(object) {
+        let WireField { number, value, bytes } = field.map_err(at("the object"))?;
+        if number != 1 {
+            out.extend_from_slice(bytes);
+            continue;
+        }
+        let metadata = value.bytes().map_err(at("metadata"))?;
+        let mut replaced = Vec::with_capacity(metadata.len() + version.len());
+        for field in Fields::new(metadata) {
+            let field = field.map_err(at("metadata"))?;
+            if field.number == 6 {
+                write_len(6, version.as_bytes(), &mut replaced);
+                is_set = true;
+            } else {
+                replaced.extend_from_slice(field.bytes);
+            }
+        }
+        write_len(1, &replaced, &mut out);
+    }
+    if is_set { Ok(out) } else { Err(("metadata.resourceVersion", Fault::Missing)) }
 }

@@ -2,8 +2,8 @@
 
 use prost::encoding::{WireType, encode_key};
 
-use crate::encoding::layout::ZeroMeta;
 use crate::encoding::protobuf::wire::write_len;
+use crate::encoding::writer::ZeroMeta;
 use crate::schema::{Field, Form, Message, Omit, Shape, Type};
 
 /// Returns the protobuf of an object of this kind that has only these metadata.

@@ -2,13 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::encoding::json::reader as json;
+use crate::encoding::item_ref::ItemRef;
 use crate::error::ItemError;
 use crate::object::field_path::FieldPath;
-use crate::object::item_ref::ItemRef;
 use crate::object::path::pod;
 use crate::schema::Message;
-use crate::wire::Encoding;
 
 /// Selects objects by their fields; an empty selector selects everything. All requirements must hold.
 ///
@@ -97,21 +95,17 @@ fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError
     let message = Message::of(&type_meta.api_version, kind);
     let field = message.filter(|message| message.name() == "Pod").and_then(|_| pod_field(path));
     let unsupported = || ItemError::FieldSelector { path: path.into(), kind: kind.into() };
-    match (item.encoding(), field) {
-        (Encoding::Protobuf, Some(PodField::Text(path))) => Ok(path.str(*item)?.unwrap_or_default()),
-        (Encoding::Protobuf, Some(PodField::Bool(path))) => {
-            Ok((path.int(*item)?.unwrap_or_default() != 0).to_string().into())
+    let (path, is_bool) = match field {
+        Some(PodField::Text(path)) => (path, false),
+        Some(PodField::Bool(path)) => (path, true),
+        // Only the definition of a custom resource knows its fields, and only in these encodings an object has them.
+        None if message.is_none() && item.encoding.is_self_describing() => {
+            (FieldPath::parse(path, type_meta).map_err(|_| unsupported())?, false)
         }
-        (Encoding::Json, field) if field.is_some() || message.is_none() => {
-            let parsed = FieldPath::parse(path, type_meta).map_err(|_| unsupported())?;
-            match (parsed.bytes(*item)?, field) {
-                (Some(value), _) => json::scalar(value).map_err(|fault| ItemError::Field { path: path.into(), fault }),
-                (None, Some(PodField::Bool(_))) => Ok("false".into()),
-                (None, _) => Ok("".into()),
-            }
-        }
-        _ => Err(unsupported()),
-    }
+        None => return Err(unsupported()),
+    };
+    let absent = if is_bool { "false" } else { "" };
+    Ok(path.text(*item, is_bool)?.unwrap_or(Cow::Borrowed(absent)))
 }
 
 enum PodField {
@@ -136,6 +130,7 @@ fn pod_field(path: &str) -> Option<PodField> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Encoding;
 
     #[test]
     fn field_selectors_match_as_on_the_server() {

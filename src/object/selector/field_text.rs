@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::check_reparsed;
 use super::field::{FieldRequirement, FieldSelector};
-use super::validate::check_reparsed;
 use crate::error::InvalidInput;
 
 /// Writes the selector as in a request, with backslashes before `\`, `,` and `=` in values.
@@ -124,7 +124,7 @@ fn unescape(raw: &str) -> Result<String, RefusedTerm> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::validate::tests::check_errors;
+    use super::super::tests::check_errors;
     use super::*;
 
     /// What apimachinery v0.36 accepts (`fields.ParseSelector`): the resource refuses other fields later.

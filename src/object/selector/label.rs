@@ -145,6 +145,7 @@ fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::item_ref::ItemRef;
     use crate::wire::Encoding;
 
     /// The table of apimachinery `labels.TestSelectorMatches` and more.
@@ -154,7 +155,7 @@ mod tests {
         let labels =
             b"\x5a\x0a\x0a\x03app\x12\x03web\x5a\x09\x0a\x05empty\x12\x00\x5a\x06\x0a\x01n\x12\x015\x5a\x0a\x0a\x04plus\x12\x02+7";
         let object = [&[0x0a, u8::try_from(labels.len()).unwrap()], &labels[..]].concat();
-        let meta = MetaView::new(Encoding::Protobuf, &object, &[]).unwrap();
+        let meta = ItemRef::new(Encoding::Protobuf, &object).meta().unwrap();
         for (selector, expected) in [
             ("", true),
             ("app=web", true),

@@ -1,18 +1,6 @@
 //! Label and field selectors: built or parsed, checked, printed and evaluated as on an API server.
 //!
-//! | file | holds |
-//! |---|---|
-//! | `label` | [`LabelSelector`]: how it is built, and which objects it selects |
-//! | `label_rules` | which keys and values an API server accepts, and the text of its errors |
-//! | `lex` | the tokens of a label selector's text |
-//! | `label_text` | parses and prints label selectors |
-//! | `field` | [`FieldSelector`]: how it is built, and which objects it selects |
-//! | `field_text` | parses and prints field selectors |
-//! | `validate` | refuses a selector that the server would parse as another one |
-//! | `k8s_pb_types` | converts `LabelSelector` of k8s-pb |
-//!
 //! The texts of errors are the API server's. A program over apimachinery v0.36 printed those in the tests.
-//! A file imports only files above it in the table, except that both texts import `validate`.
 
 mod field;
 mod field_text;
@@ -21,8 +9,32 @@ mod k8s_pb_types;
 mod label;
 mod label_rules;
 mod label_text;
-mod lex;
-mod validate;
+
+use std::fmt;
+use std::str::FromStr;
 
 pub use self::field::FieldSelector;
 pub use self::label::LabelSelector;
+use crate::error::InvalidInput;
+
+/// Refuses a selector that the server would refuse, or parse as another selector.
+fn check_reparsed<S: fmt::Display + FromStr<Err = InvalidInput> + PartialEq>(selector: &S) -> Result<(), InvalidInput> {
+    let text = selector.to_string();
+    if text.parse::<S>()? == *selector {
+        return Ok(());
+    }
+    Err(InvalidInput::new(format!("the server would parse {text:?} as another selector"), &text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks that the errors are those of apimachinery v0.36, which a program of its own printed.
+    pub(super) fn check_errors<S: FromStr<Err = InvalidInput> + fmt::Debug>(cases: &[(&str, String)]) {
+        for (input, expected) in cases {
+            let error = input.parse::<S>().expect_err(input);
+            assert_eq!((error.text(), error.to_string()), (*input, expected.clone()));
+        }
+    }
+}

@@ -196,6 +196,10 @@ fn checks_json_frames() {
     }
 }
 
+/// The error of a list, an object or a Status in place of a watch.
+const DOCUMENT: &str =
+    "unexpected encoding: the body looks like a list or an object, not like a watch, at byte 0, 0 events delivered";
+
 #[test]
 fn names_the_json_that_is_not_a_watch() {
     let over = "event 0 is 75 bytes, over the limit of 74 bytes, at byte 1, 0 events delivered";
@@ -205,30 +209,18 @@ fn names_the_json_that_is_not_a_watch() {
     for (body, expected) in [
         (format!("\n{line}\n"), over),
         ("\n".to_owned() + &" ".repeat(100), "whole"),
-        (
-            r#"{"kind":"Status","apiVersion":"v1","reason":"Gone","code":410}"#.into(),
-            "API error: 410 Gone, at byte 0, 0 events delivered",
-        ),
-        (
-            "{\n  \"kind\": \"Status\",\n \"apiVersion\": \"v1\", \"code\": 410}\n".into(),
-            "API error: 410, at byte 0, 0 events delivered",
-        ),
-        (
-            r#"{"kind":"Status","apiVersion":"v1","#.into(),
-            "incomplete: the body ended inside a frame in event 0, at byte 35, 0 events delivered",
-        ),
-        (
-            r#"{"kind":"Pod","apiVersion":"v1"}"#.into(),
-            "not a watch: the body has the kind \"Pod\" of \"v1\", at byte 0, 0 events delivered",
-        ),
+        (r#"{"kind":"Status","apiVersion":"v1","reason":"Gone","code":410}"#.into(), DOCUMENT),
+        ("{\n  \"kind\": \"Status\",\n \"apiVersion\": \"v1\", \"code\": 410}\n".into(), DOCUMENT),
+        (r#"{"kind":"Status","apiVersion":"v1","#.into(), DOCUMENT),
+        (r#"{"kind":"Pod","apiVersion":"v1"}"#.into(), DOCUMENT),
         ("{\"ty".into(), "incomplete: the body ended inside a frame in event 0, at byte 4, 0 events delivered"),
         (
             "{\n\"type\":\"ADDED\",\"object\":{}}\n".into(),
             "malformed: no value in metadata.resourceVersion in event 0, at byte 0, 0 events delivered",
         ),
-        ("{\" type\":\"ADDED\"}\n".into(), "malformed: no value in kind, at byte 0, 0 events delivered"),
-        ("{}".into(), "malformed: no value in kind, at byte 0, 0 events delivered"),
-        ("[]".into(), "malformed: a value of the wrong type in the body, at byte 0, 0 events delivered"),
+        ("{\" type\":\"ADDED\"}\n".into(), DOCUMENT),
+        ("{}".into(), DOCUMENT),
+        ("[]".into(), DOCUMENT),
         (
             "\n<html>".into(),
             "unexpected encoding: the body looks like HTML, not like a watch, at byte 1, 0 events delivered",
@@ -265,17 +257,11 @@ fn applies_limits() {
 #[test]
 fn names_the_body_that_is_not_a_watch() {
     for (name, expected) in [
-        ("pods-page-1.pb", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
-        ("pods-empty.pb", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
-        (
-            "single-configmap.pb",
-            "not a watch: the body has the kind \"ConfigMap\" of \"v1\", at byte 0, 0 events delivered",
-        ),
-        ("error-401.pb", "API error: 401 Unauthorized: Unauthorized, at byte 0, 0 events delivered"),
-        (
-            "error-410-exact.pb",
-            "API error: 410 Expired: The resourceVersion for the provided list is too old., at byte 0, 0 events delivered",
-        ),
+        ("pods-page-1.pb", DOCUMENT),
+        ("pods-empty.pb", DOCUMENT),
+        ("single-configmap.pb", DOCUMENT),
+        ("error-401.pb", DOCUMENT),
+        ("error-410-exact.pb", DOCUMENT),
         (
             "configmaps.cbor",
             "unexpected encoding: the body looks like CBOR, not like a watch, at byte 0, 0 events delivered",
@@ -284,15 +270,9 @@ fn names_the_body_that_is_not_a_watch() {
             "pods-gzip.pb.gz",
             "unexpected encoding: the body looks like gzip, not like a watch, at byte 0, 0 events delivered",
         ),
-        ("pods.json", "not a watch: the body has the kind \"PodList\" of \"v1\", at byte 0, 0 events delivered"),
-        (
-            "widgets-page-1.json",
-            "not a watch: the body has the kind \"List\" of \"example.com/v1\", at byte 0, 0 events delivered",
-        ),
-        (
-            "pods-table.json",
-            "not a watch: the body has the kind \"Table\" of \"meta.k8s.io/v1\", at byte 0, 0 events delivered",
-        ),
+        ("pods.json", DOCUMENT),
+        ("widgets-page-1.json", DOCUMENT),
+        ("pods-table.json", DOCUMENT),
     ] {
         check(Limits::default().items(0).bytes(0), &fixture(name), 0, expected);
     }
@@ -307,10 +287,7 @@ fn names_the_body_that_is_not_a_watch() {
         ),
         (b"k8t", "unexpected encoding: the body looks like text, not like a watch, at byte 0, 0 events delivered"),
         (b"k8s", "incomplete: the body ended inside a frame in event 0, at byte 3, 0 events delivered"),
-        (
-            &fixture("error-401.pb")[..30],
-            "incomplete: the body ended inside a frame in event 0, at byte 30, 0 events delivered",
-        ),
+        (&fixture("error-401.pb")[..30], DOCUMENT),
         (
             b"\xff\xff\xff\xff",
             "unexpected encoding: the body looks like unknown binary data, not like a watch, at byte 0, 0 events delivered",

@@ -35,7 +35,7 @@ impl Held {
             Command::new(std::env::current_exe()?).arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut input = io::BufWriter::new(child.stdin.take().ok_or("no stdin")?);
         for (encoding, bytes) in objects {
-            input.write_all(&[u8::from(*encoding == Encoding::Json)])?;
+            input.write_all(&[encoding.number()])?;
             input.write_all(&u32::try_from(bytes.len())?.to_le_bytes())?;
             input.write_all(bytes)?;
         }
@@ -62,10 +62,10 @@ pub fn measure() -> Result<(), Box<dyn Error>> {
     let mut write = 0;
     let mut head = [0; 5];
     while input.read_exact(&mut head).is_ok() {
-        let [is_json, len @ ..] = head;
+        let [encoding, len @ ..] = head;
         bytes.resize(u32::from_le_bytes(len) as usize, 0);
         input.read_exact(&mut bytes)?;
-        let encoding = if is_json == 1 { Encoding::Json } else { Encoding::Protobuf };
+        let encoding = Encoding::from_number(encoding).ok_or("an unknown encoding")?;
         let start = CpuTime.start();
         drop(relist.apply(encoding, &bytes)?);
         write += CpuTime.end(start);

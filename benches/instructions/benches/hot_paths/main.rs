@@ -13,7 +13,7 @@ use std::hint::black_box;
 use gungraun::prelude::*;
 use k8s_pb::api::core::v1::Pod;
 use listwatch::path::{meta, pod};
-use listwatch::{Encoding, Ends, Event, FieldPath, Item, ItemRef, ListDecoder, Projection, WatchDecoder};
+use listwatch::{Encoding, Event, FieldPath, Item, ItemRef, ListDecoder, Projection, WatchDecoder};
 use listwatch_corpus::custom::CustomKind;
 use listwatch_testserver::recorded_pods;
 use serde::de::DeserializeOwned;
@@ -96,10 +96,8 @@ fn field_path(pods: &[Box<[u8]>]) {
 #[bench::by_field_path()]
 fn six_fields((paths, revisions): ([FieldPath; 6], &[Box<[u8]>])) -> [FieldPath; 6] {
     for revision in black_box(revisions) {
-        // As the objects of a store.
-        let ends = Ends::of(revision);
         for path in &paths {
-            black_box(path.bytes(ItemRef::new(Encoding::Json, revision).with_ends(&ends)).expect("a revision"));
+            black_box(path.bytes(ItemRef::new(Encoding::Json, revision)).expect("a revision"));
         }
     }
     paths

@@ -236,7 +236,7 @@ impl<'f> FileOutput<'f> {
 
     fn entry(&mut self, entry: &Entry, form: u64, body: &[u8]) -> io::Result<()> {
         let Identity { namespace, name, uid, resource_version } = entry.identity();
-        self.record.extend([OBJECT, u8::from(entry.encoding() == Encoding::Json)]);
+        self.record.extend([OBJECT, entry.encoding().number()]);
         encode_varint(form, &mut self.record);
         encode_varint(entry.wire_len().into(), &mut self.record);
         for text in [namespace, name, uid, resource_version] {
@@ -401,11 +401,7 @@ impl<'r> ObjectRecord<'r> {
     pub(crate) fn parse(record: &'r [u8]) -> Option<Self> {
         let (encoding, rest) = record.split_first()?;
         let mut rest = rest;
-        let encoding = match encoding {
-            0 => Encoding::Protobuf,
-            1 => Encoding::Json,
-            _ => return None,
-        };
+        let encoding = Encoding::from_number(*encoding)?;
         let form = decode_varint(&mut rest).ok()?;
         let wire_len = decode_varint(&mut rest).ok()?.try_into().ok()?;
         let mut texts = [""; 4];

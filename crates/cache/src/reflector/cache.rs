@@ -213,9 +213,7 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// [`ItemError::WrongEncoding`] when the objects of the cache are decoded from the other encoding. The cache is
     /// then unchanged.
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<ApplyOutcome<T>>, StoreError> {
-        if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
-            return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
-        }
+        ItemRef::new(encoding, bytes).check_encoding::<T>()?;
         let Some(collection) = self.collection.get() else { return Ok(None) };
         let item = ItemRef::new(encoding, bytes).with_type_meta(&collection.type_meta);
         if !collection.selects(&item)? {

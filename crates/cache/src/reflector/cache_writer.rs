@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use listwatch::client::{Kind, Resource, Selection};
 use listwatch::internal::is_older;
-use listwatch::{Encoding, ItemError, ItemRef, StoreType, TypeMeta};
+use listwatch::{Encoding, ItemRef, StoreType, TypeMeta};
 use tokio::sync::watch;
 
 use crate::error::StoreError;
@@ -112,9 +112,7 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
     /// [`StoreError`] when the object cannot be stored; it contains [`ItemError::WrongEncoding`] when the objects of
     /// the cache are decoded from the other encoding.
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
-        if let Some(expected) = T::ENCODING.filter(|expected| *expected != encoding) {
-            return Err(ItemError::WrongEncoding { found: encoding, expected }.into());
-        }
+        ItemRef::new(encoding, bytes).check_encoding::<T>()?;
         self.write(ItemRef::new(encoding, bytes), false)
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use listwatch::client::Error;
 use listwatch::internal::{MAX_RETRY_AFTER, RetryAdvice, chain, on_own_runtime};
-use listwatch::{Encoding, Item, ItemError, ItemRef, StoreType, compare_resource_versions};
+use listwatch::{Item, ItemError, ItemRef, StoreType, compare_resource_versions};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -125,7 +125,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Returns a text that identifies the collection and the form of its objects.
     pub(super) fn describe_collection(&self) -> Result<String, Error> {
         self.resource.check_type::<T>()?;
-        let selection = self.selection.clone().json_if(T::ENCODING == Some(Encoding::Json));
+        let selection = self.selection.clone().encoded_as(T::ENCODING);
         let path = self.resource.list_path(self.namespace.as_deref())?;
         let mut holds = format!("{path}?{}", selection.fingerprint());
         if let Some(projection) = &self.projection {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use listwatch::internal::{self as view, Checked};
 use listwatch::view::View;
-use listwatch::{Encoding, Ends, ItemError, ItemRef, LabelSelector, Limits, MetaView, StoreType, TypeMeta};
+use listwatch::{Encoding, ItemError, ItemRef, LabelSelector, Limits, MetaView, StoreType, TypeMeta};
 
 use crate::compress::decoder::Decoder;
 use crate::contain::{Contained, contain};
@@ -34,7 +34,7 @@ pub struct Object<T: StoreType + ?Sized> {
 impl<T: StoreType + ?Sized> Object<T> {
     pub(crate) fn new(entry: &Entry, codec: &Arc<Codec<T>>) -> Self {
         let (entry, codec) = (entry.clone(), Arc::clone(codec));
-        let encoded = Encoded { entry, codec, bytes: OnceLock::new(), ends: OnceLock::new(), checked: OnceLock::new() };
+        let encoded = Encoded { entry, codec, bytes: OnceLock::new(), checked: OnceLock::new() };
         Self { encoded, uid: OnceLock::new(), resource_version: OnceLock::new(), decoded: None }
     }
 
@@ -237,8 +237,6 @@ pub struct Encoded<T: StoreType + ?Sized> {
     codec: Arc<Codec<T>>,
     /// The bytes of the object, once they are needed, if the entry does not have them.
     bytes: OnceLock<Box<[u8]>>,
-    /// The ends of the values in JSON, once the object is read: further reads need not scan it.
-    ends: OnceLock<Box<Ends>>,
     /// The result of a check that the entry cannot remember.
     checked: OnceLock<Checked>,
 }
@@ -249,11 +247,7 @@ impl<T: StoreType + ?Sized> Encoded<T> {
     }
 
     fn item(&self) -> ItemRef<'_> {
-        let item = self.codec.item(self.entry.encoding(), self);
-        match self.entry.encoding() {
-            Encoding::Json => item.with_ends(self.ends.get_or_init(|| Ends::of(self).into())),
-            _ => item,
-        }
+        self.codec.item(self.entry.encoding(), self)
     }
 
     /// Counts an error of a reader that decodes the object.

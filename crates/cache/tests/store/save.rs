@@ -265,6 +265,32 @@ fn a_forged_file_causes_no_panic_and_no_large_allocation() {
     }
 }
 
+/// Files keep these numbers for ever.
+#[test]
+fn names_an_encoding_by_its_number_and_refuses_an_unknown_one() {
+    let (_folder, path) = path();
+    for (encoding, number) in [(Encoding::Protobuf, 0), (Encoding::Json, 1)] {
+        let store = Store::<[u8]>::new(StorageFormat::Encoded);
+        let mut relist = store.begin_relist();
+        drop(relist.apply(encoding, &object("ns", "o", "7").to_bytes(encoding)).unwrap());
+        relist.commit("9").unwrap();
+        store.save(&path, COLLECTION).unwrap();
+        let mut file = fs::read(&path).unwrap();
+        // The second record, after its length and kind: magic and format precede the first.
+        let head = u64::from_le_bytes(file[12..20].try_into().unwrap());
+        let at = 20 + usize::try_from(head).unwrap() + 8 + 1;
+        assert_eq!(file[at - 1..=at], [2, number], "{encoding}");
+        assert_eq!(seen(&loaded(&path, StorageFormat::Encoded).unwrap()), seen(&store));
+        file[at] = 2;
+        file.truncate(file.len() - 4);
+        let mut sum = flate2::Crc::new();
+        sum.update(&file);
+        file.extend(sum.sum().to_le_bytes());
+        overwrite(&path, &file);
+        assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::Damaged { .. })), "{encoding}");
+    }
+}
+
 #[test]
 fn saving_and_loading_take_little_additional_memory() {
     let (_folder, path) = path();

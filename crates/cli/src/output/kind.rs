@@ -1,9 +1,8 @@
 //! The kind of the objects in a table.
 
 use jiff::Timestamp;
-use listwatch::{Encoding, ItemError, ItemRef, TypeMeta};
+use listwatch::{ItemError, ItemRef, TypeMeta};
 use listwatch_tables::{Column, Printer};
-use serde::Deserialize;
 
 use crate::escape::escape_controls;
 
@@ -12,14 +11,6 @@ use crate::escape::escape_controls;
 pub struct TableKind {
     type_meta: TypeMeta,
     printer: Printer,
-}
-
-/// The type meta of an object in JSON.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct OwnType {
-    api_version: String,
-    kind: String,
 }
 
 impl TableKind {
@@ -55,9 +46,8 @@ impl TableKind {
 /// Returns the type of an item: of its list, or its own if the list does not name it.
 fn type_of(item: &ItemRef<'_>) -> Result<TypeMeta, ItemError> {
     let of_list = TypeMeta::new(&*item.type_meta().api_version, item.type_meta().item_kind());
-    if item.encoding() == Encoding::Protobuf || !(of_list.api_version.is_empty() || of_list.kind.is_empty()) {
+    if !(of_list.api_version.is_empty() || of_list.kind.is_empty()) {
         return Ok(of_list);
     }
-    let OwnType { api_version, kind } = *item.decode_json::<OwnType>()?;
-    Ok(TypeMeta::new(api_version, kind))
+    Ok(item.own_type_meta()?.unwrap_or(of_list))
 }

@@ -98,7 +98,7 @@ impl ListStats {
     pub fn report(self, type_meta: &TypeMeta, list_meta: &ListMeta, body_bytes: u64) -> StatsReport {
         let encoding = self.encoding;
         let mut fields = Vec::new();
-        let kind = object_schema(type_meta).filter(|_| encoding == Some(Encoding::Protobuf));
+        let kind = object_schema(type_meta);
         let object =
             FieldPlace { node: self.fields.root(), kind, is_map: false, name: String::new(), path: String::new() };
         add_fields(&mut fields, &object, 0, self.top);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use listwatch::schema::Message;
-use listwatch::{Encoding, ItemError, ItemRef};
+use listwatch::{ItemError, ItemRef};
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use serde_json::value::RawValue;
@@ -53,15 +53,19 @@ impl FieldSizes {
     pub fn add_item(&mut self, item: &ItemRef<'_>, kind: Option<&'static Message>) -> Result<(), ItemError> {
         let Self { root, depth, tally } = self;
         tally.item += 1;
-        match item.encoding() {
-            Encoding::Protobuf => add_message(root, item.bytes(), kind, *depth, tally)?,
-            Encoding::Json => {
-                let object = String::from_utf8_lossy(item.bytes());
-                add_object(root, &object, "", *depth, tally).map_err(ItemError::other)?;
-            }
-            found => return Err(ItemError::WrongEncoding { found, expected: Encoding::Protobuf }),
+        if let Some(message) = item.as_message() {
+            add_message(root, message, kind, *depth, tally)?;
+            return Ok(());
         }
-        Ok(())
+        let mut line = Vec::new();
+        let object = if let Some(json) = item.as_json() {
+            json
+        } else {
+            item.to_json(&mut line)?;
+            &line
+        };
+        let object = String::from_utf8_lossy(object);
+        add_object(root, &object, "", *depth, tally).map_err(ItemError::other)
     }
 
     pub fn root(&self) -> &FieldNode {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response};
-use listwatch::Encoding;
 use listwatch::client::Transport;
 
 use super::cache_read::CacheRead;
@@ -103,7 +102,7 @@ fn check_support(mirrored: &Mirrored, request: &ReadRequest, representation: Rep
     // The API server refuses the value.
     let has_other_form = has_other_form || form == Form::Row && options.include_object == IncludeObject::Invalid;
     let has_whole_objects = form == Form::Whole || form == Form::Row && options.include_object == IncludeObject::Object;
-    let cannot_encode = encoding == Encoding::Protobuf && !mirrored.has_protobuf()
+    let cannot_encode = !encoding.is_self_describing() && !mirrored.has_protobuf()
         || mirrored.would_lack_fields(encoding, has_whole_objects);
     if has_no_such_path || has_other_form || cannot_encode { Err(Refusal::Forward) } else { Ok(()) }
 }

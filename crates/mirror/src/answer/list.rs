@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
 use futures::stream;
-use listwatch::{Encoding, ItemError, ListMeta};
+use listwatch::{ItemError, ListMeta};
 use listwatch_cache::{ObjectKey, Snapshot};
 use tokio::task::yield_now;
 
@@ -130,7 +130,7 @@ impl PlanWalk {
     /// Walks over some objects. Returns false after the last.
     fn walk_step(&mut self, read: &CacheRead, candidates: &Candidates, limit: usize) -> Result<bool, ItemError> {
         let CacheRead { mirrored, encoder, selector, representation, .. } = read;
-        let needs_lens = representation.encoding == Encoding::Protobuf;
+        let needs_lens = encoder.needs_items_len();
         let mut next = None;
         let mut steps = 0;
         for object in candidates.iter_after(selector.namespace.as_deref(), self.last.as_ref()).take(PLAN_STEP) {

@@ -27,6 +27,11 @@ impl ReadEncoder {
         Self { objects, table: table.map(Box::new) }
     }
 
+    /// As [`Encoder::needs_items_len`].
+    pub(super) fn needs_items_len(&self) -> bool {
+        self.objects.needs_items_len()
+    }
+
     /// As [`Encoder::item_len`].
     pub(super) fn item_len(&self, item: &ItemRef<'_>) -> Result<u64, ItemError> {
         self.objects.item_len(item)

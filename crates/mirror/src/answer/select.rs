@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use listwatch::{Encoding, FieldSelector, ItemError, ItemRef, LabelSelector};
+use listwatch::{FieldSelector, ItemError, ItemRef, LabelSelector};
 use listwatch_cache::{Object, ObjectKey, Snapshot};
 
 use crate::request::{ListOptions, ReadRequest};
@@ -33,7 +33,8 @@ impl ReadSelector {
             equation,
         };
         // The API server knows more fields, and which fields no object can be selected by.
-        if !selector.fields.is_empty() && selector.matches_fields(mirrored, &empty_object(mirrored.encoding())).is_err()
+        if !selector.fields.is_empty()
+            && selector.matches_fields(mirrored, &ItemRef::empty(mirrored.encoding())).is_err()
         {
             return Err(Refusal::Forward);
         }
@@ -141,11 +142,6 @@ fn parse_equation(selector: &str) -> Option<(String, String)> {
     let value = value.strip_prefix('=').unwrap_or(value);
     let is_single = !path.ends_with('!') && !value.contains(['=', ',', '\\', '!']);
     is_single.then(|| (path.to_owned(), value.to_owned()))
-}
-
-/// Returns an object without fields, to find out which fields can be selected.
-fn empty_object(encoding: Encoding) -> ItemRef<'static> {
-    ItemRef::new(encoding, if encoding == Encoding::Json { b"{}" } else { b"" })
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
-use listwatch::{Encoding, EventType};
+use listwatch::EventType;
 use listwatch_cache::{ChangeCursor, LoggedChange, ObjectKey};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -148,10 +148,10 @@ fn choose_timeout(timeout_seconds: Option<i64>) -> Duration {
 /// Returns the number by which the change log keeps the frames of a representation. It keeps no Tables: the first of a
 /// watch differs from the others, and rows have ages.
 fn frame_form(representation: Representation) -> usize {
-    let is_json = usize::from(representation.encoding == Encoding::Json);
+    let number = 2 * usize::from(representation.encoding.number());
     match representation.form {
-        Form::Whole => is_json,
-        Form::Metadata => is_json + 2,
+        Form::Whole => number,
+        Form::Metadata => number + 1,
         Form::Row => usize::MAX,
     }
 }

@@ -145,8 +145,8 @@ impl Mirrored {
 
     /// Returns true if a response in this encoding would lack fields of an object, or of the metadata of an object.
     pub(crate) fn would_lack_fields(&self, encoding: Encoding, has_whole_objects: bool) -> bool {
-        let is_json = encoding == Encoding::Json;
-        let Some(unknown) = self.unknown_fields.as_ref().filter(|_| is_json) else {
+        // The names of unknown fields are unknown, too.
+        let Some(unknown) = self.unknown_fields.as_ref().filter(|_| encoding.is_self_describing()) else {
             return false;
         };
         unknown.count(&UnknownFields::InMetadata) > 0

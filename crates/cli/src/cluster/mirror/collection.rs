@@ -171,8 +171,7 @@ fn accept_any<T>(parsed: Vec<Result<T, String>>) -> Result<Vec<Option<T>>, Failu
 fn parse_index_path(path: &str, resource: &Resource) -> Result<FieldPath, String> {
     let of = type_meta(resource);
     let field = parse_path(path, &of)?;
-    let empty =
-        if has_schema(&of) { ItemRef::new(Encoding::Protobuf, b"") } else { ItemRef::new(Encoding::Json, b"{}") };
+    let empty = ItemRef::empty(if has_schema(&of) { Encoding::Protobuf } else { Encoding::Json });
     let selector = FieldSelector::new().equal(path, "");
     let selected = selector.matches(&empty.with_type_meta(&of));
     selected.map(|_| field).map_err(|_| format!("{} cannot be selected by this field", resource.kind()))

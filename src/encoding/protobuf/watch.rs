@@ -1,54 +1,101 @@
-//! One frame of a watch: its fields, and the event that they form.
+//! The body of a watch in protobuf: frames, each of which begins with its length.
 
 use std::borrow::Cow;
 use std::mem;
 
-use super::event::WatchEventRef;
-use crate::encoding::json::scan::End;
-use crate::encoding::protobuf::messages;
-use crate::encoding::protobuf::wire::{Fields, Value, WireField, entry};
+use super::wire::{Fields, Value, WireField, entry};
+use crate::encoding::body_state::BodyState;
+use crate::encoding::codec::WatchBody;
+use crate::encoding::frame::{FoundFrame, Frame, FrameType, malformed};
 use crate::error::{DecodeErrorKind, Fault, Limit};
-use crate::limits::Limits;
-use crate::meta::{EventType, INITIAL_EVENTS_END, MAGIC, Status, TypeMeta};
-use crate::object::ItemRef;
-use crate::wire::{Encoding, FieldFault, at};
+use crate::meta::{INITIAL_EVENTS_END, MAGIC};
+use crate::wire::{FieldFault, at};
 
-/// The fields of a frame.
-#[derive(Default)]
-pub(super) struct Frame<'f> {
-    pub(super) event: Option<FrameType>,
-    pub(super) object: Option<&'f [u8]>,
-    /// The encoded type meta, in protobuf, which is not read yet.
-    pub(super) type_meta: &'f [u8],
-    pub(super) api_version: Cow<'f, str>,
-    pub(super) kind: Cow<'f, str>,
-    pub(super) resource_version: Cow<'f, str>,
-    pub(super) ends_initial_events: bool,
-    /// The ends of the object and of values in it, in JSON; or none.
-    pub(super) ends: &'f [End],
+/// The state machine that finds the ends of frames.
+#[derive(Clone, Copy)]
+pub(crate) enum ProtobufWatch {
+    /// In the length of a frame, after its first `bytes` bytes, whose value is `so_far`.
+    Length { so_far: u32, bytes: u8 },
+    /// In a frame.
+    Frame { left: u64 },
 }
 
-/// The `type` of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FrameType {
-    Change(EventType),
-    Bookmark,
-    Error,
-    Unknown,
+impl ProtobufWatch {
+    pub(crate) const START: Self = Self::Length { so_far: 0, bytes: 0 };
+
+    /// Reads the length of a frame.
+    fn length<'i>(
+        &mut self,
+        mut so_far: u32,
+        mut bytes: u8,
+        watch: &mut BodyState,
+        input: &mut &'i [u8],
+    ) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
+        if bytes == 0 {
+            watch.begin_frame();
+        }
+        match input.first_chunk() {
+            Some(length) if bytes == 0 => {
+                watch.take(4, input);
+                so_far = u32::from_be_bytes(*length);
+            }
+            _ => {
+                let taken = watch.take(4 - u64::from(bytes), input);
+                so_far = taken.iter().fold(so_far, |so_far, byte| so_far << 8 | u32::from(*byte));
+                bytes += u8::try_from(taken.len()).unwrap_or(4);
+                if bytes < 4 {
+                    *self = Self::Length { so_far, bytes };
+                    return Ok(None);
+                }
+            }
+        }
+        let (len, max) = (u64::from(so_far), watch.limits.item_size);
+        if len == 0 {
+            return Err(malformed(("the frame", Fault::Empty)));
+        }
+        if len > max {
+            return Err(DecodeErrorKind::Limit { limit: Limit::ItemSize, size: len, max });
+        }
+        Ok(self.frame(len, watch, input))
+    }
+
+    fn frame<'i>(&mut self, left: u64, watch: &mut BodyState, input: &mut &'i [u8]) -> Option<FoundFrame<'i>> {
+        let piece = watch.take(left, input);
+        let left = left - piece.len() as u64;
+        if left > 0 {
+            watch.keep(piece, left);
+            *self = Self::Frame { left };
+            return None;
+        }
+        *self = Self::START;
+        Some(watch.end_frame(piece))
+    }
 }
 
-pub(super) fn malformed((field, fault): FieldFault) -> DecodeErrorKind {
-    DecodeErrorKind::Malformed { field, fault }
-}
+impl WatchBody for ProtobufWatch {
+    #[inline]
+    fn step<'i>(
+        &mut self,
+        watch: &mut BodyState,
+        input: &mut &'i [u8],
+    ) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
+        match *self {
+            Self::Length { so_far, bytes } => self.length(so_far, bytes, watch, input),
+            Self::Frame { left } => Ok(self.frame(left, watch, input)),
+        }
+    }
 
-/// The state of the watch that an event needs.
-pub(super) struct EventContext<'s> {
-    pub(super) encoding: Encoding,
-    /// The type meta of the last event, still encoded, in protobuf.
-    pub(super) known: &'s mut Vec<u8>,
-    pub(super) type_meta: &'s mut TypeMeta,
-    pub(super) index: u64,
-    pub(super) offset: u64,
+    fn is_between_frames(&self) -> bool {
+        match self {
+            Self::Length { bytes, .. } => *bytes == 0,
+            Self::Frame { .. } => false,
+        }
+    }
+
+    #[inline]
+    fn read<'f>(&'f self, bytes: &'f [u8], frame: &mut Frame<'f>) -> Result<(), FieldFault> {
+        frame.merge(bytes)
+    }
 }
 
 /// Reads a protobuf frame.
@@ -59,7 +106,7 @@ pub(super) struct EventContext<'s> {
 impl<'f> Frame<'f> {
     /// Reads a frame into `self`, which is empty. Returning a new `Frame` would copy it.
     #[inline]
-    pub(super) fn merge(&mut self, frame: &'f [u8]) -> Result<(), FieldFault> {
+    fn merge(&mut self, frame: &'f [u8]) -> Result<(), FieldFault> {
         if self.usual_frame(frame).is_none() {
             self.any_frame(frame)?;
         }
@@ -123,7 +170,7 @@ impl<'f> Frame<'f> {
         Ok(())
     }
 
-    fn merge_type_meta(&mut self, encoded: &'f [u8]) -> Result<(), FieldFault> {
+    pub(crate) fn merge_type_meta(&mut self, encoded: &'f [u8]) -> Result<(), FieldFault> {
         for field in Fields::new(encoded) {
             let WireField { number, value, .. } = field.map_err(at("typeMeta"))?;
             match number {
@@ -166,105 +213,6 @@ impl<'f> Frame<'f> {
         self.resource_version = Cow::Borrowed(version.str().map_err(at("metadata.resourceVersion"))?);
         Ok(())
     }
-
-    /// Checks the fields, and borrows the event.
-    #[inline]
-    pub(super) fn event(
-        &mut self,
-        context: EventContext<'f>,
-        limits: &Limits,
-        status: &'f mut Status,
-        version: &'f mut String,
-    ) -> Result<WatchEventRef<'f>, DecodeErrorKind> {
-        let missing = |field| malformed((field, Fault::Missing));
-        self.check_sizes(limits)?;
-        let event = self.event.ok_or_else(|| missing("type"))?;
-        // Some servers send bookmarks without an object.
-        let bytes = match self.object {
-            None if event == FrameType::Bookmark => &[],
-            object => object.ok_or_else(|| missing("object"))?,
-        };
-        // A type meta that was merged from pieces is never the known one.
-        let is_plain = self.api_version.is_empty() && self.kind.is_empty() && !self.type_meta.is_empty();
-        let is_known = is_plain && self.type_meta == &**context.known;
-        if !is_known || event == FrameType::Error {
-            self.merge_type_meta(self.type_meta).map_err(malformed)?;
-        }
-        if event == FrameType::Error {
-            *status = self.status(bytes, context.encoding, limits)?;
-            return Ok(WatchEventRef::Error(status));
-        }
-        let resource_version = match mem::take(&mut self.resource_version) {
-            Cow::Borrowed(version) => version,
-            Cow::Owned(escaped) => {
-                *version = escaped;
-                version
-            }
-        };
-        if resource_version.is_empty() && matches!(event, FrameType::Change(EventType::Added | EventType::Modified)) {
-            return Err(missing("metadata.resourceVersion"));
-        }
-        let EventContext { encoding, known, type_meta, index, offset } = context;
-        if !is_known {
-            set(&mut type_meta.api_version, &self.api_version);
-            set(&mut type_meta.kind, &self.kind);
-            known.clear();
-            if is_plain {
-                known.extend_from_slice(self.type_meta);
-            }
-        }
-        let object =
-            ItemRef { bytes, encoding, type_meta, index, offset, decoded_size: limits.decoded_size, ends: self.ends };
-        Ok(match event {
-            FrameType::Change(EventType::Added) => WatchEventRef::Added { object, resource_version },
-            FrameType::Change(EventType::Modified) => WatchEventRef::Modified { object, resource_version },
-            FrameType::Change(EventType::Deleted) => WatchEventRef::Deleted { object, resource_version },
-            FrameType::Bookmark => {
-                WatchEventRef::Bookmark { resource_version, ends_initial_events: self.ends_initial_events }
-            }
-            FrameType::Error | FrameType::Unknown => return Err(malformed(("type", Fault::Unknown))),
-        })
-    }
-
-    #[inline]
-    fn check_sizes(&self, limits: &Limits) -> Result<(), DecodeErrorKind> {
-        // The decoder keeps these texts for the duration of the watch.
-        let max = limits.metadata_size;
-        for len in [self.type_meta.len(), self.api_version.len(), self.kind.len(), self.resource_version.len()] {
-            let size = len as u64;
-            if size > max {
-                return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the object of an error event.
-    fn status(&self, bytes: &[u8], encoding: Encoding, limits: &Limits) -> Result<Status, DecodeErrorKind> {
-        let is_status = self.kind == "Status" || self.kind.is_empty();
-        let (size, max) = (bytes.len() as u64, limits.metadata_size);
-        if is_status && size > max {
-            return Err(DecodeErrorKind::Limit { limit: Limit::MetadataSize, size, max });
-        }
-        let read = match encoding {
-            Encoding::Protobuf => messages::status(bytes),
-            Encoding::Json => crate::encoding::json::messages::status(bytes),
-        };
-        read.filter(|_| is_status).ok_or_else(|| malformed(("object", Fault::Status)))
-    }
-}
-
-impl FrameType {
-    pub(super) fn of(name: &[u8]) -> Self {
-        match name {
-            b"ADDED" => Self::Change(EventType::Added),
-            b"MODIFIED" => Self::Change(EventType::Modified),
-            b"DELETED" => Self::Change(EventType::Deleted),
-            b"BOOKMARK" => Self::Bookmark,
-            b"ERROR" => Self::Error,
-            _ => Self::Unknown,
-        }
-    }
 }
 
 /// Returns the bytes of the last field with this number.
@@ -281,13 +229,6 @@ fn last(message: Value<'_>, number: u32) -> Result<Option<&[u8]>, Fault> {
 
 fn expect_empty(value: Value<'_>) -> Result<(), Fault> {
     if value.bytes()?.is_empty() { Ok(()) } else { Err(Fault::NotEmpty) }
-}
-
-/// Sets a text, which is usually the same as for the last event.
-fn set(place: &mut String, text: &str) {
-    if place != text {
-        text.clone_into(place);
-    }
 }
 
 #[cfg(test)]

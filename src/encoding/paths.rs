@@ -1,6 +1,24 @@
-//! What the paths of a projection keep and drop, as a tree.
+//! A path in both forms, and what the paths of a projection keep and drop, as trees.
 
 use std::borrow::Borrow;
+
+/// A path, in both forms.
+#[derive(Clone, Copy)]
+pub(crate) struct Steps<'p> {
+    /// Separated by dots; empty if they are unknown.
+    pub(crate) names: &'p str,
+    /// Empty if they are unknown.
+    pub(crate) numbers: &'p [u32],
+    /// The key in the map at the end of the path.
+    pub(crate) key: Option<&'p str>,
+}
+
+impl<'p> Steps<'p> {
+    /// Returns the names, including the key.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'p str> {
+        self.names.split('.').filter(|name| !name.is_empty()).chain(self.key)
+    }
+}
 
 /// The rules of the paths for a field and the fields in it, by number or by name.
 #[derive(Clone, Debug)]
@@ -108,5 +126,37 @@ impl<'p, K: PartialEq> Rules<'p, K> {
 
     pub(crate) fn has_keys(self) -> bool {
         [self.keep, self.drop].into_iter().flatten().any(|node| !node.keys.is_empty())
+    }
+}
+
+/// Paths, as trees for both forms of an object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PathTrees {
+    pub(crate) numbers: Node<u32>,
+    pub(crate) names: Node<Box<str>>,
+}
+
+impl PathTrees {
+    pub(crate) fn add(&mut self, path: Steps<'_>) {
+        self.numbers.add(path.numbers.iter().copied(), path.key);
+        self.names.add(path.names().map(Box::from), None);
+    }
+}
+
+/// The rules of a projection.
+#[derive(Clone, Copy)]
+pub(crate) struct ProjectionRules<'p> {
+    /// `None` keeps all.
+    pub(crate) keep: Option<&'p PathTrees>,
+    pub(crate) drop: &'p PathTrees,
+}
+
+impl<'p> ProjectionRules<'p> {
+    pub(crate) fn by_number(self) -> Rules<'p, u32> {
+        Rules { keep: self.keep.map(|keep| &keep.numbers), drop: Some(&self.drop.numbers) }
+    }
+
+    pub(crate) fn by_name(self) -> Rules<'p, Box<str>> {
+        Rules { keep: self.keep.map(|keep| &keep.names), drop: Some(&self.drop.names) }
     }
 }

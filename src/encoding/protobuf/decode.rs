@@ -1,4 +1,4 @@
-//! Estimates from an object's bytes how much memory the decoded object may take.
+//! Decoding by prost, within a limit of memory that is estimated from an object's bytes.
 //!
 //! A decoded object may take far more memory than its bytes: an empty element of two bytes becomes a struct of up to
 //! three kilobytes in a `Vec` that doubles. This module does not know the type that an object is decoded to. Where the
@@ -8,31 +8,26 @@
 
 use std::sync::OnceLock;
 
-use super::wire::MAX_DEPTH;
-use crate::encoding::json::scan::Brackets;
-use crate::encoding::protobuf::wire::{Fields, Value};
+use super::canonical::repaired;
+use super::wire::{Fields, MAX_DEPTH, Value};
+use crate::encoding::item_ref::ItemRef;
 use crate::error::ItemError;
-use crate::meta::TypeMeta;
 use crate::schema::{Message, Shape, Type};
-use crate::wire::Encoding;
 
-/// Objects up to this size are not walked, because none of them takes more than about 40 MB.
-const SMALL: usize = 16 << 10;
+/// Decodes an object into a new `message`, unless it may take too much memory.
+///
+/// A `String` cannot hold text that is not UTF-8, which Go allows. So an object with such text is decoded from a copy
+/// with U+FFFD, if its kind is in the table of fields.
+pub(crate) fn merge<M: prost::Message + Default>(message: &mut M, item: &ItemRef<'_>) -> Result<(), ItemError> {
+    item.check_decoded_size(estimate)?;
+    let Err(error) = message.merge(item.bytes) else { return Ok(()) };
+    let repaired = repaired(item.type_meta, item.bytes).ok_or(error)?;
+    *message = M::default();
+    Ok(message.merge(&*repaired)?)
+}
 
-/// Charged for an object of JSON, and in protobuf of an unknown kind for a value that could be a message. A map of an
-/// untyped value takes 632 bytes for up to 11 members.
+/// Charged for a value of an unknown kind that could be a message.
 const OBJECT: u64 = 1 << 10;
-
-/// Charged for an array of JSON.
-const ARRAY: u64 = 160;
-
-/// Charged for an empty object that is a member of a JSON object, such as most fields in `managedFields`: a map of an
-/// untyped value takes less for it than for an object with members. A type with a map of large structs takes more, up
-/// to about ten times.
-const EMPTY_MEMBER: u64 = 256;
-
-/// Charged for each comma of JSON: an element in a `Vec` that doubles, or an entry of a map.
-const COMMA: u64 = 112;
 
 /// Charged for a string, bytes or a message in protobuf of an unknown kind; the length of text is added.
 const VALUE: u64 = 64;
@@ -43,28 +38,12 @@ const NUMBER: u64 = 32;
 /// The least that an allocation takes.
 const ALLOCATION: u64 = 16;
 
-/// Refuses an object that may take more than `max` bytes. It allocates a few words for each level of nesting.
-///
-/// # Errors
-///
-/// [`ItemError::DecodedSize`].
-pub(crate) fn check_decoded_size(
-    encoding: Encoding,
-    type_meta: &TypeMeta,
-    object: &[u8],
-    max: u64,
-) -> Result<(), ItemError> {
-    if object.len() <= SMALL {
-        return Ok(());
+/// Estimates how much memory the decoded object may take. It allocates a few words for each level of nesting.
+pub(crate) fn estimate(item: &ItemRef<'_>) -> u64 {
+    match Message::of(&item.type_meta.api_version, item.type_meta.item_kind()) {
+        Some(message) => of_message(message, item.bytes, 0),
+        None => of_unknown(item.bytes),
     }
-    let estimate = match encoding {
-        Encoding::Protobuf => match Message::of(&type_meta.api_version, type_meta.item_kind()) {
-            Some(message) => of_message(message, object, 0),
-            None => of_unknown(object),
-        },
-        Encoding::Json => of_json(object),
-    };
-    if estimate > max { Err(ItemError::DecodedSize { estimate, max }) } else { Ok(()) }
 }
 
 /// Estimates what the fields of a message allocate, without the message itself. What follows a malformed field is never
@@ -177,11 +156,4 @@ fn of_unknown(object: &[u8]) -> u64 {
         }
     }
     estimate
-}
-
-fn of_json(object: &[u8]) -> u64 {
-    let Brackets { objects, arrays, empty_members } = Brackets::count(object);
-    // Counts commas in strings too, where they are rare.
-    let commas = memchr::memchr_iter(b',', object).count() as u64;
-    object.len() as u64 + objects * OBJECT + arrays * ARRAY + empty_members * EMPTY_MEMBER + commas * COMMA
 }

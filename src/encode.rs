@@ -9,7 +9,7 @@
 //! use listwatch::encode::Encoder;
 //! use listwatch::{Encoding, Event, ItemRef, ListDecoder, TypeMeta};
 //!
-//! # let recorded = &include_bytes!("../../fixtures/configmaps.pb")[..];
+//! # let recorded = &include_bytes!("../fixtures/configmaps.pb")[..];
 //! let mut stored = Vec::new();
 //! let (mut decoder, mut input) = (ListDecoder::new(), recorded);
 //! while let Some(event) = decoder.decode(&mut input)? {
@@ -48,21 +48,17 @@
 //! Sources: the packages `runtime/serializer/json`, `runtime/serializer/protobuf` and `apis/meta/v1` of
 //! `k8s.io/apimachinery`, and `endpoints/handlers/response.go` of `k8s.io/apiserver`.
 
-mod object;
-
 use std::borrow::Cow;
 
-use crate::encoding::json::{line, write as json};
-use crate::encoding::layout::{Layout, ZeroMeta};
-use crate::encoding::protobuf::wire::write_len;
+use crate::encoding::item_ref::ItemRef;
+use crate::encoding::protobuf::to_json;
 use crate::encoding::protobuf::zero::zero_object;
-use crate::encoding::protobuf::{to_json, write as protobuf};
-use crate::error::{Fault, ItemError};
-use crate::meta::EventType;
-use crate::meta::{INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
-use crate::object::ItemRef;
+use crate::encoding::with_codec;
+use crate::encoding::writer::{Layout, WrittenKind, ZeroMeta};
+use crate::error::ItemError;
+use crate::meta::{EventType, INITIAL_EVENTS_END, ListMeta, Status, TypeMeta};
 use crate::schema::Message;
-use crate::wire::Encoding;
+use crate::wire::{Encoding, FieldFault};
 
 /// Writes objects of one kind as an API server does.
 ///
@@ -70,12 +66,7 @@ use crate::wire::Encoding;
 #[derive(Clone, Debug)]
 pub struct Encoder {
     encoding: Encoding,
-    /// Of an object as it is written.
-    type_meta: TypeMeta,
-    list: TypeMeta,
-    layout: Layout,
-    /// True if only the metadata of the items are written.
-    is_projected: bool,
+    kind: WrittenKind,
 }
 
 /// The state of a list that is being written.
@@ -98,7 +89,7 @@ impl Encoder {
             _ => Layout::Unstructured,
         };
         let list = TypeMeta::new(api_version, list_kind);
-        Self { encoding, type_meta, list, layout, is_projected: false }
+        Self { encoding, kind: WrittenKind { type_meta, list, layout, is_projected: false } }
     }
 
     /// Writes only the metadata of the objects, as `PartialObjectMetadata` and `PartialObjectMetadataList` of
@@ -110,13 +101,22 @@ impl Encoder {
     #[must_use]
     pub fn metadata_only(self) -> Self {
         let type_meta = TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata");
-        Self { is_projected: true, ..Self::new(self.encoding, type_meta, "PartialObjectMetadataList") }
+        let mut encoder = Self::new(self.encoding, type_meta, "PartialObjectMetadataList");
+        encoder.kind.is_projected = true;
+        encoder
     }
 
     /// Returns the encoding that it writes.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.encoding
+    }
+
+    /// Returns true if a list begins with its length, so that [`list_head`](Self::list_head) needs the lengths of all
+    /// items.
+    #[must_use]
+    pub fn needs_items_len(&self) -> bool {
+        with_codec!(self.encoding, C => C::DECLARES_LENGTHS)
     }
 
     /// Returns the bytes that the item takes in a list in protobuf, which [`list_head`](Self::list_head) needs; 0 in
@@ -129,20 +129,18 @@ impl Encoder {
     /// [`ItemError::WrongEncoding`] for an item in JSON; [`ItemError::Metadata`] when the metadata are written alone
     /// and the item is malformed.
     pub fn item_len(&self, item: &ItemRef<'_>) -> Result<u64, ItemError> {
-        match self.encoding {
-            Encoding::Protobuf => self.bytes(item).map(|bytes| protobuf::field_len(2, bytes.len() as u64)),
-            Encoding::Json => Ok(0),
+        if !self.needs_items_len() {
+            return Ok(0);
         }
+        let len = self.bytes(item)?.len() as u64;
+        Ok(with_codec!(self.encoding, C => C::item_len(len)))
     }
 
     /// Returns the bytes that a whole object of this length takes in a list in protobuf: as
     /// [`item_len`](Self::item_len), without the object.
     #[must_use]
     pub fn whole_item_len(&self, len: usize) -> u64 {
-        match self.encoding {
-            Encoding::Protobuf => protobuf::field_len(2, len as u64),
-            Encoding::Json => 0,
-        }
+        with_codec!(self.encoding, C => C::item_len(len as u64))
     }
 
     /// Appends the beginning of a list. Then [`item`](Self::item) appends each item and [`list_tail`](Self::list_tail)
@@ -151,17 +149,8 @@ impl Encoder {
     /// `items_len` is the sum of [`item_len`](Self::item_len) of all items, because a list in protobuf begins with its
     /// length. If the items take other lengths, the body is malformed. In JSON it is ignored.
     pub fn list_head(&self, list_meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) -> ListBody {
-        match self.encoding {
-            Encoding::Protobuf => {
-                let list_meta = protobuf::list_meta(&self.served(list_meta));
-                let len = protobuf::field_len(1, list_meta.len() as u64) + items_len;
-                protobuf::write_envelope(&self.list, len, out);
-                if !self.has_items_first() {
-                    write_len(1, &list_meta, out);
-                }
-            }
-            Encoding::Json => json::write_list_head(self.layout, &self.list, &self.served(list_meta), out),
-        }
+        let list_meta = self.served(list_meta);
+        with_codec!(self.encoding, C => C::write_list_head(&self.kind, &list_meta, items_len, out));
         ListBody { is_empty: true }
     }
 
@@ -178,28 +167,17 @@ impl Encoder {
     /// item if it is in JSON.
     pub fn item(&self, body: &mut ListBody, item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         let bytes = self.bytes(item)?;
-        let unknown_fields = match self.encoding {
-            Encoding::Protobuf => {
-                write_len(if self.has_items_first() { 1 } else { 2 }, &bytes, out);
-                0
-            }
-            Encoding::Json => {
-                let start = out.len();
-                out.push(if body.is_empty { b'[' } else { b',' });
-                let is_bare = self.layout == Layout::Typed;
-                let written = match item.encoding() {
-                    Encoding::Protobuf if is_bare => {
-                        to_json::to_list_item(&self.type_meta, &bytes, item.decoded_size, out)
-                    }
-                    Encoding::Json if !self.is_projected => {
-                        json::copy(&bytes, out);
-                        Ok(0)
-                    }
-                    _ => self.write_json(item, &bytes, out),
-                };
-                written.inspect_err(|_| out.truncate(start))?
+        let start = out.len();
+        let to_json = |out: &mut Vec<u8>| {
+            let (item, layout) = (self.own(item, &bytes), self.kind.layout);
+            if self.kind.is_projected {
+                with_codec!(item.encoding, C => C::to_partial_metadata(&item, out))
+            } else {
+                with_codec!(item.encoding, C => C::to_list_item(&item, layout, out))
             }
         };
+        let written = with_codec!(self.encoding, C => C::write_item(&self.kind, body.is_empty, &bytes, to_json, out));
+        let unknown_fields = written.inspect_err(|_| out.truncate(start))?;
         body.is_empty = false;
         Ok(unknown_fields)
     }
@@ -208,24 +186,8 @@ impl Encoder {
     #[expect(clippy::needless_pass_by_value, reason = "a list ends once")]
     pub fn list_tail(&self, body: ListBody, list_meta: &ListMeta, out: &mut Vec<u8>) {
         let ListBody { is_empty } = body;
-        match self.encoding {
-            Encoding::Protobuf => {
-                if self.has_items_first() {
-                    write_len(2, &protobuf::list_meta(&self.served(list_meta)), out);
-                }
-                out.extend_from_slice(protobuf::ENVELOPE_TAIL);
-            }
-            Encoding::Json => {
-                let end: &[u8] = match (is_empty, self.layout) {
-                    (false, _) => b"]",
-                    // The server appends items to a nil slice, and allocates all others.
-                    (true, Layout::Metadata) => b"null",
-                    (true, _) => b"[]",
-                };
-                out.extend_from_slice(end);
-                json::write_list_tail(self.layout, &self.list, &self.served(list_meta), out);
-            }
-        }
+        let list_meta = self.served(list_meta);
+        with_codec!(self.encoding, C => C::write_list_tail(&self.kind, is_empty, &list_meta, out));
     }
 
     /// Appends the body of a single object.
@@ -237,17 +199,10 @@ impl Encoder {
     /// As [`item`](Self::item). For an item in JSON also [`ItemError::Metadata`] when it is not a JSON object.
     pub fn object(&self, item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         let bytes = self.bytes(item)?;
-        match self.encoding {
-            Encoding::Protobuf => {
-                protobuf::write_object(&self.type_meta, &bytes, out);
-                Ok(0)
-            }
-            Encoding::Json => {
-                let unknown_fields = self.write_json(item, &bytes, out)?;
-                out.push(b'\n');
-                Ok(unknown_fields)
-            }
-        }
+        let start = out.len();
+        let to_json = |out: &mut Vec<u8>| self.write_json(item, &bytes, out);
+        let written = with_codec!(self.encoding, C => C::write_object(&self.kind, &bytes, to_json, out));
+        written.inspect_err(|_| out.truncate(start))
     }
 
     /// Appends the frame of a change: in protobuf a length and a `WatchEventRef`, in JSON a line.
@@ -271,23 +226,14 @@ impl Encoder {
     ) -> Result<u64, ItemError> {
         let mut bytes = self.bytes(item)?;
         if let Some(version) = resource_version {
-            bytes = Cow::Owned(object::with_version(item.encoding(), &bytes, version)?);
+            let written = with_codec!(item.encoding, C => C::with_version(&bytes, version));
+            bytes = Cow::Owned(written.map_err(malformed)?);
         }
-        match self.encoding {
-            Encoding::Protobuf => {
-                let is_written = protobuf::write_frame(kind.name(), &self.type_meta, &bytes, out);
-                is_written.ok_or(ItemError::Metadata { field: "the frame", fault: Fault::TooLong })?;
-                Ok(0)
-            }
-            Encoding::Json => {
-                let start = out.len();
-                json::write_event_head(kind.name(), out);
-                let written = self.write_json(item, &bytes, out);
-                let unknown_fields = written.inspect_err(|_| out.truncate(start))?;
-                out.extend_from_slice(json::EVENT_TAIL);
-                Ok(unknown_fields)
-            }
-        }
+        let start = out.len();
+        let to_json = |out: &mut Vec<u8>| self.write_json(item, &bytes, out);
+        let name = kind.name();
+        let written = with_codec!(self.encoding, C => C::write_event(name, &self.kind, &bytes, to_json, out));
+        written.inspect_err(|_| out.truncate(start))
     }
 
     /// Appends the frame of a bookmark: an object of the kind that has only a resource version.
@@ -302,72 +248,55 @@ impl Encoder {
     pub fn bookmark(&self, resource_version: &str, ends_initial_events: bool, out: &mut Vec<u8>) {
         let annotation = ends_initial_events.then_some((INITIAL_EVENTS_END, "true"));
         let meta = ZeroMeta { resource_version, annotation };
-        let TypeMeta { api_version, kind } = &self.type_meta;
+        let TypeMeta { api_version, kind } = &self.kind.type_meta;
         let message = Message::of(api_version, kind);
         // Of any other kind, only the metadata are known.
         let message = message.or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"));
         let object = message.map(|message| zero_object(message, &meta)).unwrap_or_default();
-        match self.encoding {
-            // The frame is far shorter than its length allows, unless the version is not.
-            Encoding::Protobuf => _ = protobuf::write_frame("BOOKMARK", &self.type_meta, &object, out),
-            Encoding::Json => {
-                json::write_event_head("BOOKMARK", out);
-                if self.layout == Layout::Unstructured
-                    || to_json::to_json(&self.type_meta, &object, u64::MAX, out).is_err()
-                {
-                    json::write_bookmark(&self.type_meta, &meta, out);
-                }
-                out.extend_from_slice(json::EVENT_TAIL);
-            }
-        }
+        let to_json = |out: &mut Vec<u8>| {
+            to_json::to_json(&ItemRef::new(Encoding::Protobuf, &object).with_type_meta(&self.kind.type_meta), out)
+        };
+        with_codec!(self.encoding, C => C::write_bookmark(&self.kind, &meta, &object, to_json, out));
     }
 
     /// Appends the frame of an error, after which a server ends the watch.
     pub fn error(&self, status: &Status, out: &mut Vec<u8>) {
-        match self.encoding {
-            Encoding::Protobuf => {
-                _ = protobuf::write_frame("ERROR", &status_type_meta(), &protobuf::status(status), out);
-            }
-            Encoding::Json => {
-                json::write_event_head("ERROR", out);
-                json::write_status(status, out);
-                out.extend_from_slice(json::EVENT_TAIL);
-            }
-        }
+        with_codec!(self.encoding, C => C::write_error(status, out));
     }
 
     /// Returns the bytes of the item that are written, or from which JSON is written.
     fn bytes<'a>(&self, item: &ItemRef<'a>) -> Result<Cow<'a, [u8]>, ItemError> {
-        match (item.encoding(), self.encoding) {
-            (found @ Encoding::Json, expected @ Encoding::Protobuf) => {
-                Err(ItemError::WrongEncoding { found, expected })
-            }
-            (Encoding::Protobuf, _) if self.is_projected => object::metadata(item.bytes()),
-            _ => Ok(Cow::Borrowed(item.bytes())),
+        if !with_codec!(self.encoding, C => C::converts(item.encoding)) {
+            return Err(ItemError::WrongEncoding { found: item.encoding, expected: self.encoding });
         }
+        if !self.kind.is_projected {
+            return Ok(Cow::Borrowed(item.bytes));
+        }
+        with_codec!(item.encoding, C => C::metadata_only(item.bytes)).map_err(malformed)
+    }
+
+    /// Returns an item with these bytes, and with the type meta that is written.
+    fn own<'b>(&'b self, item: &ItemRef<'b>, bytes: &'b [u8]) -> ItemRef<'b> {
+        item.with_bytes(bytes).with_type_meta(&self.kind.type_meta)
     }
 
     /// Appends an object with its type meta, without a newline.
     fn write_json(&self, item: &ItemRef<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Result<u64, ItemError> {
-        match item.encoding() {
-            Encoding::Protobuf => to_json::to_json(&self.type_meta, bytes, item.decoded_size, out),
-            Encoding::Json if self.is_projected => line::to_partial_metadata(&self.type_meta, bytes, out).map(|()| 0),
-            Encoding::Json => line::to_line(&self.type_meta, bytes, out).map(|()| 0),
+        let item = self.own(item, bytes);
+        if self.kind.is_projected {
+            with_codec!(item.encoding, C => C::to_partial_metadata(&item, out))
+        } else {
+            with_codec!(item.encoding, C => C::to_json(&item, out))
         }
-    }
-
-    /// Returns true for the one list whose metadata follow its items: field 2 instead of 1.
-    fn has_items_first(&self) -> bool {
-        self.layout == Layout::Metadata && self.list.api_version == "meta.k8s.io/v1beta1"
     }
 
     /// Returns the list meta as the server writes it: lists of metadata and of custom resources have no `shardInfo`.
     fn served<'m>(&self, list_meta: &'m ListMeta) -> Cow<'m, ListMeta> {
-        let has_shard_info = match self.layout {
+        let has_shard_info = match self.kind.layout {
             Layout::Typed => true,
             Layout::Metadata => false,
             // A kind that has a form in protobuf is typed.
-            Layout::Unstructured => self.encoding == Encoding::Protobuf,
+            Layout::Unstructured => !self.encoding.is_self_describing(),
         };
         match list_meta.shard_info {
             None => Cow::Borrowed(list_meta),
@@ -381,15 +310,9 @@ impl Encoder {
 ///
 /// A server writes the errors of all resources in the encoding that the request prefers, also for custom resources.
 pub fn status(encoding: Encoding, status: &Status, out: &mut Vec<u8>) {
-    match encoding {
-        Encoding::Protobuf => protobuf::write_object(&status_type_meta(), &protobuf::status(status), out),
-        Encoding::Json => {
-            json::write_status(status, out);
-            out.push(b'\n');
-        }
-    }
+    with_codec!(encoding, C => C::write_status(status, out));
 }
 
-fn status_type_meta() -> TypeMeta {
-    TypeMeta::new("v1", "Status")
+fn malformed((field, fault): FieldFault) -> ItemError {
+    ItemError::Metadata { field, fault }
 }
