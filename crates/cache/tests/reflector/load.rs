@@ -7,8 +7,7 @@ use listwatch::Shard;
 use listwatch::client::{Selection, TransportErrorKind};
 use listwatch::path::meta;
 use listwatch::{FieldPath, Projection};
-use listwatch_cache::FileError;
-use listwatch_cache::{Reflector, Strategy};
+use listwatch_cache::{Change, FileError, Reflector, Strategy};
 use tokio::time::{Instant, sleep};
 
 use crate::script::{
@@ -73,6 +72,36 @@ async fn resumes_before_changes_that_share_the_version_of_a_file() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!((&*requests(&script), &*objects(&cache)), ("get c 10, watch 10", "c@3"));
     run.abort();
+}
+
+/// A file contains no tombstones, and need not: it contains the objects that were deleted since it was saved, so their
+/// deletions are changes.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_gets_the_deletions_since_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config-maps");
+    saved(&path).await;
+    for (name, answers) in [
+        ("the watch resumes", vec![one("b@5"), watch([deleted("a@12")]).then_stalls()]),
+        ("the version has expired", vec![one("b@5"), watch([error(410)]), list("20", "b@5"), idle_watch()]),
+    ] {
+        let mut reflector = reflector(scripted(answers), LIST).prepare();
+        let mut changes = reflector.cache().subscribe().start();
+        reflector.load(&path).await.unwrap();
+        // Changes of one object that arrive together are coalesced, so the subscriber reads what was loaded first.
+        let loaded = [changes.next().await.unwrap(), changes.next().await.unwrap()];
+        assert!(loaded.iter().all(|change| matches!(change, Change::Applied { .. })), "{name}: {loaded:?}");
+        let run = tokio::spawn(reflector.run());
+        let deleted = loop {
+            match changes.next().await.unwrap() {
+                Change::Deleted { last, .. } => break last,
+                Change::Applied { new, .. } => panic!("{name}: {new:?}"),
+                _ => {}
+            }
+        };
+        assert_eq!(deleted.name(), "a", "{name}");
+        run.abort();
+    }
 }
 
 #[tokio::test(start_paused = true)]
