@@ -5,6 +5,11 @@
 //! each chunk needs two wake-ups, which cost more than decoding. Here both are on one thread, which passes large pieces
 //! to the consumer.
 //!
+//! In one run on two cores, a list of 50,000 objects of 2.4 kB took 227 ms of CPU instead of 260 ms on a caller's
+//! runtime of several threads, and one of 20,000 objects of 22 kB 640 ms instead of 770 ms. On a runtime of one thread
+//! the first took 165 and 177 ms, and the second the same. A change of a watch gains nothing: the guide's page about
+//! performance has the figures.
+//!
 //! The transports of a process share these threads, at most one for each core. A transport stays on its thread, because
 //! its connections cannot move.
 

@@ -118,6 +118,9 @@ async fn relists_after_an_expired_version() {
 const TOO_LARGE_TEXT: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","code":504,
     "message":"Timeout: Too large resource version: 10, current: 1","details":{"retryAfterSeconds":1}}"#;
 
+const COMPACTED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,
+    "message":"etcdserver: mvcc: required revision has been compacted"}"#;
+
 #[tokio::test(start_paused = true)]
 async fn lists_the_most_recent_version_after_failures_at_a_version() {
     check([
@@ -152,6 +155,40 @@ async fn lists_the_most_recent_version_after_failures_at_a_version() {
             requests: "list 0, watch 10, list 10, list 10, list 10, list 10, list 10, list, watch 12",
             objects: "c@11",
             version: "12",
+        },
+        Scenario {
+            name: "a list at a compacted version, in the words of etcd",
+            strategy: LIST,
+            answers: vec![
+                list("10", "a@1"),
+                watch([error(410)]),
+                Answer::ok(COMPACTED).code(500),
+                list("12", "c@11"),
+                idle_watch(),
+            ],
+            requests: "list 0, watch 10, list 10, list, watch 12",
+            objects: "c@11",
+            version: "12",
+        },
+        Scenario {
+            name: "a first list, which names no version",
+            strategy: LIST,
+            answers: (0..4).map(|_| Answer::status(500)).chain([list("12", "a@11"), idle_watch()]).collect(),
+            requests: "list 0, list 0, list 0, list 0, list 0, watch 12",
+            objects: "a@11",
+            version: "12",
+        },
+        Scenario {
+            name: "watch first: a server that does not say why it fails the list at the version of the watch",
+            strategy: FIRST,
+            answers: (0..3)
+                .flat_map(|_| [list("10", "x@1"), idle_watch(), Answer::status(500)])
+                .chain([list("10", "x@1"), idle_watch(), list("10", "a@1")])
+                .collect(),
+            requests: "list one, watch 10, list 10, list one, watch 10, list 10, list one, watch 10, list 10, \
+                       list one, watch 10, list",
+            objects: "a@1",
+            version: "10",
         },
         Scenario {
             name: "watch first: the list never has the version of the watch",
