@@ -47,8 +47,8 @@ const USER_AGENT_OF_THIS: &str = concat!("listwatch/", env!("CARGO_PKG_VERSION")
 /// [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's threads need not
 /// wake each other for each chunk of a few kilobytes. On a runtime of several threads, lists then take about 15 % less
 /// CPU. A program that mostly watches small objects takes 6 to 20 % less for each change [without the
-/// thread](Config::on_caller_runtime). A program that reads many bodies at once over one
-/// transport is faster without the thread, too, because all TLS of a transport runs on one core. TCP keepalive detects a dead connection within 45 s.
+/// thread](Config::on_caller_runtime). A program that reads many bodies at once over one transport is faster without the
+/// thread, too, because all TLS of a transport runs on one core. TCP keepalive detects a dead connection within 45 s.
 ///
 /// The transport follows redirects of a GET within the origin of its URL, ten at most, and no others.
 ///

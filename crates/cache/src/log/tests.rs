@@ -170,6 +170,38 @@ fn an_order_that_is_lost_closes_the_log_until_a_newer_version() {
     assert_eq!((after(&store, "10"), after(&store, "11")), ("expired".to_owned(), "-b@12".to_owned()));
 }
 
+/// A watch from version 10 runs beside a list, and delivers events before the list is complete and afterwards.
+#[test]
+fn opens_once_the_watch_has_passed_what_a_list_beside_it_may_lack() {
+    for (name, listed, [before, after], expected) in [
+        ("nothing", "10", ["", ""], &[("10", true)][..]),
+        // Objects that were deleted after version 10 are missing from the list.
+        ("a newer list", "12", ["", ""], &[("11", false), ("12", true)]),
+        ("a newer list, and the last event before it", "12", ["", "~a@12"], &[("12", true)]),
+        ("an event", "10", ["~a@11", ""], &[("10", false), ("11", true)]),
+        ("a deletion", "10", ["-b@11", ""], &[("10", false), ("11", true)]),
+        // Readers at the version before may lack these changes.
+        ("an object that the user gained access to", "10", ["+p@3", ""], &[("10", false), ("11", true)]),
+        ("a deletion without a version", "10", ["-b@", ""], &[("10", false), ("11", true)]),
+        ("the same, once the list is complete", "10", ["~a@12", "+p@3"], &[("12", false), ("13", true)]),
+    ] {
+        let store = Store::<[u8]>::new(StorageFormat::Encoded);
+        store.keep_changes(ChangeLogLimits::default());
+        let mut relist = store.begin_relist();
+        store.watched_from("10");
+        relist.apply(Encoding::Json, &json("a", "1")).map(drop).unwrap();
+        observe(&store, before);
+        store.listed_at(listed);
+        relist.commit("10").unwrap();
+        store.open_log("10");
+        observe(&store, after);
+        for (version, is_open) in expected {
+            store.open_log(version);
+            assert_eq!(store.exact_snapshot().is_some(), *is_open, "{name}, at {version}");
+        }
+    }
+}
+
 #[test]
 fn events_that_share_a_version_with_own_writes_are_logged_once() {
     for (own, events, expected, is_exact) in [
@@ -225,6 +257,24 @@ fn an_old_object_that_the_watch_adds_during_a_list_stays() {
         assert_eq!(store.get(("ns", "p")).is_some(), expected, "{events}");
         assert!(store.get(("ns", "a")).is_some());
     }
+}
+
+#[test]
+fn counts_what_only_the_log_holds_until_it_is_closed() {
+    let after = |event| {
+        let store = store("a@1", "10", ChangeLogLimits::default());
+        observe(&store, event);
+        store
+    };
+    let (modified, deleted) = (after("~a@11"), after("-a@11").memory().log);
+    let before = modified.memory().log;
+    assert!(deleted >= before + json("a", "11").len(), "the final state: {deleted} and {before} bytes");
+    let change = modified.changes_after("10").unwrap().try_next().unwrap().unwrap();
+    change.frame(0, |_| Ok::<_, ()>(vec![0; 1000])).unwrap();
+    assert!(modified.memory().log >= before + 1000);
+    drop(change);
+    drop(modified.begin_relist());
+    assert_eq!(modified.memory().log, 0, "a frame is dropped with its change");
 }
 
 type View = BTreeMap<String, String>;

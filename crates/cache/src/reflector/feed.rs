@@ -160,8 +160,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
             None => self.advance(cx),
         };
         let version = self.watch.as_ref().and_then(Connections::newest_version);
-        // The store has the version of a watch once it has the objects of its list.
-        if self.commit.is_none() && version != self.version.as_deref() {
+        if version != self.version.as_deref() {
             self.version = version.map(str::to_owned);
         }
         let is_open = self.is_watching();

@@ -7,8 +7,8 @@ use listwatch_cache::Cache;
 use listwatch_cache::{ChangeCursor, ChangeLogLimits};
 use tokio::time::sleep;
 
-use crate::script::{LIST, added, deleted, idle_watch, list, modified, reflector, scripted, watch};
-use crate::support::config_maps::{config_map, error};
+use crate::script::{FIRST, LIST, added, deleted, idle_watch, list, modified, reflector, scripted, watch};
+use crate::support::config_maps::{bookmark, config_map, error};
 use crate::support::transport::Answer;
 
 /// Starts a reflector with these answers, and waits until it has this version.
@@ -99,6 +99,21 @@ async fn keeps_deletions_without_a_version_of_their_own() {
     assert_eq!(snapshot(&cache).as_deref(), Some("12: b@12"));
     for (version, expected) in [("10", "~b@2>b@12 -a@1>a@1"), ("12", "-a@1>a@1"), ("13", "-a@1>a@1")] {
         assert_eq!(pending(&mut cache.changes_after(version).unwrap()), expected, "{version}");
+    }
+}
+
+/// A list that is newer than the watch beside it lacks objects that the watch has not deleted yet.
+#[tokio::test(start_paused = true)]
+async fn opens_once_the_watch_has_passed_the_list_beside_it() {
+    let later = Duration::from_secs(10);
+    let events = watch([]).then(later, deleted("b@13")).then(later, bookmark(15)).then_stalls();
+    let script = scripted([list("10", "x@1"), events, list("15", "a@1")]);
+    let cache = reflector(script, FIRST).change_log(ChangeLogLimits::default()).spawn();
+    for (version, expected) in [("10", None), ("13", None), ("15", Some("15: a@1"))] {
+        cache.wait_for_resource_version(version).await.unwrap();
+        // The log opens after the status has the version.
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(snapshot(&cache).as_deref(), expected, "{version}");
     }
 }
 

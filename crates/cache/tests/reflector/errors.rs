@@ -227,11 +227,13 @@ async fn fails_fast_before_the_first_sync_only_if_requested() {
             list("11", "a@1"),
             idle_watch(),
         ]);
-        let reflector = reflector(script, LIST).fail_fast().prepare();
+        let reflector = reflector(script.clone(), LIST).fail_fast().prepare();
         let cache = reflector.cache();
         let run = tokio::spawn(reflector.run());
         cache.wait_for_resource_version("11").await.unwrap();
         assert_eq!(cache.status().last_error.and_then(|error| error.code()), Some(code));
+        let asked = requests(&script);
+        assert!(asked.starts_with("list 0, watch 10, watch 10, list 10, list 10"), "the watch is retried: {asked}");
         run.abort();
     }
 }
@@ -409,6 +411,18 @@ async fn backs_off_where_watches_end_after_an_event() {
     sleep(Duration::from_secs(3600)).await;
     assert!((60..300).contains(&script.requests()), "{} requests in an hour", script.requests());
     run.abort();
+}
+
+/// Otherwise a cache whose versions expire now and then would be out of date for longer each time.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_lived_for_a_while_resets_the_backoff() {
+    let script = Scripted::by(|asked, n| match asked.parameter("watch") {
+        Some(_) => watch([]).then(Duration::from_secs(20), error(410)),
+        None => list(&(10 + n).to_string(), "a@1"),
+    });
+    let cache = reflector(script, LIST).spawn();
+    sleep(Duration::from_secs(3600)).await;
+    assert!(cache.status().syncs > 120, "{:?}", cache.status());
 }
 
 #[tokio::test(start_paused = true)]

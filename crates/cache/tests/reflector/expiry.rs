@@ -359,6 +359,19 @@ async fn relists_when_a_silent_watch_falls_behind() {
         assert!(syncs.contains(&cache.status().syncs), "{code}: {:?}", cache.status());
         run.abort();
     }
+    // The server is at the version of the last deletion, which others may share: the next watch delivers them.
+    let script = Scripted::by(|asked, n| match (asked.parameter("watch"), n) {
+        (None, 0) => list("10", "a@9 b@5"),
+        (None, _) => list("11", "b@5"),
+        (Some(_), 1) => watch([deleted("a@11")]),
+        (Some(_), _) => Answer::status(403),
+    });
+    let reflector = reflector(script, LIST).prepare();
+    let cache = reflector.cache();
+    let run = tokio::spawn(reflector.run());
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((cache.status().syncs, &*objects(&cache)), (1, "b@5"), "{:?}", cache.status());
+    run.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -420,6 +433,21 @@ async fn relists_from_a_server_that_was_restored_from_a_backup() {
             answers: vec![
                 list("10", "x@1"),
                 watch([added("b@12")]).then_stalls(),
+                list("10", "a@9"),
+                list("5", "x@1"),
+                list("5", "a@4"),
+                idle_watch(),
+            ],
+            requests: "list one, watch 10, list 10, list one, list, watch 5",
+            objects: "a@4",
+            version: "5",
+        },
+        Scenario {
+            name: "watch first: a server that was restored before the next attempt",
+            strategy: FIRST,
+            answers: vec![
+                list("10", "x@1"),
+                watch([added("b@12")]).then(Duration::from_secs(5), error(410)).then_stalls(),
                 list("10", "a@9"),
                 list("5", "x@1"),
                 list("5", "a@4"),

@@ -6,8 +6,21 @@ use crate::script::{LIST, idle_watch, list, reflector, scripted, watch};
 use crate::support::config_maps::error;
 
 const OBJECTS: usize = 3000;
-/// The most objects that one step of a commit deletes.
+/// The most objects that one step of a commit deletes, and that are written before the task yields.
 const MOST: usize = 256;
+
+#[tokio::test(start_paused = true)]
+async fn other_tasks_run_between_the_batches_of_a_list() {
+    let all: Vec<_> = (0..OBJECTS).map(|i| format!("o-{i}@{}", i + 1)).collect();
+    let cache = reflector(scripted([list("5000", &all.join(" ")), idle_watch()]), LIST).spawn();
+    let mut lengths = vec![0];
+    while !cache.is_synced() {
+        tokio::task::yield_now().await;
+        lengths.push(cache.len());
+    }
+    let most = lengths.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert_eq!((cache.len(), most), (OBJECTS, Some(MOST)), "{lengths:?}");
+}
 
 #[tokio::test(start_paused = true)]
 async fn other_tasks_run_between_the_steps_of_a_commit() {

@@ -57,6 +57,20 @@ async fn watches_initial_events_or_lists() {
             objects: "a@21 c@22",
             version: "21",
         },
+        Scenario {
+            name: "TestWatchList: refused, then expired after a list and a change",
+            strategy: None,
+            answers: vec![
+                Answer::status(422),
+                list("10", "a@1"),
+                watch([modified("a@11"), error(410)]),
+                list("15", "a@15"),
+                idle_watch(),
+            ],
+            requests: "watch list, list, watch 10, list 11, watch 15",
+            objects: "a@15",
+            version: "15",
+        },
     ])
     .await;
 }
