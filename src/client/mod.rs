@@ -102,6 +102,7 @@ pub(crate) mod runtime;
 mod send;
 mod service;
 mod span;
+mod table;
 #[cfg(feature = "http")]
 mod tls;
 pub(crate) mod transport;

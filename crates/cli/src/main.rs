@@ -25,7 +25,6 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use futures::future::poll_immediate;
 use tokio::time::timeout;
@@ -125,24 +124,8 @@ fn parse_arguments() -> Cli {
     let command = named_command(&command_name());
     let args = env::args_os().collect();
     let args = cluster::add_settings(&command, args).unwrap_or_else(|failure| std::process::exit(failure.report()));
-    let matches = command.try_get_matches_from(args).unwrap_or_else(|error| add_kubectl_hint(error).exit());
+    let matches = command.try_get_matches_from(args).unwrap_or_else(|error| error.exit());
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
-}
-
-/// Adds the command that replaces an option or a command of kubectl.
-fn add_kubectl_hint(mut error: clap::Error) -> clap::Error {
-    let typed = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].map(|kind| error.get(kind));
-    let hint = typed.into_iter().flatten().find_map(|typed| match typed {
-        ContextValue::String(typed) => match &**typed {
-            "get" => Some("to print objects, use the command `list`"),
-            _ => None,
-        },
-        _ => None,
-    });
-    if let Some(hint) = hint {
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
-    }
-    error
 }
 
 /// Returns the name of the command. `kubectl listwatch` runs the plugin `kubectl-listwatch`.

@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use kube::config::{AuthInfo, ExecConfig};
 use listwatch::FromRef;
 use listwatch::client::{
-    Client, Compression, Config, ErrorKind, List, ListParams, ListSummary, Resource, ResourceVersion, Restart, Retry,
-    Selection, TransportErrorKind,
+    Client, Compression, Config, ErrorKind, Kubeconfig, List, ListParams, ListSummary, Resource, ResourceVersion,
+    Restart, Retry, Selection, TransportErrorKind,
 };
 use listwatch::{Encoding, ItemError, ItemRef, Json};
 use listwatch::{FieldSelector, LabelSelector, Shard};

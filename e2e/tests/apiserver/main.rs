@@ -6,6 +6,7 @@
 
 mod controller;
 mod finalizer;
+mod get;
 mod list;
 mod manifests;
 mod mirror;

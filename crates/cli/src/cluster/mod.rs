@@ -1,6 +1,7 @@
 //! The commands that talk to an API server.
 
 pub mod connect;
+mod get;
 mod list;
 pub mod listing;
 pub mod logs;
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 
 #[derive(Subcommand)]
 pub enum ClusterCommand {
+    Get(get::GetArgs),
     List(list::ListArgs),
     Watch(watch::WatchArgs),
     Mirror(Box<mirror::MirrorArgs>),
@@ -33,6 +35,7 @@ impl ClusterCommand {
 
 pub async fn run(command: ClusterCommand) -> Result<(), Failure> {
     match command {
+        ClusterCommand::Get(args) => get::run(args).await,
         ClusterCommand::List(args) => list::run(args).await,
         ClusterCommand::Watch(args) => watch::run(args).await,
         ClusterCommand::Mirror(args) => mirror::run(*args).await,

@@ -13,10 +13,12 @@ use super::format::{
     ArgumentSource, Constructor, Format, FormatBuilder, FormatContext, FormatInfo, Needs, OptionGroup, OutputOptions,
     Purpose,
 };
-use super::json::JSON;
+use super::json::{JSON, JSON_LINES};
 use super::json_path::JSON_PATH;
 use super::kind::TableKind;
-use super::name::NAME;
+use super::kind_name::KIND_NAME;
+use super::list_json::LIST_JSON;
+use super::name::{KEYS, NAME};
 use super::summary::SUMMARY;
 use super::table::{TABLE, WIDE};
 use super::yaml::YAML;
@@ -25,10 +27,13 @@ use crate::failure::Failure;
 /// All formats, in the order of the help.
 const FORMATS: &[&FormatInfo] = &[&NAME, &TABLE, &WIDE, &JSON, &YAML, &SUMMARY, &JSON_PATH, &CUSTOM_COLUMNS];
 
+/// The formats of `get` that print objects. Its tables are the server's.
+pub const GET_FORMATS: &[&FormatInfo] = &[&KIND_NAME, &LIST_JSON, &JSON_LINES, &KEYS];
+
 /// The value of `--output`.
 #[derive(Clone)]
 pub struct OutputFormat {
-    info: &'static FormatInfo,
+    pub info: &'static FormatInfo,
     build: FormatBuilder,
 }
 
@@ -41,7 +46,7 @@ impl TypedValueParser for OutputFormatParser {
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<OutputFormat, clap::Error> {
         let text = value.to_string_lossy();
-        OutputFormat::parse(&text).map_err(|reason| {
+        OutputFormat::parse(&text, FORMATS).map_err(|reason| {
             let arg = arg.map(ToString::to_string).unwrap_or_default();
             let message = format!("invalid value '{text}' for '{arg}': {reason}\n");
             clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
@@ -54,9 +59,10 @@ impl TypedValueParser for OutputFormatParser {
 }
 
 impl OutputFormat {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses the name of one of these formats, with its argument.
+    pub fn parse(text: &str, formats: &[&'static FormatInfo]) -> Result<Self, String> {
         let (name, argument) = text.split_once('=').map_or((text, None), |(name, argument)| (name, Some(argument)));
-        for info in FORMATS.iter().copied() {
+        for info in formats.iter().copied() {
             let known = info.name.trim_end_matches('=');
             let source = match name.strip_prefix(known) {
                 Some("") => ArgumentSource::CommandLine,
@@ -75,8 +81,12 @@ impl OutputFormat {
             };
             return Ok(Self { info, build });
         }
-        let names: Vec<_> = FORMATS.iter().map(|info| info.name).collect();
+        let names: Vec<_> = formats.iter().map(|info| info.name).collect();
         Err(format!("expected one of {}", names.join(", ")))
+    }
+
+    pub fn build(&self, context: &FormatContext) -> Rc<dyn Format> {
+        (self.build)(context)
     }
 }
 
@@ -124,6 +134,6 @@ impl OutputArgs {
 
     /// Returns the format for objects or changes. `kind` is that of a table's columns, by default of the first object.
     pub fn format(&self, kind: Option<TableKind>, purpose: Purpose) -> Rc<dyn Format> {
-        (self.format.build)(&FormatContext { options: self.options.clone(), kind, purpose })
+        self.format.build(&FormatContext { options: self.options.clone(), kind, purpose })
     }
 }

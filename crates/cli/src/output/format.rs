@@ -122,6 +122,8 @@ pub struct FormatContext {
 /// What the rows stand for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
+    /// One object, which was requested by its name.
+    Object,
     /// Objects: those of a list, and those that change after it.
     Objects,
     /// Changes, with what happened to the object.
@@ -214,7 +216,7 @@ impl EventKind {
 
 /// Returns the columns of a table: those of the objects, and around them those of changes.
 pub fn table_columns(objects: Vec<TableColumn>, purpose: Purpose) -> Arc<[TableColumn]> {
-    let event = (purpose != Purpose::Objects).then(|| TableColumn::new("EVENT"));
+    let event = matches!(purpose, Purpose::Events | Purpose::Comparisons).then(|| TableColumn::new("EVENT"));
     let changed = (purpose == Purpose::Comparisons).then(|| TableColumn::new("CHANGED"));
     event.into_iter().chain(objects).chain(changed).collect()
 }

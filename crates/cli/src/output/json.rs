@@ -20,6 +20,9 @@ pub const JSON: FormatInfo = FormatInfo {
     constructor: Constructor::Plain(|context| Rc::new(JsonFormat { lines: JsonLines::new(context) })),
 };
 
+/// The name that `get` has for it, because its `-o json` is kubectl's.
+pub const JSON_LINES: FormatInfo = FormatInfo { name: "jsonl", ..JSON };
+
 struct JsonFormat {
     lines: JsonLines,
 }

@@ -40,6 +40,8 @@ mod format;
 mod json;
 mod json_path;
 mod kind;
+mod kind_name;
+mod list_json;
 mod name;
 mod progress;
 mod sort;
@@ -48,8 +50,10 @@ mod summary;
 mod table;
 mod yaml;
 
-pub use self::args::OutputArgs;
-pub use self::format::{Comparison, Event, EventKind, Format, Needs, Purpose, Row, SummaryObject};
+pub use self::args::{GET_FORMATS, OutputArgs, OutputFormat};
+pub use self::format::{
+    Comparison, Event, EventKind, Format, FormatContext, Needs, OutputOptions, Purpose, Row, SummaryObject,
+};
 pub use self::kind::TableKind;
 pub use self::progress::ListProgress;
 pub use self::sort::RowSorter;

@@ -16,6 +16,9 @@ pub const NAME: FormatInfo = FormatInfo {
     constructor: Constructor::Plain(|_| Rc::new(NameFormat)),
 };
 
+/// The name that `get` has for it, because its `-o name` is kubectl's.
+pub const KEYS: FormatInfo = FormatInfo { name: "keys", ..NAME };
+
 struct NameFormat;
 
 impl Format for NameFormat {

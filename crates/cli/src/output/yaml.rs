@@ -34,7 +34,8 @@ impl Format for YamlFormat {
     /// The row of an object that becomes a part of a change is still JSON.
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
         let line = self.lines.object(item)?;
-        Ok(Some(Row::Text(if self.purpose == Purpose::Objects { to_yaml(&line)? } else { line })))
+        let is_event = matches!(self.purpose, Purpose::Events | Purpose::Comparisons);
+        Ok(Some(Row::Text(if is_event { line } else { to_yaml(&line)? })))
     }
 
     fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError> {

@@ -171,7 +171,6 @@ fn rejects_wrong_usage_before_any_request() {
         ("list pods -w --watch-only", "cannot be used with"),
         ("list pods a b -w", "a watch takes one name, or none for all objects"),
         ("list pods -o summary --watch-only", "-o summary is about a list: no --watch or --watch-only"),
-        ("get pods", "tip: to print objects, use the command `list`\n"),
         ("list pods --chunk-size 0", "it must be at least 1\n"),
         ("list pods --limit 5 -o summary", "-o summary is about one whole list"),
         ("list pods a b -o summary", "-o summary is about one whole list"),

@@ -1,0 +1,188 @@
+//! `listwatch get` against a server: what it requests and prints, and how it ends. `e2e` compares it with kubectl.
+
+use listwatch_testserver::{Answer, Body, RecordedRequest};
+use serde_json::{Value, json};
+
+use crate::support::api::{Api, status};
+use crate::support::{stderr, stdout};
+
+fn json_body(body: &Value) -> Answer {
+    Answer::ok(Body::replay(body.to_string())).content_type("application/json")
+}
+
+/// A Table of objects with these names and texts.
+fn table(rows: &[(&str, &str)], next: &str) -> Answer {
+    let row = |(name, text): &(&str, &str)| {
+        let metadata = json!({ "name": name, "namespace": "default", "labels": { "app": name } });
+        json!({ "cells": [name, text, 7], "object": { "kind": "PartialObjectMetadata", "metadata": metadata } })
+    };
+    let rows: Vec<_> = rows.iter().map(row).collect();
+    let columns = json!([
+        { "name": "Name", "type": "string", "format": "name", "priority": 0 },
+        { "name": "Text", "type": "string", "priority": 0 },
+        { "name": "Extra", "type": "integer", "priority": 1 }]);
+    let rows = if rows.is_empty() { Value::Null } else { rows.into() };
+    json_body(&json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": { "continue": next },
+        "columnDefinitions": columns, "rows": rows }))
+}
+
+/// A list of objects in JSON, or of their metadata. Its kind comes after its items, as after a sort of its fields.
+fn list(request: &RecordedRequest, kind: &str, names: &[&str]) -> Answer {
+    let items: Vec<_> = names.iter().map(|name| json!({ "metadata": { "name": name, "managedFields": [] } })).collect();
+    let is_metadata = accepts(request, "PartialObjectMetadata");
+    let (kind, version) = if is_metadata { ("PartialObjectMetadataList", "meta.k8s.io/v1") } else { (kind, "v1") };
+    json_body(&json!({ "kind": kind, "apiVersion": version, "metadata": { "resourceVersion": "7" }, "items": items }))
+}
+
+fn accepts(request: &RecordedRequest, what: &str) -> bool {
+    request.headers.get("accept").is_some_and(|accept| accept.to_str().unwrap().contains(what))
+}
+
+fn not_found() -> Answer {
+    status(404, "NotFound", "not found")
+}
+
+/// Pods `a` and `bbbbbbbb`, a Service `s`, and no ConfigMaps.
+fn cluster() -> Api {
+    Api::by(|request: &RecordedRequest, _| {
+        let is_table =
+            request.headers.get("accept").is_some_and(|accept| accept.to_str().unwrap().contains("as=Table"));
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        let resource = path.trim_start_matches("/api/v1/").trim_start_matches("namespaces/default/");
+        match (resource, is_table) {
+            ("pods", true) if query.contains("continue=") => table(&[("bbbbbbbb", "x")], ""),
+            ("pods", true) => table(&[("a", "a long text")], "next"),
+            ("pods/a", true) => table(&[("a", "a long text")], ""),
+            ("services", true) => table(&[("s", "1\n2")], ""),
+            ("configmaps" | "secrets", true) => table(&[], ""),
+            ("pods", false) => list(request, "PodList", &["a", "bbbbbbbb"]),
+            ("services", false) => list(request, "ServiceList", &["s"]),
+            ("configmaps", false) => list(request, "ConfigMapList", &[]),
+            ("pods/a", false) => json_body(&json!({ "kind": "Pod", "apiVersion": "v1", "metadata": { "name": "a" } })),
+            _ => not_found(),
+        }
+    })
+}
+
+#[test]
+fn prints_what_kubectl_prints() {
+    let no_pod = "error: API error: 404 NotFound: not found\n";
+    let nothing = "No resources found in default namespace.\n";
+    let empty_list = "{
+    \"apiVersion\": \"v1\",
+    \"items\": [],
+    \"kind\": \"List\",
+    \"metadata\": {
+        \"resourceVersion\": \"\"
+    }
+}
+";
+    let one = "{
+    \"apiVersion\": \"v1\",
+    \"kind\": \"Pod\",
+    \"metadata\": {
+        \"name\": \"a\"
+    }
+}
+";
+    let item = |text: &str| text.trim_end().replace('\n', "\n        ");
+    let two = empty_list.replace(
+        "[]",
+        &format!("[\n        {},\n        {}\n    ]", item(one), item(&one.replace("\"a\"", "\"bbbbbbbb\""))),
+    );
+    let one_of_list = empty_list.replace("[]", &format!("[\n        {}\n    ]", item(one)));
+    for (args, expected, errors, code) in [
+        ("pods", "NAME       TEXT\na          a long text\nbbbbbbbb   x\n", "", 0),
+        ("pods --no-headers", "a          a long text\nbbbbbbbb   x\n", "", 0),
+        ("pod/a -o wide", "NAME   TEXT          EXTRA\na      a long text   7\n", "", 0),
+        ("pod/a -L app --show-labels", "NAME   TEXT          APP   LABELS\na      a long text   a     app=a\n", "", 0),
+        ("pod/a --show-kind", "NAME    TEXT\npod/a   a long text\n", "", 0),
+        ("pod/a svc", "", "write TYPE NAME or TYPE/NAME, not both\n", 2),
+        (
+            "cm,po,svc",
+            "NAME           TEXT\npod/a          a long text\npod/bbbbbbbb   x\n\nNAME        TEXT\nservice/s   1...\n",
+            "",
+            0,
+        ),
+        ("svc,cm -o name", "service/s\n", "", 0),
+        ("pods -o keys", "a\nbbbbbbbb\n", "", 0),
+        ("pods -o json", &two, "", 0),
+        ("pod/a -o json", one, "", 0),
+        ("pods a none -o json", &one_of_list, no_pod, 1),
+        ("pods a none -o json --ignore-not-found", &one_of_list, "", 0),
+        ("pods none -o json", "", no_pod, 1),
+        ("pods none -o json --ignore-not-found", "", "", 0),
+        ("cm -o json", empty_list, "", 0),
+        ("cm -o json --ignore-not-found", "", "", 0),
+        ("cm", "", nothing, 0),
+        ("cm,secrets -A", "", "No resources found\n", 0),
+        ("cm --ignore-not-found", "", "", 0),
+        ("pods a none", "NAME   TEXT\na      a long text\n", no_pod, 1),
+        ("pods none", "", no_pod, 1),
+        ("pods none --ignore-not-found", "", "", 0),
+        ("pods -o yaml", "", "`list` has yaml, jsonpath and custom-columns", 2),
+        ("pods a -l app=x", "", "names cannot be used with a selector", 2),
+        ("pods a -A", "", "an object cannot be named in all namespaces", 1),
+    ] {
+        let output = cluster().run(&[&["get"][..], &args.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!((stdout(&output), output.status.code()), (expected, Some(code)), "{args}: {}", stderr(&output));
+        match errors {
+            "" => assert_eq!(stderr(&output), "", "{args}"),
+            errors => assert!(stderr(&output).contains(errors), "{args}: {}", stderr(&output)),
+        }
+    }
+}
+
+#[test]
+fn requests_pages_of_kubectl_and_follows_its_flags() {
+    for (args, expected) in [
+        ("pods", "/api/v1/namespaces/default/pods?limit=500"),
+        ("pods -n web -n shop", "/api/v1/namespaces/shop/pods?limit=500"),
+        ("pods -n web -A", "/api/v1/pods?limit=500"),
+        ("nodes -n web", "/api/v1/nodes?limit=500"),
+        (
+            "pods -l a=b --field-selector x=y",
+            "/api/v1/namespaces/default/pods?labelSelector=a%3Db&fieldSelector=x%3Dy&limit=500",
+        ),
+        ("pods p", "/api/v1/namespaces/default/pods/p"),
+    ] {
+        let api = Api::by(|_, _| table(&[], ""));
+        api.run(&[&["get"][..], &args.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!(api.paths(), [expected], "{args}");
+    }
+    let api = cluster();
+    api.run(&["get", "po"]);
+    assert_eq!(
+        api.paths(),
+        ["/api/v1/namespaces/default/pods?limit=500", "/api/v1/namespaces/default/pods?limit=500&continue=next"]
+    );
+}
+
+/// What was printed is never valid JSON.
+#[test]
+fn a_failed_list_leaves_json_unterminated() {
+    let api = Api::by(|request: &RecordedRequest, _| {
+        let is_pods = request.path.contains("/pods");
+        if is_pods { list(request, "PodList", &["a"]) } else { status(403, "Forbidden", "no") }
+    });
+    let output = api.run(&["get", "pods,secrets", "-o", "json"]);
+    assert!(stdout(&output).contains("\"name\": \"a\""), "{} {}", stdout(&output), stderr(&output));
+    assert!(serde_json::from_str::<Value>(stdout(&output)).is_err(), "{}", stdout(&output));
+    assert_eq!((stderr(&output), output.status.code()), ("error: API error: 403 Forbidden: no\n", Some(1)));
+}
+
+/// The tables that arrived are printed, as by kubectl, and the error is reported.
+#[test]
+fn a_failed_table_is_an_error_after_the_others() {
+    let api = Api::by(|request: &RecordedRequest, _| match &*request.path {
+        path if path.contains("/pods") && path.contains("continue=") => status(410, "Expired", "too old"),
+        path if path.contains("/pods") => table(&[("a", "x")], "next"),
+        path if path.contains("/services") => list(request, "ServiceList", &[]),
+        _ => table(&[("c", "x")], ""),
+    });
+    let output = api.run(&["get", "pods,svc,cm"]);
+    assert_eq!(stdout(&output), "NAME    TEXT\npod/a   x\n\nNAME          TEXT\nconfigmap/c   x\n");
+    let error = stderr(&output);
+    assert!(error.contains("too old") && error.contains("\"ServiceList\" in place of a Table"), "{error}");
+    assert_eq!(output.status.code(), Some(1));
+}

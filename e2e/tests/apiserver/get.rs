@@ -1,0 +1,215 @@
+//! `listwatch get` prints what kubectl of the same release prints: the same bytes and the same exit code, for each
+//! resource, in each format, and for selections, missing objects and several resources.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use listwatch_e2e::{Result, Server, bin};
+
+const PORT: u16 = 17093;
+
+/// How often a case is repeated: an age may change between the two commands.
+const TRIES: usize = 5;
+
+/// Objects with texts that JSON escapes, columns of each type, and two kinds of custom resources.
+const OBJECTS: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: special, labels: {app: x, example.com/tier: web}}
+data: {html: "<a href=\"x\">&amp;</a>", tab: "a\tb", nl: "line1\nline2\n", unicode: "é\u2028\u007f", control: "\u0001\u0008\u000c"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: empty}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, labels: {app: web}}
+spec: {ports: [{port: 80}], selector: {app: web}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop, labels: {app: shop}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: shop}}
+  template: {metadata: {labels: {app: shop}}, spec: {containers: [{name: a, image: "shop:1"}, {name: bb, image: "side:2"}]}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec: {schedule: "0 1 * * *", jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: "job:1"}]}}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: lonely, labels: {app: lonely}}
+spec: {containers: [{name: a, image: "x:1"}]}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget, shortNames: [gd]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    additionalPrinterColumns:
+    - {name: Count, type: integer, jsonPath: .spec.count}
+    - {name: Ready, type: boolean, jsonPath: .spec.ready}
+    - {name: Ratio, type: number, jsonPath: .spec.ratio}
+    - {name: Text, type: string, jsonPath: .spec.text}
+    - {name: Long Text, type: string, jsonPath: .spec.long, priority: 1}
+    - {name: Born, type: date, jsonPath: .metadata.creationTimestamp}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: globes.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {plural: globes, singular: globe, kind: Globe}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+"#;
+
+const CUSTOM_OBJECTS: &str = r#"
+apiVersion: example.com/v1
+kind: Gadget
+metadata: {name: one, labels: {app: x}}
+spec: {count: 1, ready: true, ratio: 0.5, text: plain, long: a long text that is wider than others}
+---
+apiVersion: example.com/v1
+kind: Gadget
+metadata: {name: two-with-a-longer-name}
+spec: {count: 123456789, ready: false, ratio: 100000000, text: "line1\nline2", floats: [1.0, 1e21, 1e-7, 100000000.0, 0.1]}
+---
+apiVersion: example.com/v1
+kind: Gadget
+metadata: {name: three}
+spec: {count: 3, ratio: 1234567.25, text: "tab\there é \e[31m red"}
+---
+apiVersion: example.com/v1
+kind: Globe
+metadata: {name: earth}
+"#;
+
+/// Arguments of both commands.
+const CASES: &[&str] = &[
+    "pods",
+    "pods -A",
+    "pods -A -o wide --show-labels",
+    "pods -A --no-headers -L app,app.kubernetes.io/name",
+    "pods -A -o json",
+    "pods -A -o name",
+    "pods -n none",
+    "pods -n none -n default",
+    "pods -A -l app=lonely --show-kind",
+    "pods -A -l app.kubernetes.io/name=ledger",
+    "pods -A --field-selector metadata.name=lonely -o json",
+    "pods,svc -A",
+    "pods,svc,po",
+    "svc,deploy,cj,cm,gd,globes",
+    "svc,deploy,cj,cm,gd,globes --no-headers",
+    "svc,deploy,cj,cm,gd,globes -o json",
+    "svc,deploy,cj,cm,gd,globes -o name",
+    "deploy shop -o wide",
+    "deploy shop -o json",
+    "deploy/shop svc/web deploy/shop",
+    "deploy/shop svc/web -o json",
+    "deploy/none svc/web",
+    "deploy/none svc/web -o json",
+    "deploy none",
+    "deploy none -o json",
+    "deploy none -o name",
+    "deploy none --ignore-not-found",
+    "deploy none --ignore-not-found -o json",
+    "deploy none other --ignore-not-found -o json",
+    "deploy none shop --ignore-not-found -o json",
+    "cm special -o json --show-managed-fields",
+    "cm -n none -o json",
+    "cm -n none -o json --ignore-not-found",
+    "ns,pods -n team-01",
+    "ns default -n team-01",
+    "gadgets -o wide",
+    "gadgets.v1.example.com --no-headers",
+    "gd -o json",
+    "globes earth -A",
+    "pods lonely -A",
+    "no-such-resource",
+    "pod/lonely other",
+    "pods/",
+    "pods lonely -l app=x",
+    "pods -o no-such-format",
+];
+
+#[test]
+fn prints_what_kubectl_prints() -> Result<()> {
+    let server = Server::start(PORT, &[])?;
+    // More than a page of kubectl, and more than a page of its aligned columns.
+    server.load(1_100)?;
+    server.apply(OBJECTS)?;
+    for definition in ["crd/gadgets.example.com", "crd/globes.example.com"] {
+        server.kubectl(&["wait", "--for=condition=Established", definition])?;
+    }
+    server.apply(CUSTOM_OBJECTS)?;
+    let resources = server.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
+    // The server lists component statuses in a random order.
+    let resources = resources.lines().filter(|resource| *resource != "componentstatuses");
+    let of_resource =
+        |resource: &str| ["", " -A -o wide", " -A -o json", " -o name"].map(|args| format!("{resource}{args}"));
+    let cases = CASES.iter().map(|case| (*case).to_owned()).chain(resources.flat_map(of_resource));
+    let wrong: Vec<_> = cases.filter_map(|case| compare(&server, &case).err()).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
+
+/// Runs both commands with these arguments.
+fn compare(server: &Server, case: &str) -> Result<()> {
+    let (mut kubectl, mut listwatch) = (Vec::new(), Vec::new());
+    for _ in 0..TRIES {
+        kubectl = run(server, bin("kubectl"), case)?;
+        listwatch = run(server, command()?, case)?;
+        if kubectl == listwatch {
+            return Ok(());
+        }
+    }
+    let lines = kubectl.iter().zip(&listwatch).find(|(expected, printed)| expected != printed);
+    Err(format!("get {case}: {} and {} lines, first {lines:?}", kubectl.len(), listwatch.len()).into())
+}
+
+/// Returns the exit code, and the lines of stdout. Ages of the same length are equal.
+fn run(server: &Server, program: PathBuf, case: &str) -> Result<Vec<String>> {
+    let mut command = Command::new(program);
+    command.arg("get").args(case.split(' ')).arg("--kubeconfig").arg(server.dir().join("kubeconfig"));
+    let Output { status, stdout, .. } = command.output()?;
+    // Only usage errors differ: kubectl has 1 for them too.
+    let code = status.code().map(|code| if code == 2 { 1 } else { code });
+    let lines = String::from_utf8(stdout)?;
+    let is_table = !case.contains("-o json") && !case.contains("-o name");
+    let lines = lines.lines().map(|line| if is_table { mask_ages(line) } else { line.to_owned() });
+    Ok([format!("exit code {code:?}")].into_iter().chain(lines).collect())
+}
+
+/// Replaces the digits of words such as `4m31s`.
+fn mask_ages(line: &str) -> String {
+    let is_age = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_digit())
+            && word.ends_with(['s', 'm', 'h', 'd'])
+            && word.chars().all(|c| c.is_ascii_digit() || "smhd".contains(c))
+    };
+    let mask = |word: &str| {
+        if is_age(word) { word.replace(|c: char| c.is_ascii_digit(), "0") } else { word.to_owned() }
+    };
+    line.split(' ').map(mask).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the path of the command, which is built beside this test.
+fn command() -> Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let command = test.ancestors().nth(2).ok_or("no target directory")?.join("listwatch");
+    if command.exists() { Ok(command) } else { Err("build the command first: cargo build -p listwatch-cli".into()) }
+}
