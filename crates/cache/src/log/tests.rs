@@ -277,6 +277,23 @@ fn counts_what_only_the_log_holds_until_it_is_closed() {
     assert_eq!(modified.memory().log, 0, "a frame is dropped with its change");
 }
 
+#[test]
+fn a_write_of_a_superseded_relist_is_one_of_others() {
+    let store = store("a@1 b@2", "10", ChangeLogLimits::default());
+    let mut superseded = store.begin_relist();
+    let mut relist = store.begin_relist();
+    for (name, version) in [("a", "1"), ("b", "2")] {
+        relist.apply(Encoding::Json, &json(name, version)).map(drop).unwrap();
+    }
+    relist.commit("11").unwrap();
+    store.open_log("11");
+    assert!(store.exact_snapshot().is_some());
+    superseded.apply(Encoding::Json, &json("a", "12")).map(drop).unwrap();
+    assert!(store.exact_snapshot().is_none());
+    observe(&store, "~a@12");
+    assert_eq!((after(&store, "11").as_str(), store.exact_snapshot().is_some()), ("~a@12", true));
+}
+
 type View = BTreeMap<String, String>;
 
 /// A reader, which reads a part of the changes, is interrupted, and resumes at the version of the last change that

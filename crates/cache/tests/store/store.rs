@@ -238,6 +238,25 @@ fn the_list_of_a_restored_server_wins() {
 }
 
 #[test]
+fn a_restored_object_has_the_storage_format_of_its_store() {
+    for format in FORMATS {
+        let store = Store::new(format);
+        fill(&store, 600);
+        store.advance("600");
+        let mut relist = store.begin_relist();
+        let old = object("default", "web-7", "3").data("as it was ".repeat(100));
+        assert_eq!(name(&relist.apply(Encoding::Protobuf, &old.to_bytes(Encoding::Protobuf)).unwrap()), "stale");
+        relist.commit("5").unwrap();
+        let memory = store.memory();
+        let (kept, other) = match format {
+            StorageFormat::Encoded => (memory.encoded, memory.compressed),
+            _ => (memory.compressed, memory.encoded),
+        };
+        assert!(kept > 0 && other == 0, "{format:?} {memory:?}");
+    }
+}
+
+#[test]
 fn a_listed_object_that_cannot_be_held_is_missing_in_the_list() {
     let store = Store::<Object>::new(StorageFormat::Encoded);
     apply(&store, &object("", "a", "5"));
