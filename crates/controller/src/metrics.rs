@@ -6,6 +6,25 @@ use std::time::Duration;
 
 /// The figures of a [`Controller`](crate::Controller) since it began: see [`Controller::metrics`].
 ///
+/// An exporter reads them at each scrape:
+///
+/// ```no_run
+/// # use k8s_pb::api::core::v1::ConfigMap;
+/// use listwatch_controller::Controller;
+///
+/// # fn build(config_maps: listwatch_cache::Cache<ConfigMap>) {
+/// let controller = Controller::new(config_maps);
+/// let metrics = controller.metrics();
+/// let scrape = move || {
+///     let now = metrics.read();
+///     let buckets: Vec<(f64, u64)> = now.durations.buckets().collect();
+///     println!("{} due, {} failed, {} retries, durations {buckets:?}", now.due, now.failed, now.retries);
+/// };
+/// # scrape();
+/// # drop(controller);
+/// # }
+/// ```
+///
 /// [`Controller::metrics`]: crate::Controller::metrics
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
