@@ -8,6 +8,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use fs4::{FileExt, TryLockError};
+
 use crate::error::{Error, ErrorKind, PageFault};
 
 /// The size of the header of a page, and of an element.
@@ -80,12 +82,12 @@ pub(crate) enum Root {
 impl Pages {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(ErrorKind::Read)?;
-        match file.try_lock_shared() {
+        match FileExt::try_lock_shared(&file) {
             Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return Err(ErrorKind::InUse.into()),
+            Err(TryLockError::WouldBlock) => return Err(ErrorKind::InUse.into()),
             // File systems without locks: nobody else could have locked the file either.
-            Err(std::fs::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(std::fs::TryLockError::Error(error)) => return Err(ErrorKind::Read(error).into()),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(ErrorKind::Read(error).into()),
         }
         let len = file.metadata().map_err(ErrorKind::Read)?.len();
         let meta = newest_meta(&file, len)?;

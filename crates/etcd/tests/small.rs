@@ -80,10 +80,10 @@ fn refuses_states_that_the_file_does_not_have() {
 #[test]
 fn refuses_a_file_that_another_process_has_locked() {
     let copy = temporary(&fs::read(SMALL).unwrap());
-    copy.as_file().lock().unwrap();
+    fs4::FileExt::lock(copy.as_file()).unwrap();
     let error = DataFile::open(copy.path()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InUse) && error.to_string().contains("etcdctl snapshot save"), "{error}");
-    copy.as_file().unlock().unwrap();
+    fs4::FileExt::unlock(copy.as_file()).unwrap();
     // Two readers share the lock.
     let _first = DataFile::open(copy.path()).unwrap();
     DataFile::open(copy.path()).unwrap();
