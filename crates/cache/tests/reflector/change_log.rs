@@ -117,6 +117,19 @@ async fn opens_once_the_watch_has_passed_the_list_beside_it() {
     }
 }
 
+/// A reader at the version of the list may lack an object that the watch beside it has added.
+#[tokio::test(start_paused = true)]
+async fn opens_after_an_old_object_that_the_watch_adds_beside_the_list() {
+    let events = watch([added("p@3")]).then(Duration::from_secs(10), bookmark(15)).then_stalls();
+    let script = scripted([list("10", "x@1"), events, list("10", "a@1")]);
+    let cache = reflector(script, FIRST).change_log(ChangeLogLimits::default()).spawn();
+    for (version, expected) in [("10", None), ("15", Some("15: a@1 p@3"))] {
+        cache.wait_for_resource_version(version).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(snapshot(&cache).as_deref(), expected, "{version}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_relist_ends_readers() {
     let answers = [list("10", "a@1"), watch([added("b@11"), error(410)]), list("20", "a@1 b@11"), idle_watch()];

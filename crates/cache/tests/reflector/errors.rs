@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
     FIRST, LIST, Scenario, added, check, deleted, idle_watch, late, list, modified, objects, reflector, requests,
-    scripted, watch,
+    scripted, too_large, watch,
 };
 use crate::support::config_maps::{self, error, initial_end};
 use crate::support::transport::{Answer, Scripted};
@@ -411,6 +411,17 @@ async fn backs_off_where_watches_end_after_an_event() {
     sleep(Duration::from_secs(3600)).await;
     assert!((60..300).contains(&script.requests()), "{} requests in an hour", script.requests());
     run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn backs_off_where_each_list_is_refused_for_its_version() {
+    for refused in [Answer::status(410), too_large()] {
+        let script = scripted([]).afterwards(refused);
+        let run = tokio::spawn(reflector(script.clone(), LIST).prepare().run());
+        sleep(Duration::from_secs(3600)).await;
+        assert!((60..300).contains(&script.requests()), "{} requests in an hour", script.requests());
+        run.abort();
+    }
 }
 
 /// Otherwise a cache whose versions expire now and then would be out of date for longer each time.

@@ -63,13 +63,15 @@ async fn watches_initial_events_or_lists() {
             answers: vec![
                 Answer::status(422),
                 list("10", "a@1"),
-                watch([modified("a@11"), error(410)]),
+                watch([error(410)]),
                 list("15", "a@15"),
+                watch([modified("a@16"), error(410)]),
+                list("20", "a@16"),
                 idle_watch(),
             ],
-            requests: "watch list, list, watch 10, list 11, watch 15",
-            objects: "a@15",
-            version: "15",
+            requests: "watch list, list, watch 10, list 10, watch 15, list 16, watch 20",
+            objects: "a@16",
+            version: "20",
         },
     ])
     .await;
