@@ -34,7 +34,7 @@
 //!
 //! # Which bytes
 //!
-//! It writes the same bytes as kube-apiserver 1.36 writes without `?pretty`:
+//! The encoder writes the same bytes as kube-apiserver 1.36 does without `?pretty`:
 //!
 //! | kind | items are stored in | JSON bodies |
 //! |---|---|---|
@@ -42,8 +42,8 @@
 //! | other: custom resources | JSON | members in alphabetical order; items have their `kind` |
 //! | [`metadata_only`](Encoder::metadata_only) | as the kind | `kind` first; items have the kind `PartialObjectMetadata` |
 //!
-//! An item is copied if it is stored in the encoding that is written. An item in protobuf is converted to JSON as by
-//! [`ItemRef::to_json`]; an item in JSON cannot be converted to protobuf.
+//! An item that is stored in the encoding to be written is copied. [`ItemRef::to_json`] converts an item in protobuf to
+//! JSON, but an item in JSON cannot be converted to protobuf.
 //!
 //! Sources: the packages `runtime/serializer/json`, `runtime/serializer/protobuf` and `apis/meta/v1` of
 //! `k8s.io/apimachinery`, and `endpoints/handlers/response.go` of `k8s.io/apiserver`.
@@ -95,8 +95,8 @@ impl Encoder {
     /// Writes only the metadata of the objects, as `PartialObjectMetadata` and `PartialObjectMetadataList` of
     /// `meta.k8s.io/v1`.
     ///
-    /// The metadata of a protobuf item are copied as they are. The metadata of a JSON item are written in the order of
-    /// Go's structs, without members that the table of fields does not have. As on a server, the list meta has no
+    /// The metadata of a protobuf item are copied as they are. Those of a JSON item are written in the order of Go's
+    /// structs, without members that the table of fields does not know. As on a server, the list meta has no
     /// `shardInfo`.
     #[must_use]
     pub fn metadata_only(self) -> Self {
@@ -122,7 +122,7 @@ impl Encoder {
     /// Returns the bytes that the item takes in a list in protobuf, which [`list_head`](Self::list_head) needs; 0 in
     /// JSON, whose lists have no lengths.
     ///
-    /// It copies nothing.
+    /// Nothing is copied.
     ///
     /// # Errors
     ///
@@ -146,8 +146,8 @@ impl Encoder {
     /// Appends the beginning of a list. Then [`item`](Self::item) appends each item and [`list_tail`](Self::list_tail)
     /// the end.
     ///
-    /// `items_len` is the sum of [`item_len`](Self::item_len) of all items, because a list in protobuf begins with its
-    /// length. If the items take other lengths, the body is malformed. In JSON it is ignored.
+    /// `items_len` is the sum of [`item_len`](Self::item_len) over all items, because a list in protobuf begins with
+    /// its length. If the items then take other lengths, the body is malformed. In JSON the sum is ignored.
     pub fn list_head(&self, list_meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) -> ListBody {
         let list_meta = self.served(list_meta);
         with_codec!(self.encoding, C => C::write_list_head(&self.kind, &list_meta, items_len, out));
@@ -156,9 +156,9 @@ impl Encoder {
 
     /// Appends an item of a list.
     ///
-    /// An item in the encoding that is written is copied and not checked; JSON loses its whitespace. Returns the number
-    /// of its fields that are left out, because the table of fields does not have them: only for an item in protobuf
-    /// that is written as JSON.
+    /// An item in the encoding to be written is copied without a check; JSON loses its whitespace. Returns the number
+    /// of fields that the table of fields does not know and that are therefore left out, which happens only when an
+    /// item in protobuf is written as JSON.
     ///
     /// # Errors
     ///
@@ -207,9 +207,9 @@ impl Encoder {
 
     /// Appends the frame of a change: in protobuf a length and a `WatchEventRef`, in JSON a line.
     ///
-    /// With a `resource_version`, the object is written with this version in its metadata: a server sends the deletion
-    /// of an object with the version of the deletion, and a watch with a selector sends the old state at the new
-    /// version. Then the object is copied twice.
+    /// If you pass a `resource_version`, the object's metadata get this version, and the object is copied twice. A
+    /// server does so when it sends the deletion of an object at the version of the deletion, or, to a watch with a
+    /// selector, an old state at the new version.
     ///
     /// Returns the number of fields that are left out, as [`item`](Self::item).
     ///
@@ -238,8 +238,8 @@ impl Encoder {
 
     /// Appends the frame of a bookmark: an object of the kind that has only a resource version.
     ///
-    /// With `ends_initial_events` it has the annotation `k8s.io/initial-events-end: "true"`, which follows the last
-    /// initial event.
+    /// With `ends_initial_events`, the bookmark carries the annotation `k8s.io/initial-events-end: "true"`, which marks
+    /// the end of the initial events.
     ///
     /// In protobuf, Go writes each field that is neither a pointer, a slice nor a map, although it is zero; the object
     /// has these fields as well. They are the same as kube-apiserver's, except for the kinds whose fields of this sort

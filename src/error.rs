@@ -1,7 +1,7 @@
 //! Errors of bodies and items, with their position and the number of items or events delivered before.
 //!
-//! Each error displays itself with its causes on one line. Its `source()` begins after the causes that it displays, so
-//! that a chain of sources repeats none.
+//! Each error displays itself and its causes on one line. Its `source()` begins after the causes that the text already
+//! shows, so a printed chain of sources repeats nothing.
 
 use std::error::Error;
 use std::fmt;
@@ -14,11 +14,11 @@ pub(crate) use crate::wire::Fault;
 
 /// The error of a body that is not a complete list or a well-formed watch.
 ///
-/// The items or events delivered before are exact; the body may contain more. A decoder that returned an error returns
-/// the same error from every later call.
+/// The items or events that were delivered before the error are exact, but the body may contain more. A decoder that
+/// returned an error returns the same error from every later call.
 ///
-/// It is displayed on one line: what happened, the offset, the number of items or events delivered, and the
-/// [`ItemError`] of an item. [`source`](Error::source) is the source of that `ItemError`.
+/// The text is one line: what happened, the offset, the number of items or events delivered, and the [`ItemError`] if
+/// an item caused it. [`source`](Error::source) returns the source of that `ItemError`.
 #[derive(Clone, Debug)]
 pub struct DecodeError(Box<DecodeErrorParts>);
 
@@ -58,25 +58,25 @@ impl DecodeError {
 
     /// Returns the position in the (decompressed) body.
     ///
-    /// In a list it is the offset of the first byte of the faulty field. For [`Fault::Syntax`] between the fields of
-    /// JSON it is the offset of the faulty byte, for [`Incomplete`](DecodeErrorKind::Incomplete) the number of bytes
-    /// received, and for [`Api`](DecodeErrorKind::Api) the offset where the Status begins.
+    /// In a list, this is the offset of the first byte of the faulty field. For [`Fault::Syntax`] between the fields of
+    /// JSON it is the faulty byte itself, for [`Incomplete`](DecodeErrorKind::Incomplete) the number of bytes received,
+    /// and for [`Api`](DecodeErrorKind::Api) where the Status begins.
     ///
-    /// In a watch it is the offset of the first byte of the faulty frame: of its length, or in JSON of its object. For
-    /// [`TruncatedFrame`](DecodeErrorKind::TruncatedFrame) it is the number of bytes received.
+    /// In a watch, this is the offset of the first byte of the faulty frame, where its length begins, or in JSON its
+    /// object. For [`TruncatedFrame`](DecodeErrorKind::TruncatedFrame) it is the number of bytes received.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.0.offset
     }
 
-    /// Returns the index of the faulty item, counted from 0 and including skipped items; in a watch, of the event.
-    /// `None` if the fault is not in an item.
+    /// Returns the index of the faulty item, or in a watch of the faulty event, counted from 0 and including skipped
+    /// ones. Returns `None` if the fault is not in an item.
     #[must_use]
     pub fn index(&self) -> Option<u64> {
         self.0.index
     }
 
-    /// Returns the number of items delivered before; in a watch, of events.
+    /// Returns the number of items that were delivered before the error, or in a watch the number of events.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items
@@ -100,8 +100,8 @@ impl DecodeError {
         }
     }
 
-    /// Returns the limit that the body, or the decoded form of one of its items, exceeds. The [`kind`](Self::kind) has
-    /// the sizes.
+    /// Returns the limit that the body, or the decoded form of one of its items, exceeds. The [`kind`](Self::kind)
+    /// tells the sizes.
     ///
     /// ```
     /// use listwatch::{Limit, Limits, ListReader};
@@ -330,8 +330,8 @@ pub enum ItemError {
     /// prost refuses the item: nesting deeper than 100, a wrong wire type; or text that is not UTF-8 in an object whose
     /// kind is not in the [table of fields](crate::schema).
     ///
-    /// The error is of the version of prost that this crate depends on, as are the messages that a caller decodes: so
-    /// `?` converts the errors of those messages in a closure.
+    /// The error type is that of the prost version on which this crate depends. Messages that you decode use the same
+    /// version, so `?` converts their errors in a closure.
     #[error("cannot decode the protobuf: {}", without_library(.0))]
     Protobuf(prost::DecodeError),
     /// The metadata of the item cannot be read.

@@ -6,9 +6,8 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 //! Lists and watches huge Kubernetes collections in constant memory.
 //!
-//! An API server can stream a list of any size. This crate decodes a list while it arrives, one item at a time, and
-//! keeps only what the caller keeps. The decoders use no IO and no async. A client lists, pages, retries and watches
-//! over them.
+//! A list may be of any size. This crate decodes it while it arrives, one item at a time, so memory holds only what you
+//! keep. The decoders need neither IO nor async. A client on top of them lists, watches, pages and retries.
 //!
 //! ```no_run
 //! use listwatch::ListReader;
@@ -40,8 +39,8 @@
 //! The crate [`listwatch-cache`](https://docs.rs/listwatch-cache) keeps whole collections in memory.
 //! [The guide](https://docs.rs/crate/listwatch/latest/source/docs/guide/README.md) has a chapter for each task.
 //!
-//! The default cargo feature `reqwest` adds the client over HTTP. Without features the crate is the sans-IO core and
-//! the adapter over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
+//! The default cargo feature `reqwest` adds the client over HTTP. Without features, the crate consists of the sans-IO
+//! core and the adapter over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
 
 // `.ci/imports` checks that imports point downwards, and `.ci/imports --order` prints the modules, lowest first.
 mod adapt;

@@ -2,11 +2,11 @@
 
 /// The limits of a [`ListDecoder`](crate::ListDecoder) or a [`WatchDecoder`](crate::WatchDecoder).
 ///
-/// A body over a limit is an error; [`DecodeError::limit`](crate::DecodeError::limit) returns the limit and the sizes.
-/// The decoder returns the error when the body declares the length, before it receives the bytes; in JSON, which
-/// declares no lengths, at the first byte over the limit.
+/// A body that exceeds a limit is an error, whose [`DecodeError::limit`](crate::DecodeError::limit) names the limit.
+/// The decoder returns it as soon as the body declares such a length, before it receives the bytes. JSON declares no
+/// lengths, so there the error comes with the first byte over the limit.
 ///
-/// A watch has no end: only [`item_size`](Self::item_size), [`metadata_size`](Self::metadata_size) and
+/// A watch has no end, so only [`item_size`](Self::item_size), [`metadata_size`](Self::metadata_size) and
 /// [`decoded_size`](Self::decoded_size) apply to it.
 ///
 /// ```
@@ -37,9 +37,9 @@ impl Limits {
 
     /// Sets the largest item, in bytes: [`DEFAULT_ITEM_SIZE`](Self::DEFAULT_ITEM_SIZE) unless set.
     ///
-    /// In a watch it is the largest frame: an object with its enclosing event.
+    /// In a watch, this bounds a frame: an object with its enclosing event.
     ///
-    /// It bounds the decoder's memory, because an item that is split over chunks is assembled in one buffer.
+    /// This limit bounds the decoder's memory, because an item that is split over chunks is assembled in one buffer.
     #[must_use]
     pub const fn item_size(mut self, bytes: u64) -> Self {
         self.item_size = bytes;
@@ -48,7 +48,7 @@ impl Limits {
 
     /// Sets the largest number of items, including skipped items: no limit unless set.
     ///
-    /// It protects callers that keep the items: two bytes of a body are enough for an item.
+    /// This limit protects callers that keep the items, because two bytes of a body are enough for an item.
     #[must_use]
     pub const fn items(mut self, items: u64) -> Self {
         self.items = items;
@@ -57,7 +57,7 @@ impl Limits {
 
     /// Sets the largest body, in bytes after decompression: no limit unless set.
     ///
-    /// It stops a gzip bomb.
+    /// This limit stops a gzip bomb.
     #[must_use]
     pub const fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = bytes;
@@ -67,7 +67,7 @@ impl Limits {
     /// Sets the longest string of the type meta and of the list meta (in JSON, all of the list's `metadata`), and the
     /// largest `Status`, also in a watch, in bytes: [`DEFAULT_METADATA_SIZE`](Self::DEFAULT_METADATA_SIZE) unless set.
     ///
-    /// It bounds the memory that the decoder keeps for them.
+    /// This limit bounds the memory that the decoder keeps for them.
     #[must_use]
     pub const fn metadata_size(mut self, bytes: u64) -> Self {
         self.metadata_size = bytes;
@@ -81,13 +81,13 @@ impl Limits {
     /// [`ItemRef::with_decoded_size`](crate::ItemRef::with_decoded_size) sets it for one item, and `set_decoded_size`
     /// of a store for its objects.
     ///
-    /// It bounds the memory for an item with a few bytes per element: 1.4 MB of empty volumes would take 2.3 GB. Items
-    /// of up to 16 KiB are not estimated. If the [table of fields](crate::schema) has the item's kind, the estimate is
-    /// the length of all strings, and 16 to 48 bytes for each field of each message, present or absent; three or four
-    /// times that in a list or map. That is more than the types of k8s-pb take. For another kind in protobuf it is 64
-    /// bytes for each string or message and 1 KiB more for a value whose bytes could be a message. In JSON it is the
-    /// length, 1 KiB for each object, 160 bytes for each array and 112 bytes for each comma; large structs may take
-    /// more.
+    /// This limit stops an item whose elements take only a few bytes each: 1.4 MB of empty volumes would decode to 2.3
+    /// GB. Items of up to 16 KiB are not estimated. If the [table of fields](crate::schema) has the item's kind, the
+    /// estimate is the length of all strings, and 16 to 48 bytes for each field of each message, present or absent;
+    /// three or four times that in a list or map. That is more than the types of k8s-pb take. For another kind in
+    /// protobuf it is 64 bytes for each string or message and 1 KiB more for a value whose bytes could be a message. In
+    /// JSON it is the length, 1 KiB for each object, 160 bytes for each array and 112 bytes for each comma; large
+    /// structs may take more.
     #[must_use]
     pub const fn decoded_size(mut self, bytes: u64) -> Self {
         self.decoded_size = bytes;

@@ -27,17 +27,17 @@ use crate::wire::Encoding;
 
 /// A path to a field of an object, to read the field without decoding the rest of the object.
 ///
-/// It has field numbers for protobuf and names for JSON, or only one of the two. An item is read in its own encoding.
-/// [`ItemRef::new`] creates an item from bytes that the caller keeps.
+/// A path consists of field numbers for protobuf and of names for JSON, or of only one of the two. An item is read in
+/// its own encoding. [`ItemRef::new`] creates an item from bytes that you keep.
 ///
-/// Lookups descend only into the messages on the path and borrow the values that they find; each allocates a few words.
-/// They return the same values as decoding: the last of several values of a single field counts, messages in pieces are
+/// A look-up descends only into the messages on the path and borrows what it finds; it allocates a few words. It
+/// returns what decoding would return: the last of several values of a single field counts, messages in pieces are
 /// merged, and malformed bytes on the path are errors.
 ///
-/// A path may lead through repeated fields: [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and
-/// [`ints`](Self::ints) then return the values of all elements, and `str`, `bytes` and `int` the last value. The last
-/// field of a path may be a map, in which [`key`](Self::key) selects one entry. A path without names and numbers leads
-/// nowhere.
+/// A path may lead through repeated fields. [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and
+/// [`ints`](Self::ints) then return the values of all elements, while `str`, `bytes` and `int` return the last one. The
+/// last field of a path may be a map, in which [`key`](Self::key) selects one entry. A path without names and numbers
+/// leads nowhere.
 ///
 /// ```
 /// use listwatch::path::pod;
@@ -95,10 +95,10 @@ impl FieldPath {
 
     /// Parses a path for objects of a type, which is the type meta of the object or of its list.
     ///
-    /// The text has names as in JSON: `spec.containers.image`. The [table of fields](crate::schema) has the fields of
-    /// built-in kinds, and of the `metadata` of every kind. Any other path of a custom resource is used unchanged and
-    /// reads JSON only. The text may have numbers, `2.10` for `spec.nodeName` of a Pod; if the table does not have
-    /// them, the path reads protobuf only. A path to a map may end in a key:
+    /// The text consists of names as in JSON: `spec.containers.image`. The [table of fields](crate::schema) knows the
+    /// fields of built-in kinds, and the `metadata` of every kind. Any other path of a custom resource is used
+    /// unchanged and reads JSON only. The text may also consist of numbers, such as `2.10` for `spec.nodeName` of a
+    /// Pod; if the table does not know them, the path reads protobuf only. A path to a map may end in a key:
     /// `metadata.annotations["example.com/note"]`.
     ///
     /// # Errors
@@ -173,8 +173,8 @@ impl FieldPath {
         Err(ItemError::WrongEncoding { found: encoding, expected })
     }
 
-    /// Returns the string at the end of the path; `None` when it is absent. It is borrowed unless it has escapes in
-    /// JSON.
+    /// Returns the string at the end of the path, or `None` if it is absent. The string is borrowed unless it contains
+    /// escapes in JSON.
     ///
     /// # Errors
     ///
@@ -203,8 +203,8 @@ impl FieldPath {
         self.ints(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns all strings at the end of the path, even if a later string in the same message replaces one, which no
-    /// API server writes.
+    /// Returns all strings at the end of the path. That includes a string which a later one in the same message
+    /// replaces, although no API server writes that.
     ///
     /// The iterator ends after an error, which is the same as for [`str`](Self::str).
     pub fn strs<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
