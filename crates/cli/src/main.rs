@@ -34,12 +34,12 @@ use crate::failure::Failure;
 /// The longest time between the end of the reader of stdout and a signal that has ended both.
 const SIGNAL_AFTER_READER: Duration = Duration::from_millis(50);
 
-/// Stream huge Kubernetes collections over protobuf, in constant memory.
+/// List, watch, measure, save and serve huge Kubernetes collections.
 ///
 /// Results go to stdout, everything else to stderr.
 ///
-/// The exit code is 0 on success, and if the reader of stdout has closed it. It is 1 on an error, and 2 on wrong usage.
-/// On Ctrl-C, SIGTERM or SIGHUP it is 130.
+/// The exit code is 0 on success, also if the reader of stdout closes the pipe, 1 on an error, and 2 on wrong usage.
+/// After Ctrl-C, SIGTERM or SIGHUP it is 130.
 ///
 /// `watch` and `mirror` run until the first of these signals, and then exit with 0. A second signal ends any command at
 /// once, with 130.

@@ -24,16 +24,16 @@ use crate::partial_file::{create_beside, replace};
 
 /// Save the body of a list, byte for byte.
 ///
-/// FILE has the bytes that the server sent, uncompressed: Kubernetes protobuf, or JSON for custom resources. The body
-/// is written to a temporary file next to FILE, which only its owner can read. The temporary file replaces FILE once
-/// the list is complete. If FILE exists, its permissions stay; if it is a symbolic link, the file it leads to is
-/// replaced.
+/// FILE receives the bytes that the server sent, uncompressed: Kubernetes protobuf, or JSON for custom resources. The
+/// body is written to a temporary file next to FILE, which only its owner can read. The temporary file replaces FILE
+/// once the list is complete. An existing FILE keeps its permissions, and if it is a symbolic link, the file that it
+/// leads to is replaced.
 ///
 /// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be
 /// recorded whole. Record each namespace with -n into a file of its own, or use `stats --chunk-size`. `decode` and
 /// `stats` read one file at a time.
 ///
-/// If the server does not support --shard, FILE has the items of all shards.
+/// If the server does not support --shard, FILE contains the items of all shards.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -23,7 +23,7 @@ use crate::cluster::query::ResourceValueParser;
 /// read. On another address it needs TLS, and reviews the token and the rights of each reader.
 ///
 /// The mirror survives disconnects and restarts of the server, and shows its progress on stderr. Ctrl-C and SIGTERM end
-/// it. Open requests then have 10 s to end. deploy/manifests.yaml runs it in Kubernetes, with the RBAC.
+/// it, after giving open requests 10 s to finish. deploy/manifests.yaml runs it in Kubernetes, with the RBAC.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Paths of its own: /livez, /healthz and /readyz (also /readyz/RESOURCE) for probes, without a token; /metrics for Prometheus.
@@ -65,8 +65,8 @@ pub struct MirrorArgs {
 
     /// YAML file of settings, or `-` for stdin: the names and values of these options, and `resources`.
     ///
-    /// An option of the command line replaces the one of the file. Both lists of resources count, and both of each
-    /// option that can be repeated.
+    /// An option on the command line replaces the same one in the file, except that resources and repeatable options
+    /// add up.
     #[arg(short = 'f', long, value_name = "FILE", value_parser = clap::builder::OsStringValueParser::new())]
     pub settings: Option<OsString>,
 
@@ -76,8 +76,8 @@ pub struct MirrorArgs {
 
     /// Memory limit for all objects, indexes and change logs together, in MiB.
     ///
-    /// Resources then sync one after the other. The command fails if they do not fit. If a later object does not fit,
-    /// requests for its resource get 503, until a relist has made it complete.
+    /// Resources then sync one after the other, and the command fails if they do not fit. If a later object does not
+    /// fit, requests for its resource get 503 until a relist makes it complete.
     #[arg(long, value_name = "MIB")]
     pub budget: Option<usize>,
 
