@@ -43,9 +43,9 @@ impl From<StoreError> for ItemError {
     }
 }
 
-/// An object that a store or an index does not have in its latest state.
+/// An object whose latest state a store or an index lacks.
 ///
-/// The store could not hold it, or the function of the index failed. It is displayed on one line, with the cause.
+/// The store could not hold that state, or the function of the index failed. The text is one line, with the cause.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectError {
@@ -75,7 +75,7 @@ impl Error for ObjectError {
     }
 }
 
-/// Why a reflector has ended, so that its cache gets no more changes.
+/// Why a reflector has ended, so that its cache receives no more changes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EndReason {

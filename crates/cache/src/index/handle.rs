@@ -27,11 +27,11 @@ const BUILD_STEP: u32 = 64;
 /// Finds the objects of a store by values that a function computes from each: see
 /// [`StoreReader::index`](crate::StoreReader::index).
 ///
-/// The store keeps it up to date until its last clone and its last subscriber are dropped. A lookup takes about
+/// The store keeps the index up to date until you drop its last clone and its last subscriber. A look-up takes about
 /// `log2(values)` comparisons, and returns the objects of one moment, unordered.
 ///
-/// It takes about 30 bytes for each object, and for each value about 130 bytes and two copies of the value: for text
-/// prefer `Arc<str>`.
+/// An index takes about 30 bytes for each object, and about 130 bytes and two copies for each value, so prefer
+/// `Arc<str>` for text.
 pub struct Index<T: StoreType + ?Sized, V> {
     host: Arc<dyn SubscriberHost<T>>,
     handle: CountedHandle,
@@ -128,16 +128,17 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
         })
     }
 
-    /// Returns an unregistered subscriber to the objects that have this value. It delivers an object that loses the
-    /// value as [`Deleted`](crate::Change::Deleted).
+    /// Returns an unregistered subscriber to the objects that have this value. An object that loses the value is
+    /// delivered as [`Deleted`](crate::Change::Deleted).
     ///
-    /// Writes of other objects cost it nothing, and the function of the index is called once for all subscribers.
+    /// Writes of other objects cost the subscriber nothing, and the function of the index is called once for all
+    /// subscribers.
     pub fn subscribe(&self, value: V) -> SubscriberBuilder<T> {
         let route = ValueRoute { data: Arc::clone(&self.data), value };
         SubscriberBuilder::new(Arc::clone(&self.host), self.handle.clone()).route(Box::new(route))
     }
 
-    /// Returns an error for each object that the index does not have because its function failed.
+    /// Returns an error for each object that the index omits because its function failed.
     #[must_use]
     pub fn errors(&self) -> Vec<ObjectError> {
         read(&self.data.groups).failed.values().cloned().collect()

@@ -21,8 +21,8 @@ const EMPTY: &str = "1";
 
 /// Writes a [`Cache`] in place of a reflector and a server, for unit tests of code that takes caches.
 ///
-/// The cache is synced from the start. Indexes and subscribers get each write as they get the events of a watch. It
-/// needs no async runtime.
+/// The cache is synced from the start, and needs no async runtime. Indexes and subscribers see each write as they see
+/// the events of a watch.
 ///
 /// ```
 /// use k8s_pb::api::core::v1::Pod;
@@ -52,13 +52,13 @@ const EMPTY: &str = "1";
 ///
 /// # Resource versions
 ///
-/// A server sends each object with a uid and a version, and the rules of a [`Store`] apply: an older version changes
-/// nothing. Objects without a version replace each other in the order of the calls. The cache is at version 1, and then
-/// at the newest version of an object that was written. [`Cache::wait_for_resource_version`] returns at once up to that
-/// version, and for a newer one it waits for a write.
+/// The rules of a [`Store`] apply: a server sends each object with a uid and a version, and an older version changes
+/// nothing. Objects without a version replace each other in the order of the calls. The cache begins at version 1, and
+/// then is at the newest version of an object that was written. [`Cache::wait_for_resource_version`] returns at once up
+/// to that version, and waits for a write of a newer one.
 ///
-/// The cache remains as it is when the writer is dropped. Subscribers stay open, and a wait for a newer version then
-/// ends with [`SyncError::Ended`](crate::SyncError::Ended).
+/// When you drop the writer, the cache remains as it is and subscribers stay open, but a wait for a newer version ends
+/// with [`SyncError::Ended`](crate::SyncError::Ended).
 pub struct CacheWriter<T: StoreType + ?Sized> {
     cache: Cache<T>,
     status: watch::Sender<ReflectorStatus>,

@@ -4,7 +4,7 @@ use crate::state::entry::{Entry, EntryForm};
 
 /// The memory of a [`Store`](crate::Store) in bytes, by part, as requested from the allocators, without their rounding.
 ///
-/// It leaves out objects that only callers and subscribers hold, for example replaced states.
+/// Objects that only callers and subscribers hold, such as replaced states, are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {

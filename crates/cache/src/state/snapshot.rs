@@ -24,8 +24,8 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         self.objects(self.order.iter())
     }
 
-    /// Iterates in key order over the objects of a namespace, or of all, that follow a key. It finds the first of them
-    /// in a time that grows with the logarithm of the collection. The key need not exist.
+    /// Iterates in key order over the objects that follow a key, in one namespace or in all. The key need not exist.
+    /// The time to find the first object grows with the logarithm of the collection.
     ///
     /// ```
     /// # use listwatch::Encoding;

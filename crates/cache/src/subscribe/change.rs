@@ -5,7 +5,7 @@ use listwatch::StoreType;
 use crate::error::EndReason;
 use crate::state::object::Object;
 
-/// A change of a store, as a [`Subscriber`](crate::Subscriber) gets it.
+/// A change of a store, as a [`Subscriber`](crate::Subscriber) receives it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Change<T: StoreType + ?Sized> {
@@ -18,7 +18,7 @@ pub enum Change<T: StoreType + ?Sized> {
         /// The current state.
         new: Object<T>,
     },
-    /// The object was deleted, or does not pass the filters of the subscriber any more.
+    /// The object was deleted, or no longer passes the filters of the subscriber.
     #[non_exhaustive]
     Deleted {
         /// The state that the subscriber received before, or that the store had when the subscriber was registered. It
@@ -30,9 +30,9 @@ pub enum Change<T: StoreType + ?Sized> {
         /// differ from `last` (`DeletedFinalStateUnknown` of client-go).
         final_state_unknown: bool,
     },
-    /// A list is complete, and all its changes were delivered before. A subscriber [with the initial
-    /// state](crate::SubscriberBuilder::with_initial_state) also gets this after the initial state, if the store has a
-    /// resource version.
+    /// A list is complete, and all its changes were delivered before. A subscriber
+    /// [with the initial state](crate::SubscriberBuilder::with_initial_state) also receives this after the initial
+    /// state, if the store has a resource version.
     Synced,
     /// The reflector of the store has ended, so no more changes follow.
     Ended(EndReason),

@@ -18,8 +18,8 @@ use crate::state::object::Object;
 /// Selects modifications of objects by what they change: see
 /// [`SubscriberBuilder::predicate_filter`](crate::SubscriberBuilder::predicate_filter).
 ///
-/// It has the words of kube's `predicates`, and `or` in place of `combine`. Additions and deletions always pass, and so
-/// does an object that was created again under its name.
+/// The names are those of kube's `predicates`, with `or` in place of `combine`. Additions and deletions always pass,
+/// and so does an object that was created again under its name.
 ///
 /// | predicate | passes | drops |
 /// |---|---|---|
@@ -64,7 +64,7 @@ enum Condition {
 }
 
 impl Predicate {
-    /// Passes a change of `metadata.generation`. It has no value for kinds that do not count it.
+    /// Passes a change of `metadata.generation`. Kinds that do not count generations have no value for it.
     pub fn generation() -> Self {
         Self(Condition::Generation)
     }
@@ -103,14 +103,15 @@ impl Predicate {
         Self(Condition::Fields(Box::new(projection)))
     }
 
-    /// Passes a change that one of the two passes. It has no value if neither has one.
+    /// Passes a change that either of the two passes. There is no value if neither predicate has one.
     pub fn or(self, other: Self) -> Self {
         Self(Condition::Or(Box::new((self.0, other.0))))
     }
 
     /// Passes a change that both pass, or the only one that has a value.
     ///
-    /// Both must change in one write: it drops a change of the labels that is followed by a change of the annotations.
+    /// Both must change in the same write: a change of the labels that is followed by a change of the annotations is
+    /// dropped.
     pub fn and(self, other: Self) -> Self {
         Self(Condition::And(Box::new((self.0, other.0))))
     }
