@@ -140,6 +140,8 @@ impl Server {
 
     /// Returns kubectl's configuration, with `change` applied to its user.
     pub async fn kube(&self, change: impl FnOnce(&mut AuthInfo)) -> Result<kube::Config> {
+        // With two providers in the process, kube panics unless one is installed. The call fails if there is one.
+        drop(rustls::crypto::ring::default_provider().install_default());
         let mut kubeconfig = Kubeconfig::read_from(self.dir().join("kubeconfig"))?;
         let user = kubeconfig.auth_infos.first_mut().and_then(|user| user.auth_info.as_mut()).ok_or("no user")?;
         change(user);
