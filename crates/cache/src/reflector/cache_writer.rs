@@ -109,8 +109,9 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the object cannot be stored; it contains [`ItemError::WrongEncoding`] when the objects of
-    /// the cache are decoded from the other encoding.
+    /// [`StoreError`] when the object cannot be stored; it contains
+    /// [`ItemError::WrongEncoding`](listwatch::ItemError::WrongEncoding) when the objects of the cache are decoded from
+    /// the other encoding.
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
         ItemRef::new(encoding, bytes).check_encoding::<T>()?;
         self.write(ItemRef::new(encoding, bytes), false)
@@ -120,7 +121,8 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
     ///
     /// # Errors
     ///
-    /// As [`apply`](Self::apply); the error contains an [`ItemError`] when the object cannot be encoded.
+    /// As [`apply`](Self::apply); the error contains an [`ItemError`](listwatch::ItemError) when the object cannot be
+    /// encoded.
     pub fn apply_decoded(&self, object: &T::Decoded) -> Result<(), StoreError> {
         self.apply(T::ENCODING.unwrap_or(Encoding::Protobuf), &<T as StoreType>::encode(object)?)
     }
