@@ -67,7 +67,7 @@ enum Command {
 
 fn main() {
     let cli = parse_arguments();
-    cluster::logs::install_logs(cli.verbose);
+    cluster::logs::install_logs(cli.verbose, cli.command.shows_all_warnings());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let handled = signals::start_handling(cli.command.exit_code_of_signals());
     let done = match (&runtime, &handled) {
@@ -111,6 +111,11 @@ async fn run_command(command: Command) -> Result<(), Failure> {
 }
 
 impl Command {
+    /// Returns true for a command that runs unattended.
+    fn shows_all_warnings(&self) -> bool {
+        matches!(self, Self::Cluster(command) if command.is_mirror())
+    }
+
     /// Returns the exit code after the first signal.
     fn exit_code_of_signals(&self) -> i32 {
         match self {

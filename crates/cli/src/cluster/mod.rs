@@ -31,6 +31,10 @@ impl ClusterCommand {
     pub fn ends_by_signal(&self) -> bool {
         matches!(self, Self::Watch(_) | Self::Mirror(_))
     }
+
+    pub fn is_mirror(&self) -> bool {
+        matches!(self, Self::Mirror(_))
+    }
 }
 
 pub async fn run(command: ClusterCommand) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStderr};
+use std::process::{Child, ChildStderr, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -209,7 +209,12 @@ fn reviews_readers_over_tls() {
     let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     std::fs::write(file("tls.crt"), certified.cert.pem()).unwrap();
     std::fs::write(file("tls.key"), certified.signing_key.serialize_pem()).unwrap();
-    let api = Api::by(|request, _| match &*request.path {
+    let fails = Arc::new(AtomicBool::new(false));
+    let reviews_fail = Arc::clone(&fails);
+    let api = Api::by(move |request, _| match &*request.path {
+        path if path.ends_with("/tokenreviews") && reviews_fail.load(Ordering::Relaxed) => {
+            status(403, "Forbidden", "no")
+        }
         path if path.ends_with("/tokenreviews") => {
             document(r#"{"status":{"authenticated":true,"user":{"username":"reader"}}}"#)
         }
@@ -221,15 +226,24 @@ fn reviews_readers_over_tls() {
     let options = ["--stale-reads", "--write-kubeconfig", &file("kubeconfig")];
     let (mut child, mut lines) = spawn(&api, &[&PODS[..], &files, &options].concat());
     assert!(lines.any(|line| line.unwrap().starts_with("serving: https://127.0.0.1:")));
-    let list = |args: &[&str]| {
-        listwatch(&["list", "pods", "-A", "--kubeconfig", &file("kubeconfig")]).args(args).output().unwrap()
+    let list_command = |args: &[&str]| {
+        let mut command = listwatch(&["list", "pods", "-A", "--kubeconfig", &file("kubeconfig")]);
+        command.args(args);
+        command
     };
+    let list = |args: &[&str]| list_command(args).output().unwrap();
     let output = list(&["--token", "of-a-reader"]);
     assert_eq!(stdout(&output).lines().count(), 120, "{}", stderr(&output));
     let output = list(&[]);
     assert!(stderr(&output).contains("401 Unauthorized"), "{}", stderr(&output));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    fails.store(true, Ordering::Relaxed);
+    let mut reader = list_command(&["--token", "of-another-reader"]).stderr(Stdio::null()).spawn().unwrap();
+    let warning = lines.map(Result::unwrap).find(|line| line.starts_with("warning: cannot review a reader: ")).unwrap();
+    assert!(warning.contains("403") && !warning.contains("of-another-reader"), "{warning}");
+    for child in [&mut reader, &mut child] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
 
 #[test]
@@ -416,7 +430,12 @@ fn keeps_its_file_until_the_server_answers() {
         |path: &&String| path.contains("/configmaps") && !path.contains("/configmaps/a") && !path.contains("watch=");
     assert_eq!(paths.iter().find(is_list), None);
     crate::support::signal(&child, "-TERM");
-    assert!(lines.by_ref().map(Result::unwrap).any(|line| line == "loaded: configmaps: 1 objects at version 9"));
+    let lines: Vec<_> = lines.by_ref().map(Result::unwrap).collect();
+    let loaded = "loaded: configmaps: 1 objects at version 9".to_owned();
+    assert!(lines.contains(&loaded), "{lines:?}");
+    // Its own warnings need no `-v`, and identical ones are not repeated.
+    let retrying = "warning: configmaps: cannot compare the file with the server: retrying: API error: 503";
+    assert_eq!(lines.iter().filter(|line| line.starts_with(retrying)).count(), 1, "{lines:?}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

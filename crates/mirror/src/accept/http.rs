@@ -70,7 +70,7 @@ pub(crate) trait RequestHandler: Send + Sync + 'static {
 pub(crate) struct HttpServer<H> {
     pub(super) limits: Limits,
     pub(super) shutdown: Shutdown,
-    metrics: MirrorMetrics,
+    pub(super) metrics: MirrorMetrics,
     handler: Arc<H>,
 }
 

@@ -48,6 +48,7 @@ pub(crate) async fn serve_listener(
             Some(_) = connections.join_next() => {}
             _ = reload.tick() => if let Some(certificate) = &mut certificate {
                 certificate.reload_files();
+                server.metrics.set_certificate_expiry(certificate.expiry());
             },
             (accepted, permit) = accepted => match accepted {
                 Ok((stream, _)) => {

@@ -10,6 +10,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use x509_parser::parse_x509_certificate;
 
 use crate::settings::invalid_input;
 
@@ -24,7 +25,14 @@ pub(crate) struct ServingCertificate {
     files: CertificateFiles,
     /// The contents of the files when they were last read.
     pem: [Vec<u8>; 2],
+    serving: Serving,
+}
+
+/// What the files contained when they could last be used.
+struct Serving {
     acceptor: TlsAcceptor,
+    /// Seconds since 1970; `None` if it cannot be read.
+    expiry: Option<i64>,
 }
 
 impl ServingCertificate {
@@ -35,19 +43,24 @@ impl ServingCertificate {
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) for files that cannot be read or used.
     pub(crate) fn open(files: CertificateFiles) -> io::Result<Self> {
         let pem = files.read_files()?;
-        let acceptor = create_acceptor(&pem)?;
-        Ok(Self { files, pem, acceptor })
+        let serving = Serving::new(&pem)?;
+        Ok(Self { files, pem, serving })
     }
 
     pub(crate) fn acceptor(&self) -> &TlsAcceptor {
-        &self.acceptor
+        &self.serving.acceptor
+    }
+
+    /// Returns when the certificate expires, without its intermediates, in seconds since 1970.
+    pub(crate) fn expiry(&self) -> Option<i64> {
+        self.serving.expiry
     }
 
     /// Reads the files again. Keeps the certificate if they have not changed, or cannot be used.
     pub(crate) fn reload_files(&mut self) {
         let reloaded = self.files.read_files().and_then(|pem| {
             if pem != self.pem {
-                self.acceptor = create_acceptor(&pem)?;
+                self.serving = Serving::new(&pem)?;
                 self.pem = pem;
                 tracing::info!(name: "listwatch.mirror.certificate", "the certificate was reloaded");
             }
@@ -68,10 +81,20 @@ impl CertificateFiles {
     }
 }
 
-fn create_acceptor([certificates, key]: &[Vec<u8>; 2]) -> io::Result<TlsAcceptor> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(certificates)
-        .collect::<Result<_, _>>()
-        .map_err(|error| invalid_input(format!("the certificate: {error}")))?;
+impl Serving {
+    fn new([certificates, key]: &[Vec<u8>; 2]) -> io::Result<Self> {
+        let certificates: Vec<_> = CertificateDer::pem_slice_iter(certificates)
+            .collect::<Result<_, _>>()
+            .map_err(|error| invalid_input(format!("the certificate: {error}")))?;
+        let expiry = certificates.first().and_then(|certificate| {
+            let (_, certificate) = parse_x509_certificate(certificate).ok()?;
+            Some(certificate.validity().not_after.timestamp())
+        });
+        Ok(Self { acceptor: create_acceptor(certificates, key)?, expiry })
+    }
+}
+
+fn create_acceptor(certificates: Vec<CertificateDer<'static>>, key: &[u8]) -> io::Result<TlsAcceptor> {
     // The parser's error is not quoted: it might contain a part of the key.
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| invalid_input("the key: no private key in the PEM"))?;
     let mut config = ServerConfig::builder_with_provider(crypto_provider().map_err(io::Error::other)?)
@@ -86,19 +109,23 @@ fn create_acceptor([certificates, key]: &[Vec<u8>; 2]) -> io::Result<TlsAcceptor
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+    use rcgen::{CertificateParams, CertifiedKey, KeyPair, date_time_ymd};
 
     use super::*;
 
-    fn certified() -> CertifiedKey<KeyPair> {
-        generate_simple_self_signed(["localhost".to_owned()]).unwrap()
+    /// Returns a certificate that expires at the end of this year.
+    fn expiring(year: i32) -> CertifiedKey<KeyPair> {
+        let signing_key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(year, 12, 31);
+        CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key }
     }
 
     #[test]
     fn reloads_files_that_can_be_used() {
         let folder = tempfile::tempdir().unwrap();
         let [certificates, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
-        let (first, second) = (certified(), certified());
+        let (first, second) = (expiring(2049), expiring(2050));
         let write = |certificate: &str, private: &str| {
             fs::write(&certificates, certificate).unwrap();
             fs::write(&key, private).unwrap();
@@ -111,6 +138,7 @@ mod tests {
         let initial = config(&tls);
         tls.reload_files();
         assert_eq!(config(&tls), initial, "the files have not changed");
+        assert_eq!(tls.expiry(), Some(2_524_521_600), "2049-12-31");
 
         // The key of the new certificate is not yet there.
         write(&second.cert.pem(), &first.signing_key.serialize_pem());
@@ -121,11 +149,12 @@ mod tests {
         assert_eq!(config(&tls), initial);
         fs::remove_file(&key).unwrap();
         tls.reload_files();
-        assert_eq!(config(&tls), initial);
+        assert_eq!((config(&tls), tls.expiry()), (initial, Some(2_524_521_600)));
 
         write(&second.cert.pem(), &second.signing_key.serialize_pem());
         tls.reload_files();
         assert_ne!(config(&tls), initial);
+        assert_eq!(tls.expiry(), Some(2_556_057_600), "2050-12-31");
         assert_eq!(tls.pem[0], second.cert.pem().into_bytes());
     }
 }

@@ -40,6 +40,8 @@ struct Counters {
     watchers: LabelledGauge<1>,
     expired: LabelledCounter<1>,
     unconfirmed: LabelledCounter<1>,
+    /// 0 if it is unknown.
+    certificate_expiry: Gauge,
 }
 
 /// Adds 1 to a gauge until it is dropped.
@@ -101,6 +103,11 @@ impl MirrorMetrics {
         self.0.unconfirmed.get_or_create(&resource_label(resource)).inc();
     }
 
+    /// Sets when the serving certificate expires, in seconds since 1970.
+    pub(crate) fn set_certificate_expiry(&self, expiry: Option<i64>) {
+        self.0.certificate_expiry.set(expiry.unwrap_or_default());
+    }
+
     /// Returns the metrics in the text format `OpenMetrics`: of the mirror, its resources, the client of its reflectors
     /// and the process.
     pub(crate) fn encode_text(
@@ -127,8 +134,17 @@ impl MirrorMetrics {
     }
 
     fn register(&self, registry: &mut Registry) {
-        let Counters { requests, denied, forwarded, sent_bytes, connections, watchers, expired, unconfirmed } =
-            &*self.0;
+        let Counters {
+            requests,
+            denied,
+            forwarded,
+            sent_bytes,
+            connections,
+            watchers,
+            expired,
+            unconfirmed,
+            certificate_expiry,
+        } = &*self.0;
         registry.register("requests", "Requests by kind and status code", requests.clone());
         registry.register("denied", "Requests that were denied, by reason", denied.clone());
         registry.register("forwarded", "Requests that were forwarded to the API server", forwarded.clone());
@@ -138,6 +154,10 @@ impl MirrorMetrics {
         registry.register("expired", "Watches that began or ended with a 410", expired.clone());
         let help = "Watches without a version that may have begun with an older state than the API server's";
         registry.register("unconfirmed", help, unconfirmed.clone());
+        if certificate_expiry.get() != 0 {
+            let help = "When the serving certificate expires, in seconds since unix epoch";
+            registry.register("certificate_expiry_timestamp_seconds", help, certificate_expiry.clone());
+        }
     }
 }
 

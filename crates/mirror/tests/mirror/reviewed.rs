@@ -123,5 +123,8 @@ async fn answers_probes_without_a_token() {
     {
         assert_eq!(code(&mirror.get(path, "").await), expected, "{path}");
     }
-    assert_eq!(code(&mirror.get("/metrics", TOKEN).await), "200");
+    let metrics = mirror.get("/metrics", TOKEN).await;
+    assert_eq!(code(&metrics), "200");
+    // The certificate of the test expires in 4096.
+    assert!(metrics.contains("listwatch_mirror_certificate_expiry_timestamp_seconds 67090"), "{metrics}");
 }
