@@ -73,7 +73,7 @@ impl ErrorClass {
 ///
 /// | advice | list, get | watch that resumes | reflector |
 /// |---|---|---|---|
-/// | `Retry` | retried within [`Retry`] | retried | retried |
+/// | `Retry` | retried within [`Retry`](crate::client::Retry) | retried | retried |
 /// | `RetryAfterRepair` | ends | retried, unless it fails fast | retried, unless it fails fast |
 /// | `StartOver` | ends, unless it starts over | starts over before `Synced`, later if the caller chose so | relists |
 /// | `Relist` | ends | ends | relists, unless it fails fast |
