@@ -275,9 +275,7 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
                 }
             };
         }
-        if self.kept.capacity() > 4 * self.kept.len() + 64 {
-            self.kept.shrink_to(2 * self.kept.len());
-        }
+        shrink(&mut self.kept);
     }
 
     /// Returns the memory of the changes in bytes, without their frames.
@@ -330,5 +328,27 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
     pub(super) fn version_at_end(&self, place: &CursorPlace) -> Option<&str> {
         let is_at_end = self.number == place.log && place.next == self.dropped + self.kept.len() as u64;
         is_at_end.then_some(&self.version)
+    }
+}
+
+/// Frees most of the capacity that a queue no longer needs.
+fn shrink<T>(queue: &mut VecDeque<T>) {
+    if queue.capacity() > 4 * queue.len() + 64 {
+        queue.shrink_to(2 * queue.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_was_long_frees_its_capacity() {
+        for (capacity, len, expected) in [(64, 0, 64..65), (1000, 250, 1000..1001), (1000, 100, 200..500)] {
+            let mut queue = VecDeque::<u8>::with_capacity(capacity);
+            queue.resize(len, 0);
+            shrink(&mut queue);
+            assert!(expected.contains(&queue.capacity()), "{capacity}, {len}: {}", queue.capacity());
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! The promises of a change log to its readers, through the store that writes the changes.
 
+mod readers;
+
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::time::Duration;
 
 use fastrand::Rng;
 use listwatch::internal::is_older;
 use listwatch::{Encoding, EventType, ItemRef};
 
-use crate::{ChangeCursor, ChangeLogLimits, LoggedChange, Snapshot, StorageFormat, Store};
+use crate::{ChangeCursor, ChangeLogLimits, FileError, LoggedChange, Snapshot, StorageFormat, Store};
 
 fn json(name: &str, version: &str) -> Vec<u8> {
     let meta = format!(r#"{{"name":"{name}","namespace":"ns","uid":"{name}","resourceVersion":"{version}"}}"#);
@@ -215,6 +218,11 @@ fn events_that_share_a_version_with_own_writes_are_logged_once() {
         ("+x@20", "~b@13 +x@3", "~b@13 +x@3", false),
         // Was it deleted before version 20 or after it?
         ("+a@20", "~b@13 -a@1", "expired", false),
+        // The first change of a version is newer than all that the log has.
+        ("+a@20", "-a@13", "-a@13", false),
+        ("+a@20", "-a@13 +a@20", "-a@13 +a@20", true),
+        // The watch never delivers that the object was added.
+        ("+x@12", "-x@13", "", true),
     ] {
         let store = store("a@1 b@2", "10", ChangeLogLimits::default());
         let (name, version) = own[1..].split_once('@').unwrap();
@@ -292,6 +300,86 @@ fn a_write_of_a_superseded_relist_is_one_of_others() {
     assert!(store.exact_snapshot().is_none());
     observe(&store, "~a@12");
     assert_eq!((after(&store, "11").as_str(), store.exact_snapshot().is_some()), ("~a@12", true));
+}
+
+/// The log of a loaded store begins at the version of the file, so each reader at this version must have all changes.
+#[test]
+fn saves_only_at_a_version_whose_readers_lack_no_change() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (events, expected) in [
+        ("", true),
+        ("~a@12", true),
+        ("-a@13", true),
+        ("-a@13 -b@13", false),
+        ("-a@13 -b@13 ~c@14", true),
+        ("-a@13 -b@13 =14", true),
+        ("-a@", false),
+        ("-a@ =12", true),
+    ] {
+        let store = store("a@1 b@2 c@3", "10", ChangeLogLimits::default());
+        observe(&store, events);
+        let is_saved = match store.save(file.path(), "") {
+            Ok(()) => true,
+            Err(FileError::Incomplete) => false,
+            Err(error) => panic!("{events}: {error}"),
+        };
+        assert_eq!(is_saved, expected, "{events}");
+    }
+}
+
+#[test]
+fn drops_changes_over_the_limit_of_bytes_and_no_others() {
+    // All versions have two digits, so each change of an object takes the same number of bytes.
+    let log = |events, bytes| {
+        let store = store("a@11 b@12", "20", ChangeLogLimits { bytes, ..ChangeLogLimits::default() });
+        observe(&store, events);
+        store.change_log()
+    };
+    let two = log("~a@21 ~a@22", usize::MAX).bytes;
+    // A quarter of the limit is for frames.
+    let bytes = (two..2 * two).find(|bytes| bytes - bytes / 4 == two).unwrap();
+    for (events, kept, start) in [
+        ("~a@21 ~a@22", 2, "20"),
+        ("~a@21 ~a@22 ~a@23", 2, "21"),
+        ("~a@21 ~a@22 ~a@23 ~a@24", 2, "22"),
+        // The final state of a deleted object takes more.
+        ("~a@21 ~a@22 -a@23", 1, "22"),
+    ] {
+        let status = log(events, bytes);
+        assert_eq!((status.changes, status.start.as_deref()), (kept, Some(start)), "{events}");
+    }
+}
+
+/// The clock is paused.
+#[tokio::test(start_paused = true)]
+async fn drops_changes_over_the_limit_of_age_and_no_others() {
+    let (age, over) = (Duration::from_secs(10), Duration::from_millis(1));
+    for (events, waits, later, kept, start) in [
+        ("~a@12", age, "=20", 1, "10"),
+        // The newest change too.
+        ("~a@12", age + over, "=20", 0, "12"),
+        ("-a@12 -b@12", age, "=20", 2, "10"),
+        ("-a@12 -b@12", age + over, "=20", 0, "12"),
+        ("~a@12", age + over, "~a@13 ~a@14", 2, "12"),
+        // They share the newest version.
+        ("-a@12", age + over, "-b@12", 1, "12"),
+        ("-a@12 -b@12", age + over, "-c@12", 2, "12"),
+    ] {
+        let store = store("a@1 b@2 c@3", "10", ChangeLogLimits { age, ..ChangeLogLimits::default() });
+        observe(&store, events);
+        tokio::time::advance(waits).await;
+        observe(&store, later);
+        let status = store.change_log();
+        assert_eq!((status.changes, status.start.as_deref()), (kept, Some(start)), "{events}, {waits:?}, {later}");
+    }
+    // A change without a version happened before the next version, at which readers have it.
+    let store = store("a@1 b@2", "10", ChangeLogLimits { age, ..ChangeLogLimits::default() });
+    observe(&store, "-b@");
+    tokio::time::advance(age).await;
+    observe(&store, "~a@12 ~a@13");
+    tokio::time::advance(over).await;
+    observe(&store, "=20");
+    assert_eq!(["10", "12"].map(|version| after(&store, version)), ["expired", "~a@13"]);
 }
 
 type View = BTreeMap<String, String>;
