@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,7 +76,11 @@ impl Drop for Running {
 
 fn spawn(api: &Api, args: &[&str]) -> (Child, Lines<BufReader<ChildStderr>>) {
     let args = [&["mirror"], args, &["--listen", "127.0.0.1:0"]].concat();
-    let mut child = api.command(&args).spawn().unwrap();
+    spawn_command(api.command(&args))
+}
+
+fn spawn_command(mut command: Command) -> (Child, Lines<BufReader<ChildStderr>>) {
+    let mut child = command.spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     (child, lines)
 }
@@ -244,6 +248,40 @@ fn reviews_readers_over_tls() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+}
+
+/// The mirror may open 64 files once it has raised its limit, and 48 until then.
+#[cfg(target_os = "linux")]
+#[test]
+fn raises_its_limit_of_open_files_and_warns_at_it() {
+    let api = pods();
+    let mirror = api.command(&["mirror", "pods", "--strategy", "list-then-watch", "--listen", "127.0.0.1:0"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -Sn 48 && ulimit -Hn 64 && exec "$@""#, "sh"]).arg(mirror.get_program());
+    command.args(mirror.get_args()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    for (name, value) in mirror.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let (mut child, mut lines) = spawn_command(command);
+    let mut lines = lines.by_ref().map(Result::unwrap);
+    let address: SocketAddr =
+        lines.find_map(|line| Some(line.strip_prefix("serving: http://")?.parse().unwrap())).unwrap();
+    // Not from `/metrics`: what reads them may raise the limit, too.
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    assert_eq!(limit.split_whitespace().collect::<Vec<_>>(), ["64", "64", "files"]);
+    let connections: Vec<_> = (0..80).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let warning = lines.find(|line| line.starts_with("warning: ")).unwrap();
+    assert!(warning.starts_with("warning: cannot accept a connection: Too many open files"), "{warning}");
+    drop(connections);
+    assert_eq!(get(address, JSON, "/livez").code, 200);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Each failure is the same warning.
+    assert_eq!(lines.find(|line| line.starts_with("warning: ")), None);
 }
 
 #[test]

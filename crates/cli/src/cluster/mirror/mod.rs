@@ -4,6 +4,7 @@ mod args;
 mod collection;
 mod endpoint;
 mod lifetime;
+mod open_files;
 mod settings;
 mod start;
 mod status;
@@ -25,6 +26,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 pub use self::args::MirrorArgs;
 use self::collection::{FoundResource, MirroredCollection, parse_indexes, parse_projections, resource_failure};
 use self::endpoint::MirrorEndpoint;
+use self::open_files::raise_open_files_limit;
 pub use self::settings::add_settings;
 use self::start::{share_budget, start_all};
 use self::status::StatusDisplay;
@@ -42,6 +44,7 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(300);
 const SHARE_INTERVAL: Duration = Duration::from_secs(10);
 
 pub async fn run(args: MirrorArgs) -> Result<(), Failure> {
+    raise_open_files_limit();
     // Responses have threads of their own, so that they do not delay the watches. The reflectors and their connections
     // share this thread: waking another thread for each change would cost more than the change.
     let readers = runtime::Builder::new_multi_thread().thread_name("readers").enable_all().build();
