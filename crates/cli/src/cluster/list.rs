@@ -4,18 +4,19 @@ use std::mem;
 use std::rc::Rc;
 
 use listwatch::ItemError;
-use listwatch::client::{ListSummary, Resource, Selection};
+use listwatch::client::{Client, ListSummary, Resource, Selection};
 use listwatch_tables::json_path::JsonPath;
 
 use crate::cluster::connect::ConnectionArgs;
+use crate::cluster::limit::{Rest, count_surplus};
 use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, list_resource, print_warnings};
-use crate::cluster::query::{PageArgs, QueryArgs, name_selector, split_names};
+use crate::cluster::query::{PageArgs, QueryArgs, VersionArgs, name_selector, split_names};
 use crate::cluster::table_kind::find_printed_resource;
 use crate::cluster::watch::{ONE_NAME, print_list_changes};
 use crate::failure::Failure;
 use crate::notices;
 use crate::number::number_in;
-use crate::output::{Needs, Output, OutputArgs, Purpose, RowSorter, SummaryObject, print_rows};
+use crate::output::{Format, Needs, Output, OutputArgs, Purpose, RowSorter, SummaryObject, print_rows};
 
 /// List a collection of an API server.
 ///
@@ -55,7 +56,9 @@ pub struct ListArgs {
     #[command(flatten)]
     pages: PageArgs,
 
-    /// Stop after N items
+    /// Print at most N objects, and say on stderr if there are more: "2 of 2,000 shown".
+    ///
+    /// The total is printed only if the server counts the objects, which it does without a selector, a name or a shard.
     #[arg(long, value_name = "N", value_parser = number_in(1..=u64::MAX))]
     limit: Option<u64>,
 
@@ -85,53 +88,48 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
     let names = split_names(&mut args.query.selection, mem::take(&mut args.names))?;
     args.check(&names)?;
     let is_watch = args.is_watch();
-    let ListArgs { query, pages, mut limit, sort_by, watch_only, output: output_args, connection, .. } = args;
+    let ListArgs { query, pages, limit, sort_by, watch_only, output: output_args, connection, .. } = args;
     output_args.check()?;
-    let mut sorter = sort_by.map(RowSorter::new);
     let mut selection = query.selection.selection();
     let needs = output_args.needs();
-    if needs == Needs::Fields || sorter.is_some() {
+    if needs == Needs::Fields || sort_by.is_some() {
         selection = selection.json();
     }
-    // The server should not send many more items than are printed. At version 0 it ignores page sizes.
-    let limit_page = limit.filter(|_| !query.version.is_any()).and_then(|limit| u32::try_from(limit).ok());
-    let page_size = pages.page_size(&query.version).into_iter().chain(limit_page).min();
+    let selects_all = names.is_empty() && query.selection.selects_all();
+    let page_size = pages.page_size(&query.version);
     let (client, namespace) = connection.client().await?;
     let QueryArgs { selection: selection_args, version } = query;
     let (found, kind) = find_printed_resource(&client, selection_args, namespace, &output_args).await?;
     let format = output_args.format(kind, Purpose::Objects);
-    let mut output = Output::new(Rc::clone(&format), output_args.no_headers());
-    let (mut missing, mut listed_version) = (Vec::new(), None);
+    let output = Output::new(Rc::clone(&format), output_args.no_headers());
+    let sorter = sort_by.map(RowSorter::new);
+    let mut printer =
+        ListPrinter { client, found, version, page_size, format, output, sorter, left: limit, seen: 0, selects_all };
+    let (mut missing, mut listed_version, mut rest) = (Vec::new(), None, Rest::Nothing);
     let selections = select_names(&names, selection);
     let watched = selections.first().filter(|_| is_watch).map(|(_, selection)| selection.clone());
-    for (name, selection) in selections.into_iter().filter(|_| !watch_only) {
-        let params = version.list_params(selection, page_size);
-        let mut items = list_resource(&client, &found, &params, |item| {
-            let row = format.row(&item)?;
-            match &mut sorter {
-                Some(sorter) => sorter.add(&item, row).map(|()| None),
-                None => Ok::<_, ItemError>(row),
+    let mut selections = selections.into_iter().filter(|_| !watch_only);
+    while let Some((name, selection)) = selections.next() {
+        let seen = printer.seen;
+        let (summary, after) = printer.print(&selection).await?;
+        rest = after;
+        if printer.left == Some(0) {
+            // Nobody has asked for the other names.
+            if rest == Rest::Nothing && selections.next().is_some() {
+                rest = Rest::Perhaps;
             }
-        });
-        let progress = items.progress();
-        let done = print_rows(&mut items, &mut output, &mut limit, |_| list_progress(&progress)).await?;
-        let summary = items.summary().cloned();
-        drop(items);
-        if let Some(error) = format.usage_error() {
-            return Err(Failure::Usage(error));
+            break;
         }
-        done.map_err(|error| list_failure(&error, SMALLER_PAGES))?;
-        // The list ended at --limit.
         let Some(summary) = summary else { break };
-        print_warnings(&summary);
         listed_version = Some(summary.list_meta.resource_version.clone());
         match name {
-            Some(name) if summary.items == 0 => missing.push(name),
-            _ if needs == Needs::Nothing => output.end(Some(&summary_object(&summary)))?,
-            None if summary.items == 0 && needs != Needs::Fields => notices::print_line("No items found."),
+            Some(name) if printer.seen == seen => missing.push(name),
+            _ if needs == Needs::Nothing => printer.output.end(Some(&summary_object(&summary)))?,
+            None if printer.seen == 0 && needs != Needs::Fields => notices::print_line("No items found."),
             _ => {}
         }
     }
+    let ListPrinter { client, found, format, mut output, sorter, left, seen, .. } = printer;
     if let Some(sorter) = sorter {
         sorter.into_rows()?.flatten().try_for_each(|row| output.print_row(row))?;
     }
@@ -143,7 +141,72 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
     if needs != Needs::Nothing {
         output.end(None)?;
     }
+    if let (Some(limit), Some(left)) = (limit, left) {
+        rest.report(limit.saturating_sub(left), seen);
+    }
     if missing.is_empty() { Ok(()) } else { Err(not_found(&found.0, &missing)) }
+}
+
+/// Prints lists, until the limit is reached.
+struct ListPrinter {
+    client: Client,
+    found: (Resource, Option<String>),
+    version: VersionArgs,
+    page_size: Option<u32>,
+    format: Rc<dyn Format>,
+    output: Output,
+    sorter: Option<RowSorter>,
+    /// How many rows `--limit` still allows.
+    left: Option<u64>,
+    selects_all: bool,
+    /// The number of objects that were listed.
+    seen: u64,
+}
+
+impl ListPrinter {
+    /// Prints a list, and returns its summary and what the limit leaves out. The summary is of the last page only under
+    /// a limit, and is missing if the server sends more than the limit.
+    async fn print(&mut self, selection: &Selection) -> Result<(Option<ListSummary>, Rest), Failure> {
+        let (mut token, mut is_first) = (None, true);
+        loop {
+            // The server should not send many more items than are printed. At version 0 it ignores page sizes.
+            let left = self.left.filter(|_| !self.version.is_any()).and_then(|left| u32::try_from(left).ok());
+            let page_size = self.page_size.into_iter().chain(left).min();
+            let params = self.version.list_params(selection.clone(), page_size);
+            let (format, sorter) = (&self.format, &mut self.sorter);
+            let mut items = list_resource(&self.client, &self.found, &params, |item| {
+                let row = format.row(&item)?;
+                match sorter {
+                    Some(sorter) => sorter.add(&item, row).map(|()| None),
+                    None => Ok::<_, ItemError>(row),
+                }
+            });
+            if self.left.is_some() {
+                items = items.single_page(token.take());
+            }
+            let progress = items.progress();
+            let done = print_rows(&mut items, &mut self.output, &mut self.left, |_| list_progress(&progress)).await?;
+            if let Some(error) = format.usage_error() {
+                return Err(Failure::Usage(error));
+            }
+            done.map_err(|error| list_failure(&error, SMALLER_PAGES))?;
+            if self.left == Some(0) && count_surplus(&mut items, &progress, 1).await? > 0 {
+                return Ok((None, Rest::Some));
+            }
+            let Some(summary) = items.summary().cloned() else { return Ok((None, Rest::Some)) };
+            if mem::take(&mut is_first) {
+                print_warnings(&summary);
+            }
+            self.seen += summary.items;
+            let meta = &summary.list_meta;
+            if self.left.is_some_and(|left| left > 0) && !meta.continue_token.is_empty() {
+                token = Some(meta.continue_token.clone());
+                continue;
+            }
+            let rest = Rest::after(0, &meta.continue_token, meta.remaining_item_count, self.selects_all);
+            return Ok((Some(summary), rest));
+        }
+    }
 }
 
 fn parse_sort_path(text: &str) -> Result<JsonPath, String> {

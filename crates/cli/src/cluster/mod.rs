@@ -2,6 +2,7 @@
 
 pub mod connect;
 mod get;
+mod limit;
 mod list;
 pub mod listing;
 pub mod logs;

@@ -207,6 +207,11 @@ impl SelectionArgs {
         ItemFilter { namespace: self.namespace.clone(), labels: self.selector.clone().unwrap_or_default() }
     }
 
+    /// Returns true if they select all objects.
+    pub fn selects_all(&self) -> bool {
+        self.selector.is_none() && self.field_selector.is_none() && self.shard.is_none()
+    }
+
     /// Returns the selection of these options.
     pub fn selection(&self) -> Selection {
         let mut selection = Selection::all();

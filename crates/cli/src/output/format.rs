@@ -234,15 +234,15 @@ pub fn event_cells(row: Row, event: &Event<'_>) -> Row {
     Row::Cells([event.kind.sign().to_owned()].into_iter().chain(cells).chain(changed).collect())
 }
 
-/// What a complete list is: the output of `-o summary`.
+/// What a list is: the output of `-o summary`, and for `get -o json`, what `--limit` left out.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SummaryObject<'a> {
     api_version: Option<&'a str>,
     kind: Option<&'a str>,
     resource_version: Option<&'a str>,
-    r#continue: Option<&'a str>,
-    remaining_item_count: Option<i64>,
+    pub r#continue: Option<&'a str>,
+    pub remaining_item_count: Option<i64>,
     items: u64,
     bytes: u64,
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use listwatch::{ItemError, ItemRef};
 use listwatch_tables::write_go_json;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::format::{Constructor, Event, Format, FormatInfo, Needs, OptionGroup, Purpose, Row, SummaryObject};
 use super::json::{add, object_value};
@@ -25,15 +25,6 @@ pub const LIST_JSON: FormatInfo = FormatInfo {
         })
     }),
 };
-
-/// The end of the list, after the items.
-const END: &[u8] = b"],
-    \"kind\": \"List\",
-    \"metadata\": {
-        \"resourceVersion\": \"\"
-    }
-}
-";
 
 /// The indentation of an item.
 const ITEM: usize = 2;
@@ -85,14 +76,27 @@ impl Format for ListJsonFormat {
         if self.is_list { b"," } else { b"" }
     }
 
-    fn write_end(&self, out: &mut dyn Write, _: Option<&SummaryObject<'_>>) -> io::Result<()> {
+    /// The summary is of a list that is a part, whose metadata says so.
+    fn write_end(&self, out: &mut dyn Write, summary: Option<&SummaryObject<'_>>) -> io::Result<()> {
         if !self.is_list {
             return Ok(());
         }
         if self.items.get() > 0 {
             out.write_all(b"\n    ")?;
         }
-        out.write_all(END)
+        let mut metadata = json!({ "resourceVersion": "" });
+        if let Some(token) = summary.and_then(|summary| summary.r#continue) {
+            metadata["continue"] = token.into();
+        }
+        if let Some(count) = summary.and_then(|summary| summary.remaining_item_count) {
+            metadata["remainingItemCount"] = count.into();
+        }
+        let (mut compact, mut text) = (Vec::new(), Vec::new());
+        write_go_json(&metadata, &mut compact)?;
+        write_indented(&compact, 1, &mut text);
+        out.write_all(b"],\n    \"kind\": \"List\",\n    \"metadata\": ")?;
+        out.write_all(&text)?;
+        out.write_all(b"\n}\n")
     }
 
     fn take_unknown_fields(&self) -> u64 {
@@ -146,8 +150,6 @@ fn indent(out: &mut Vec<u8>, depth: usize) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

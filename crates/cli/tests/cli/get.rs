@@ -158,6 +158,137 @@ fn requests_pages_of_kubectl_and_follows_its_flags() {
     );
 }
 
+/// Pods `p0`, `p1` and so on in pages, counted unless selected, and as many Services in one page, whatever was requested.
+fn counted(count: usize) -> Api {
+    Api::by(move |request: &RecordedRequest, _| {
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        let number = |key: &str| {
+            let value = query.split('&').find_map(|pair| pair.strip_prefix(key));
+            value.map(|value| value.parse::<usize>().unwrap())
+        };
+        let start = number("continue=").unwrap_or(0);
+        let size = number("limit=").filter(|_| path.ends_with("/pods")).unwrap_or(count);
+        let end = (start + size).min(count);
+        let names: Vec<_> = (start..end).map(|at| format!("p{at}")).collect();
+        let mut metadata = json!({ "resourceVersion": "7" });
+        if end < count {
+            metadata["continue"] = end.to_string().into();
+            if !query.contains("Selector") {
+                metadata["remainingItemCount"] = (count - end).into();
+            }
+        }
+        let object = |name: &String| json!({ "metadata": { "name": name, "namespace": "default" } });
+        if accepts(request, "as=Table") {
+            let text = |name: &str| "x".repeat(if name == format!("p{}", count - 1) { 9 } else { 1 });
+            let rows: Vec<_> =
+                names.iter().map(|name| json!({ "cells": [name, text(name), 1], "object": object(name) })).collect();
+            let columns = json!([{ "name": "Name", "type": "string", "format": "name" },
+                { "name": "Text", "type": "string" }, { "name": "N", "type": "integer" }]);
+            return json_body(&json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                "columnDefinitions": columns, "rows": rows }));
+        }
+        let items: Vec<_> = names.iter().map(object).collect();
+        let kind = if path.ends_with("/pods") { "PodList" } else { "ServiceList" };
+        let is_metadata = accepts(request, "PartialObjectMetadata");
+        let (kind, version) = if is_metadata { ("PartialObjectMetadataList", "meta.k8s.io/v1") } else { (kind, "v1") };
+        json_body(&json!({ "kind": kind, "apiVersion": version, "metadata": metadata, "items": items }))
+    })
+}
+
+/// Each case has the number of requests, the objects that are printed, and stderr.
+#[test]
+fn a_limit_says_what_it_leaves_out() {
+    for (args, requests, printed, expected) in [
+        ("pods --limit 2", 1, 2, "2 of 5 shown\n"),
+        ("pods --limit 2 -o wide", 1, 2, "2 of 5 shown\n"),
+        ("pods --limit 2 -o name", 1, 2, "2 of 5 shown\n"),
+        ("pods --limit 2 -o keys", 1, 2, "2 of 5 shown\n"),
+        ("pods --limit 2 -o jsonl", 1, 2, "2 of 5 shown\n"),
+        ("pods --limit 3 --limit 2", 1, 2, "2 of 5 shown\n"),
+        ("pods --limit 3 --chunk-size 2", 2, 3, "3 of 5 shown\n"),
+        ("pods --limit 3 --chunk-size 2 -o name", 2, 3, "3 of 5 shown\n"),
+        ("pods --limit 2 -l a=b", 1, 2, "2 shown, and there may be more\n"),
+        ("pods --limit 2 -l a=b -o name", 1, 2, "2 shown, and there may be more\n"),
+        ("pods --limit 2 --field-selector a=b", 1, 2, "2 shown, and there may be more\n"),
+        ("pods --limit 5", 1, 5, ""),
+        ("pods --limit 5 -o name", 1, 5, ""),
+        ("pods --limit 5 --chunk-size 2 -o name", 3, 5, ""),
+        ("pods --limit 9", 1, 5, ""),
+        ("pods --limit 9 -l a=b -o name", 1, 5, ""),
+        ("services --limit 2", 1, 2, "2 of 5 shown\n"),
+        ("services --limit 2 -o name", 1, 2, "2 of 5 shown\n"),
+        ("services --limit 2 -o name -l a=b", 1, 2, "2 of 5 shown\n"),
+    ] {
+        let api = counted(5);
+        let output = api.run(&[&["get"][..], &args.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!((stderr(&output), output.status.code()), (expected, Some(0)), "{args}");
+        let names: Vec<_> =
+            (0..5).map(|at| format!("p{at}")).filter(|name| stdout(&output).contains(&**name)).collect();
+        assert_eq!((api.paths().len(), names.len()), (requests, printed), "{args}: {}", stdout(&output));
+    }
+    for args in ["pods,svc --limit 2", "pod/a --limit 2", "pods a b --limit 2"] {
+        let api = counted(5);
+        let output = api.run(&[&["get"][..], &args.split(' ').collect::<Vec<_>>()].concat());
+        assert!(stderr(&output).contains("--limit is for the objects of one resource, without names"), "{args}");
+        assert_eq!((api.paths().len(), output.status.code()), (0, Some(2)), "{args}");
+    }
+}
+
+/// The token continues after the objects that are printed. Without one, the count shows that objects are missing.
+#[test]
+fn a_list_with_a_limit_does_not_look_complete() {
+    for (args, names, expected) in [
+        ("pods --limit 2", 2, json!({ "continue": "2", "remainingItemCount": 3, "resourceVersion": "" })),
+        (
+            "pods --limit 3 --chunk-size 2",
+            3,
+            json!({ "continue": "3", "remainingItemCount": 2, "resourceVersion": "" }),
+        ),
+        ("pods --limit 2 -l a=b", 2, json!({ "continue": "2", "resourceVersion": "" })),
+        ("pods --limit 5", 5, json!({ "resourceVersion": "" })),
+        ("pods --limit 9", 5, json!({ "resourceVersion": "" })),
+        ("pods --chunk-size 2", 5, json!({ "resourceVersion": "" })),
+        ("services --limit 2", 2, json!({ "remainingItemCount": 3, "resourceVersion": "" })),
+    ] {
+        let output = counted(5).run(&[&["get", "-o", "json"][..], &args.split(' ').collect::<Vec<_>>()].concat());
+        let list: Value = serde_json::from_str(stdout(&output)).unwrap();
+        assert_eq!((&list["metadata"], list["items"].as_array().unwrap().len()), (&expected, names), "{args}");
+    }
+    let output = counted(5).run(&["get", "pods", "-o", "json", "--limit", "1"]);
+    let end = "\n    ],
+    \"kind\": \"List\",
+    \"metadata\": {
+        \"continue\": \"1\",
+        \"remainingItemCount\": 4,
+        \"resourceVersion\": \"\"
+    }
+}
+";
+    assert!(stdout(&output).ends_with(end), "{}", stdout(&output));
+}
+
+/// Only the last row has a long text, which widens the columns of its page. kubectl aligns 100 lines at a time.
+#[test]
+fn columns_follow_the_chunk_size() {
+    let names = (0..101).map(|at| format!("pod/p{at}\n")).collect::<Vec<_>>().concat();
+    for (args, header, queries) in [
+        ("pods", "NAME   TEXT        N\n", &["?limit=500"][..]),
+        ("pods --chunk-size 0", "NAME   TEXT        N\n", &[""]),
+        ("pods --chunk-size 9 --chunk-size 100", "NAME   TEXT   N\n", &["?limit=100", "?limit=100&continue=100"]),
+        ("pods --limit 100", "NAME   TEXT   N\n", &["?limit=100"]),
+        ("pods --chunk-size 100 -o name", "pod/p0\n", &["?limit=100", "?limit=100&continue=100"]),
+        ("pods --chunk-size 0 -o name", "pod/p0\n", &[""]),
+    ] {
+        let api = counted(101);
+        let output = api.run(&[&["get"][..], &args.split(' ').collect::<Vec<_>>()].concat());
+        assert!(stdout(&output).starts_with(header), "{args}: {} {}", stdout(&output), stderr(&output));
+        assert!(!args.contains("-o name") || stdout(&output) == names, "{args}: {}", stdout(&output));
+        let path = |query: &&str| format!("/api/v1/namespaces/default/pods{query}");
+        let sent: Vec<_> = api.paths().iter().map(|path| path.trim_end_matches('?').to_owned()).collect();
+        assert_eq!(sent, queries.iter().map(path).collect::<Vec<_>>(), "{args}");
+    }
+}
+
 /// What was printed is never valid JSON.
 #[test]
 fn a_failed_list_leaves_json_unterminated() {

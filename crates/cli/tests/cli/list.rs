@@ -80,7 +80,7 @@ fn requests_the_path_and_query_of_each_option() {
 fn requests_json_for_json_output() {
     let api = Api::new([ok("pods.json")]);
     let output = api.run(&["list", "pods", "-A", "-o", "json", "--limit", "30"]);
-    assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
+    assert_eq!((stderr(&output), output.status.code()), ("30 of 120 shown\n", Some(0)));
     let decoded = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.json")]).output().unwrap();
     assert_eq!((stdout(&output), stdout(&output).lines().count()), (stdout(&decoded), 30));
     assert_eq!(api.server.requests()[0].headers["accept"], "application/json");
@@ -89,7 +89,7 @@ fn requests_json_for_json_output() {
     let api = Api::new([ok("pods.json")]);
     let output = api.run(&["list", "pods", "-A", "-o", "json", "--limit", "30", "--show-managed-fields"]);
     assert!(stdout(&output).contains("managedFields"));
-    assert!(output.stderr.is_empty(), "{output:?}");
+    assert_eq!(stderr(&output), "30 of 120 shown\n");
 }
 
 #[test]
@@ -412,16 +412,40 @@ fn exits_with_130_on_an_interrupt() {
     }
 }
 
-/// The command requests no more pages than it prints, and exits with 0.
+/// The command requests no more pages than it prints, says what it left out, and exits with 0. The pages have 50 items,
+/// however many were requested, and 20 in the last.
 #[test]
 fn stops_at_the_limit() {
-    let all = names(&fixture("pods-page-1.pb")) + &names(&fixture("pods-page-2.pb"));
-    for (args, limit, requests) in [("--limit 7", 7, 1), ("--limit 50", 50, 1), ("--limit 60 --chunk-size 50", 60, 2)] {
+    let all = [1, 2, 3].map(|page| names(&fixture(&format!("pods-page-{page}.pb")))).concat();
+    for (args, limit, requests, expected) in [
+        ("--limit 7", 7, 1, "7 shown, and there are more\n"),
+        ("--limit 50", 50, 1, "50 of 120 shown\n"),
+        ("--limit 60 --chunk-size 50", 60, 2, "60 shown, and there are more\n"),
+        ("--limit 100 --chunk-size 50", 100, 2, "100 of 120 shown\n"),
+        ("--limit 50 -l a=b", 50, 1, "50 shown, and there may be more\n"),
+        ("--limit 7 -l a=b", 7, 1, "7 shown, and there are more\n"),
+        ("--limit 7 --resource-version 0", 7, 1, "7 shown, and there are more\n"),
+        ("--limit 120 --chunk-size 50", 120, 3, ""),
+        ("--limit 200 --chunk-size 50", 120, 3, ""),
+    ] {
         let api = Api::new(["pods-page-1.pb", "pods-page-2.pb", "pods-page-3.pb"].map(ok));
         let output = api.run(&[&["list", "pods", "-A"], &*args.split(' ').collect::<Vec<_>>()].concat());
-        let expected: String = all.split_inclusive('\n').take(limit).collect();
-        assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*expected, "", Some(0)), "{args}");
+        let rows: String = all.split_inclusive('\n').take(limit).collect();
+        assert_eq!((stdout(&output), stderr(&output), output.status.code()), (&*rows, expected, Some(0)), "{args}");
         assert_eq!(api.paths().len(), requests, "{args}");
+    }
+}
+
+/// The objects of the other names were not requested.
+#[test]
+fn a_limit_of_named_objects_does_not_claim_the_others() {
+    for (names, requests, expected) in [(&["a", "b"][..], 1, "{} shown, and there may be more\n"), (&["a"], 1, "")] {
+        let count = pods(&fixture("pods-selected.pb")).len();
+        let api = Api::new([ok("pods-selected.pb")]);
+        let limit = count.to_string();
+        let output = api.run(&[&["list", "pods", "--limit", &*limit], names].concat());
+        assert_eq!((stderr(&output), output.status.code()), (&*expected.replace("{}", &limit), Some(0)));
+        assert_eq!(api.paths().len(), requests);
     }
 }
 

@@ -21,18 +21,22 @@ use std::rc::Rc;
 
 use listwatch::client::{Client, Error, ListParams, Resource, Selection};
 use listwatch::internal::chain;
-use listwatch::{Encoding, FieldSelector, ItemRef, Json, LabelSelector, TypeMeta};
+use listwatch::{Encoding, FieldSelector, ItemRef, Json, LabelSelector, ListMeta, TypeMeta};
 use serde_json::value::RawValue;
 
 use self::table::{Table, TableOptions, TablePrinter};
 use self::targets::{Target, parse_targets};
 use crate::cluster::connect::ConnectionArgs;
-use crate::cluster::listing::{list_failure, list_progress, list_resource, print_warnings};
+use crate::cluster::limit::{Rest, count_surplus};
+use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, list_resource, print_warnings};
 use crate::cluster::query::ResourceValueParser;
 use crate::cluster::resource::find_resource;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{FormatContext, GET_FORMATS, Needs, Output, OutputFormat, OutputOptions, Purpose, print_rows};
+use crate::number::number_in;
+use crate::output::{
+    Format, FormatContext, GET_FORMATS, Needs, Output, OutputFormat, OutputOptions, Purpose, SummaryObject, print_rows,
+};
 use crate::signals::interrupted;
 
 /// kubectl's page size.
@@ -52,6 +56,7 @@ Examples:
   listwatch get pods,svc -A -o wide        with all columns, in all namespaces
   listwatch get pod/shop-1 deploy/shop     some objects
   listwatch get deploy -l app=shop -o json | jq '.items[].spec.replicas'
+  listwatch get pods -A --limit 10         the first ten, and how many there are
   listwatch get pods -A -o jsonl           one JSON object a line
   listwatch get pods -A -o keys            NAMESPACE/NAME")]
 pub struct GetArgs {
@@ -78,6 +83,19 @@ pub struct GetArgs {
     /// Field selector: `spec.nodeName=node-1`
     #[arg(long, value_name = "FIELDS", overrides_with = "field_selector")]
     field_selector: Option<FieldSelector>,
+
+    /// Print at most N objects of one resource, and say on stderr if there are more: "2 of 2,000 shown".
+    ///
+    /// The total is printed only if the server counts the objects, which it does without a selector. With -o json,
+    /// `metadata.continue` and `metadata.remainingItemCount` of the List then show that it is a part.
+    #[arg(long, value_name = "N", value_parser = number_in(1..=u64::MAX), overrides_with = "limit")]
+    limit: Option<u64>,
+
+    /// Number of objects in one response; 0 requests all at once [default: 500 in a table, else all].
+    ///
+    /// The columns of a table are as wide as its pages need, as in kubectl.
+    #[arg(long, value_name = "N", value_parser = number_in(0..=u32::MAX), overrides_with = "chunk_size")]
+    chunk_size: Option<u32>,
 
     /// Objects that do not exist are no error
     #[arg(long)]
@@ -138,9 +156,13 @@ struct Query {
     client: Client,
     targets: Vec<Found>,
     selection: Selection,
+    selects_all: bool,
     ignore_not_found: bool,
     /// True if one object was named, which is then not printed as a list.
     is_one: bool,
+    limit: Option<u64>,
+    /// As the user typed it.
+    chunk_size: Option<u32>,
 }
 
 /// A resource, where its objects are, and the name of one of them.
@@ -156,19 +178,21 @@ pub async fn run(args: GetArgs) -> Result<(), Failure> {
     let arguments: Vec<_> = [&args.resource].into_iter().chain(&args.names).cloned().collect();
     let targets = parse_targets(&arguments).map_err(Failure::Usage)?;
     args.check(&targets)?;
-    let GetArgs { namespace, all_namespaces, selector, field_selector, ignore_not_found, connection, .. } = args;
+    let GetArgs { namespace, all_namespaces, selector, field_selector, ignore_not_found, .. } = args;
+    let GetArgs { limit, chunk_size, connection, .. } = args;
     let (client, default_namespace) = connection.client().await?;
     let namespace = namespace.unwrap_or(default_namespace);
     let is_one = matches!(&*targets, [Target { name: Some(_), .. }]);
     let targets = find_targets(&client, targets, all_namespaces, &namespace).await?;
     let mut selection = Selection::all();
+    let selects_all = selector.is_none() && field_selector.is_none();
     if let Some(selector) = selector {
         selection = selection.labels(selector);
     }
     if let Some(selector) = field_selector {
         selection = selection.fields(selector);
     }
-    let query = Query { client, targets, selection, ignore_not_found, is_one };
+    let query = Query { client, targets, selection, selects_all, ignore_not_found, is_one, limit, chunk_size };
     let is_wide = matches!(args.output, Some(GetFormat::Wide));
     if let Some(GetFormat::Objects(format)) = args.output {
         let options = OutputOptions { show_managed_fields: args.show_managed_fields, ..OutputOptions::default() };
@@ -192,6 +216,10 @@ impl GetArgs {
             (
                 has_names && (self.selector.is_some() || self.field_selector.is_some()),
                 "names cannot be used with a selector",
+            ),
+            (
+                self.limit.is_some() && !matches!(targets, [Target { name: None, .. }]),
+                "--limit is for the objects of one resource, without names",
             ),
             (self.table.show_labels && !is_table, "--show-labels is for tables"),
         ];
@@ -239,7 +267,7 @@ impl Query {
     ) -> Result<(), Failure> {
         let (mut tables, mut errors) = (Vec::new(), Vec::new());
         for target in &self.targets {
-            match self.table(target, None).await {
+            match self.table(target, None, self.limit).await {
                 Ok(table) => tables.push((target, table)),
                 Err(error) => errors.extend(self.reported(error)),
             }
@@ -248,7 +276,7 @@ impl Query {
         let is_mixed = tables.iter().any(|(target, _)| kinds(target) != kinds(tables[0].0));
         let is_inside = !all_namespaces && tables.iter().all(|(target, _)| target.resource.is_namespaced());
         let mut printer = TablePrinter::new(BufWriter::new(io::stdout().lock()), options);
-        let mut last: Option<&Resource> = None;
+        let (mut last, mut left, mut rest) = (None::<&Resource>, self.limit, Rest::Nothing);
         for (target, mut table) in tables {
             let resource = &target.resource;
             if last.replace(resource) != Some(resource) {
@@ -257,13 +285,18 @@ impl Query {
                 printer.begin(with_namespace, prefix)?;
             }
             loop {
-                let token = table.take_continue_token();
+                let (remaining, token) = (table.remaining(), table.take_continue_token());
+                if let Some(left) = &mut left {
+                    let (rows, kept) = table.truncate(*left);
+                    *left -= kept;
+                    rest = Rest::after(rows - kept, &token, remaining, self.selects_all);
+                }
                 printer.print(table)?;
-                if token.is_empty() {
+                if token.is_empty() || left == Some(0) {
                     break;
                 }
                 printer.flush()?;
-                table = match self.table(target, Some(&token)).await {
+                table = match self.table(target, Some(&token), left).await {
                     Ok(table) => table,
                     Err(error) => {
                         errors.extend(self.reported(error));
@@ -273,6 +306,7 @@ impl Query {
             }
         }
         let has_output = printer.end()?;
+        self.report(left, rest);
         if !errors.is_empty() {
             return Err(Failure::Error(errors.join("; ")));
         }
@@ -283,11 +317,27 @@ impl Query {
         Ok(())
     }
 
+    /// Says what `--limit` left out, if it was reached.
+    fn report(&self, left: Option<u64>, rest: Rest) {
+        if let (Some(limit), Some(0)) = (self.limit, left) {
+            rest.report(limit, limit);
+        }
+    }
+
+    /// Returns the parameters of a page, which has no more objects than the limit still allows.
+    fn params(selection: Selection, page_size: Option<u32>, left: Option<u64>) -> ListParams {
+        let left = left.and_then(|left| u32::try_from(left).ok());
+        match page_size.filter(|size| *size > 0).into_iter().chain(left).min() {
+            Some(size) => ListParams::new(selection).page_size(size),
+            None => ListParams::new(selection),
+        }
+    }
+
     /// Requests a page of a collection, or an object.
-    async fn table(&self, target: &Found, token: Option<&str>) -> Result<Table, GetError> {
+    async fn table(&self, target: &Found, token: Option<&str>, left: Option<u64>) -> Result<Table, GetError> {
         let Found { resource, namespace, name } = target;
         let namespace = namespace.as_deref();
-        let params = ListParams::new(self.selection.clone()).page_size(PAGE_SIZE);
+        let params = Self::params(self.selection.clone(), Some(self.chunk_size.unwrap_or(PAGE_SIZE)), left);
         let answer = match name {
             Some(name) => self.client.table_of(resource, namespace, name).await,
             None => self.client.table_page(resource, namespace, &params, token).await,
@@ -317,7 +367,7 @@ impl Query {
         let needs = format.info.needs;
         let format = format.build(&FormatContext { options, kind: None, purpose });
         let mut output = Output::new(Rc::clone(&format), false);
-        let (mut count, mut missing) = (0, Vec::new());
+        let (mut count, mut missing, mut part) = (0, Vec::new(), None);
         for Found { resource, namespace, name } in &self.targets {
             if let Some(name) = name {
                 let got = self.client.get::<Json<Box<RawValue>>>(resource, namespace.as_deref(), name).await;
@@ -339,31 +389,67 @@ impl Query {
                 count += 1;
                 continue;
             }
-            let selection = self.selection.clone();
-            let selection = if needs == Needs::Fields { selection.json() } else { selection.metadata_only() };
-            let type_meta = TypeMeta::new(resource.api_version(), resource.kind());
-            let found = (resource.clone(), namespace.clone());
-            let mut items = list_resource(&self.client, &found, &ListParams::new(selection), |item| {
-                // The kind of a list may come after its items, and that of metadata is another.
-                let has_kind = needs == Needs::Fields && !item.type_meta().kind.is_empty();
-                format.row(&if has_kind { item } else { item.with_type_meta(&type_meta) })
-            });
-            let progress = items.progress();
-            let done = print_rows(&mut items, &mut output, &mut None, |_| list_progress(&progress)).await?;
-            let summary = items.summary().cloned();
-            drop(items);
-            done.map_err(|error| list_failure(&error, None))?;
-            if let Some(summary) = summary {
-                print_warnings(&summary);
-                count += summary.items;
-            }
+            let (items, after) = self.print_list(resource, namespace.as_deref(), needs, &*format, &mut output).await?;
+            (count, part) = (count + items, after);
         }
         notices::warn_of_unknown_fields(format.take_unknown_fields());
         let is_printed = if self.is_one { count > 0 } else { count > 0 || !self.ignore_not_found };
         if is_printed {
-            output.end(None)?;
+            let no_type = TypeMeta::default();
+            let part = part.as_ref().map(|(_, meta)| SummaryObject::new(&no_type, meta, 0, 0));
+            output.end(part.as_ref())?;
+        }
+        if let Some((rest, _)) = part {
+            self.report(Some(0), rest);
         }
         if missing.is_empty() || self.ignore_not_found { Ok(()) } else { Err(Failure::Error(missing.join("; "))) }
+    }
+
+    /// Prints the objects of a resource, and returns their number, and if `--limit` was reached, what it left out, with
+    /// the metadata of a list that says so.
+    async fn print_list(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        needs: Needs,
+        format: &dyn Format,
+        output: &mut Output,
+    ) -> Result<(u64, Option<(Rest, ListMeta)>), Failure> {
+        let selection = self.selection.clone();
+        let selection = if needs == Needs::Fields { selection.json() } else { selection.metadata_only() };
+        let type_meta = TypeMeta::new(resource.api_version(), resource.kind());
+        let found = (resource.clone(), namespace.map(str::to_owned));
+        let (mut left, mut count, mut token) = (self.limit, 0, None);
+        loop {
+            let params = Self::params(selection.clone(), self.chunk_size, left);
+            let mut items = list_resource(&self.client, &found, &params, |item| {
+                // The kind of a list may come after its items, and that of metadata is another.
+                let has_kind = needs == Needs::Fields && !item.type_meta().kind.is_empty();
+                format.row(&if has_kind { item } else { item.with_type_meta(&type_meta) })
+            });
+            let is_first = token.is_none();
+            if left.is_some() {
+                items = items.single_page(token.take());
+            }
+            let progress = items.progress();
+            let done = print_rows(&mut items, output, &mut left, |_| list_progress(&progress)).await?;
+            done.map_err(|error| list_failure(&error, SMALLER_PAGES))?;
+            let surplus = if left == Some(0) { count_surplus(&mut items, &progress, u64::MAX).await? } else { 0 };
+            let Some(summary) = items.summary() else { return Ok((count, None)) };
+            if is_first {
+                print_warnings(summary);
+            }
+            count += summary.items;
+            let ListMeta { continue_token, remaining_item_count, .. } = &summary.list_meta;
+            if left == Some(0) {
+                let rest = Rest::after(surplus, continue_token, *remaining_item_count, self.selects_all);
+                return Ok((count, Some((rest, rest.list_meta(surplus, continue_token)))));
+            }
+            if left.is_none() || continue_token.is_empty() {
+                return Ok((count, None));
+            }
+            token = Some(continue_token.clone());
+        }
     }
 }
 

@@ -28,8 +28,10 @@ pub struct Table {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
+#[serde(rename_all = "camelCase")]
 struct TableMeta {
     r#continue: String,
+    remaining_item_count: Option<i64>,
 }
 
 #[derive(Clone, Default, Deserialize, PartialEq)]
@@ -70,6 +72,19 @@ impl Table {
             "Table" => Ok(table),
             kind => Err(format!("the server sent {kind:?} in place of a Table: use -o name or json")),
         }
+    }
+
+    /// Returns what the server says about the number of rows after this page.
+    pub fn remaining(&self) -> Option<i64> {
+        self.metadata.as_ref().and_then(|metadata| metadata.remaining_item_count)
+    }
+
+    /// Keeps the first `left` rows, and returns how many there were and how many are kept.
+    pub fn truncate(&mut self, left: u64) -> (u64, u64) {
+        let rows = self.rows.get_or_insert_default();
+        let count = rows.len() as u64;
+        rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        (count, rows.len() as u64)
     }
 
     /// Takes the token of the next page; empty after the last.
