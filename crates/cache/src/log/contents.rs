@@ -104,6 +104,13 @@ struct WaitingReaders {
     has_news: bool,
 }
 
+/// The log goes with its store, and readers learn it: a reader that waits would never be polled again.
+impl Drop for WaitingReaders {
+    fn drop(&mut self) {
+        self.wakers.drain().for_each(|(_, waker)| wake(waker));
+    }
+}
+
 /// Changes that were dropped one by one, and logs that were closed.
 struct Dropped<T: StoreType + ?Sized> {
     changes: Vec<KeptChange<T>>,

@@ -64,6 +64,16 @@ fn wakes_each_reader_that_waits_when_the_log_has_news() {
 }
 
 #[test]
+fn a_dropped_store_wakes_its_readers_which_end() {
+    let store = store("a@1", "10", ChangeLogLimits::default());
+    let (mut changes, counter) = (store.changes_after("10").unwrap(), Arc::new(Wakes::default()));
+    assert_eq!(next(&mut changes, &counter), "waits");
+    drop(store);
+    assert_eq!(counter.count(), 1);
+    assert_eq!([next(&mut changes, &counter), next(&mut changes, &counter)], ["expired", "end"]);
+}
+
+#[test]
 fn a_dropped_reader_leaves_no_waker_and_wakes_no_one() {
     let store = store("a@1", "10", ChangeLogLimits::default());
     let [gone, stays] = [(); 2].map(|()| Arc::new(Wakes::default()));
