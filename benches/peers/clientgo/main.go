@@ -88,6 +88,9 @@ func main() {
 		"paged":    listPages,
 		"metadata": listMetadata,
 		"informer": runInformer,
+		"informer-slim": func(config *rest.Config, seen *seen) (any, error) {
+			return syncInformer(config, seen, slim)
+		},
 	}[way]
 	if !ok {
 		log.Fatalf("unknown way %q", way)
@@ -185,12 +188,42 @@ func listMetadata(config *rest.Config, seen *seen) (any, error) {
 
 // runInformer gets the Pods by a watch, or by a list if KUBE_FEATURE_WatchListClient is false.
 func runInformer(config *rest.Config, seen *seen) (any, error) {
+	return syncInformer(config, seen, nil)
+}
+
+// slim keeps the few fields of a Pod that a program reads.
+func slim(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         pod.Namespace,
+			Name:              pod.Name,
+			UID:               pod.UID,
+			ResourceVersion:   pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp,
+			Labels:            pod.Labels,
+			OwnerReferences:   pod.OwnerReferences,
+		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+	}, nil
+}
+
+func syncInformer(config *rest.Config, seen *seen, transform cache.TransformFunc) (any, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	seen.begin()
 	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+	if transform != nil {
+		if err := informer.SetTransform(transform); err != nil {
+			return nil, err
+		}
+	}
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen.first() }}
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_pb::api::core::v1 as pb;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, PartialObjectMetadata};
 use k8s_pb::apimachinery::pkg::runtime::Unknown;
-use kube::api::{self, ObjectList};
+use kube::api::{self, ApiResource, ObjectList};
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -17,9 +17,10 @@ use kube::{Api, ResourceExt};
 use listwatch::client::{Config, ListParams, Resource, Selection};
 use listwatch::path::pod;
 use listwatch::{Encoding, ItemError, ItemRef, Json};
-use listwatch_cache::{Object, StorageFormat, Store};
+use listwatch_cache::{Cache, Object, Reflector, StorageFormat, Store};
 use listwatch_views::core_v1::PodView;
 use prost::Message;
+use serde::{Deserialize, Serialize};
 
 use crate::{Done, StoreTimes, add_key, custom_client, tell, wait};
 
@@ -81,6 +82,16 @@ async fn list(way: &str, url: &str, seen: &mut Seen) -> anyhow::Result<Box<dyn K
             let without = |pod: &mut KubePod| pod.metadata.managed_fields = None;
             kube_reflector(url, move |api| watcher(api, streaming()).modify(without), seen).await?
         }
+        "kube-reflector-slim" => {
+            let types = ApiResource::erase::<KubePod>(&());
+            let without = |pod: &mut SlimPod| {
+                (pod.metadata.managed_fields, pod.metadata.annotations) = (None, None);
+            };
+            let field = |pod: &SlimPod| pod.spec.node_name.as_deref().map_or(0, last);
+            custom_client::kube(url, types, streaming(), without, field, seen).await?
+        }
+        "cache-encoded" => Box::new(cache(url, StorageFormat::Encoded, seen).await?),
+        "cache-compressed" => Box::new(cache(url, StorageFormat::Compressed, seen).await?),
         _ => bail!("unknown way {way:?}"),
     })
 }
@@ -256,8 +267,24 @@ impl Kept for (StorageFormat, Store<pb::Pod>) {
     }
 }
 
+/// Fills a cache, whose reflector would keep it up to date.
+async fn cache(url: &str, format: StorageFormat, seen: &mut Seen) -> anyhow::Result<Cache<pb::Pod>> {
+    let client = listwatch_client(url)?;
+    seen.begin()?;
+    let cache = Reflector::<pb::Pod>::new(&client, &Resource::PODS).store(format).spawn();
+    cache.synced().await?;
+    for pod in cache.snapshot().iter() {
+        seen.item(pod.namespace(), pod.name(), pod.resource_version());
+    }
+    Ok(cache)
+}
+
+impl Kept for Cache<pb::Pod> {}
+
 /// Lists without a Kubernetes client: buffers the body and decodes it with prost.
 async fn full_buffer(url: &str, seen: &mut Seen) -> anyhow::Result<pb::PodList> {
+    // reqwest wants a provider of TLS, although the server has none. An error says that there is one already.
+    _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build()?;
     seen.begin()?;
     let request = http.get(format!("{url}/api/v1/pods")).header("accept", "application/vnd.kubernetes.protobuf");
@@ -272,6 +299,20 @@ async fn full_buffer(url: &str, seen: &mut Seen) -> anyhow::Result<pb::PodList> 
 }
 
 type KubePod = k8s_openapi::api::core::v1::Pod;
+
+/// A Pod with the few fields that a program reads.
+type SlimPod = kube::core::Object<SlimSpec, SlimStatus>;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSpec {
+    node_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct SlimStatus {
+    phase: Option<String>,
+}
 
 fn kube_api(url: &str) -> anyhow::Result<Api<KubePod>> {
     Ok(Api::all(kube::Client::try_from(kube::Config::new(url.parse()?))?))

@@ -190,7 +190,7 @@ where
     _watch: Watch,
 }
 
-async fn kube<K>(
+pub(crate) async fn kube<K>(
     url: &str,
     types: K::DynamicType,
     config: watcher::Config,

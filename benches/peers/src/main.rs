@@ -3,6 +3,7 @@
 
 mod custom;
 mod custom_server;
+mod diverse;
 mod follow;
 mod migrate;
 mod plot;
@@ -72,6 +73,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Other {
     Custom(custom::Args),
+    Diverse(diverse::Args),
     Follow(follow::Args),
     Migrate(migrate::Args),
     Relist(relist::Args),
@@ -115,6 +117,7 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     match &args.other {
         Some(Other::Custom(args)) => return args.run(),
+        Some(Other::Diverse(args)) => return args.run(),
         Some(Other::Follow(args)) => return args.run(),
         Some(Other::Migrate(args)) => return args.run(),
         Some(Other::Relist(args)) => return args.run(),
@@ -237,6 +240,12 @@ impl Programs {
             (Program::Rust, _) => Command::new(self.rust.join(rust)),
             (Program::Go | Program::GoWithoutWatchList, Some(go)) => Command::new(go),
             (Program::Go | Program::GoWithoutWatchList, None) => bail!("Go is not installed"),
+            (Program::Python, _) => {
+                let mut python = Command::new(std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into()));
+                python.arg(format!("{HERE}/python/client.py"));
+                return Ok(python);
+            }
+            (Program::Kubectl, _) => return Ok(kubectl()),
         };
         command.arg(way.argument);
         if way.program == Program::GoWithoutWatchList {
@@ -270,6 +279,11 @@ impl Programs {
         }
         Ok(versions)
     }
+}
+
+/// Returns the command `kubectl`, or what the variable `KUBECTL` names.
+fn kubectl() -> Command {
+    Command::new(std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into()))
 }
 
 fn succeed(command: &mut Command) -> anyhow::Result<()> {

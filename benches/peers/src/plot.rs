@@ -65,6 +65,24 @@ pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
     draw("peak.svg", Plot { caption: "Peak memory of listing N Pods".into(), x: PODS, y: peak, curves })
 }
 
+/// Writes a plot of memory over time, of the ways with a line.
+pub fn write_memory(path: &Path, caption: String, ways: &'static [Way], runs: &[(String, Run)]) -> anyhow::Result<()> {
+    let curves = ways.iter().filter_map(|way| {
+        let (_, run) = runs.iter().find(|(id, _)| id == way.id)?;
+        Some(memory_curve(way, way.drawn?, run))
+    });
+    let since = Axis { title: "time since the request", show: seconds };
+    let plot = Plot { caption, x: since, y: MEMORY, curves: curves.collect() };
+    plot.draw(path).map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
+}
+
+fn memory_curve(way: &'static Way, line: Line, run: &Run) -> Curve {
+    let points = run.memory.iter().filter(|(at, _)| *at > FIRST_SAMPLE);
+    let points = points.map(|(at, resident)| (*at, float(*resident))).collect();
+    let remark = format!("{}, peak {}", seconds(run.wall), bytes(float(run.peak)));
+    Curve { name: way.name, line, remark, points }
+}
+
 /// Returns the memory of each way over time, from its run of median wall time.
 fn memory(results: &Results) -> Vec<Curve> {
     drawn()
@@ -74,10 +92,7 @@ fn memory(results: &Results) -> Vec<Curve> {
             let wall = median(runs.iter().map(|run| run.wall).collect());
             let distance = |run: &Run| (run.wall - wall).abs();
             let run = runs.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
-            let points = run.memory.iter().filter(|(at, _)| *at > FIRST_SAMPLE);
-            let points = points.map(|(at, resident)| (*at, float(*resident))).collect();
-            let remark = format!("{}, peak {}", seconds(run.wall), bytes(float(run.peak)));
-            Some(Curve { name: way.name, line, remark, points })
+            Some(memory_curve(way, line, run))
         })
         .collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! The server makes uniform Pods from the same recorded ones while it sends them. Each Pod has its own name, uid and
 //! version, and about 30 Pods share a node. The crate `listwatch-corpus` makes diverse Pods. The server keeps each of
-//! them in memory, as an item of a list and as an event of a watch. It sends diverse Pods in protobuf only.
+//! them in memory, as an item of a list and as an event of a watch. So it sends diverse Pods in one encoding only.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -45,13 +45,40 @@ pub struct Relists {
     pub renewed: bool,
 }
 
-/// Serves this many diverse or uniform Pods. Also returns the sums of [`add_key`] over the first list and over the
+/// The Pods of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variety {
+    Uniform,
+    /// Diverse Pods, in protobuf.
+    Diverse,
+    /// Diverse Pods, in JSON.
+    DiverseJson,
+}
+
+impl Variety {
+    /// Returns the variety of this name on the command line.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        [Self::Uniform, Self::Diverse, Self::DiverseJson].into_iter().find(|variety| variety.name() == name)
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Diverse => "diverse",
+            Self::DiverseJson => "diverse-json",
+        }
+    }
+}
+
+/// Serves this many Pods. Also returns the sums of [`add_key`] over the first list and over the
 /// second.
 ///
 /// # Errors
 /// If no port is free.
-pub async fn start(pods: u32, diverse: bool, relists: Option<Relists>) -> anyhow::Result<(Server, [u64; 2])> {
-    let (collection, hashes) = Collection::new(pods, diverse, relists)?;
+pub async fn start(pods: u32, variety: Variety, relists: Option<Relists>) -> anyhow::Result<(Server, [u64; 2])> {
+    let (collection, hashes) = Collection::new(pods, variety, relists)?;
     Ok((Server::start(move |request, _| collection.answer(request)).await?, hashes))
 }
 
@@ -81,6 +108,8 @@ const UNIFORM: &[(Form, Encoding)] = &[
 ];
 /// What the server sends of diverse Pods: the requests of the ways that relist. Each takes the memory of all Pods.
 const DIVERSE: &[(Form, Encoding)] = &[(Form::List, Encoding::Protobuf), (Form::Events, Encoding::Protobuf)];
+/// The same for peers that read JSON only.
+const DIVERSE_JSON: &[(Form, Encoding)] = &[(Form::List, Encoding::Json), (Form::Events, Encoding::Json)];
 
 struct Collection {
     pods: u32,
@@ -90,15 +119,17 @@ struct Collection {
     lists: AtomicU64,
     /// The number of watches since the last list.
     watches: AtomicU32,
-    /// [`UNIFORM`] or [`DIVERSE`].
+    /// [`UNIFORM`], [`DIVERSE`] or [`DIVERSE_JSON`].
     templates: HashMap<(Form, Encoding), Arc<[Template]>>,
 }
 
 impl Collection {
-    fn new(pods: u32, diverse: bool, relists: Option<Relists>) -> anyhow::Result<(Self, [u64; 2])> {
+    fn new(pods: u32, variety: Variety, relists: Option<Relists>) -> anyhow::Result<(Self, [u64; 2])> {
+        let diverse = variety != Variety::Uniform;
         let (count, once, sent) = if diverse {
             let workloads = (pods / PODS_PER_WORKLOAD).max(1);
-            (pods, listwatch_corpus::pods_by_zipf(pods, workloads), DIVERSE)
+            let sent = if variety == Variety::DiverseJson { DIVERSE_JSON } else { DIVERSE };
+            (pods, listwatch_corpus::pods_by_zipf(pods, workloads), sent)
         } else {
             let recorded = recorded_pods();
             let count = ListReader::new::<[u8]>(recorded.as_slice()).count().try_into()?;
@@ -107,7 +138,7 @@ impl Collection {
         };
         let items = ListReader::with(once.as_slice(), |item| {
             let mut json = Vec::new();
-            if !diverse {
+            if variety != Variety::Diverse {
                 item.to_json(&mut json)?;
             }
             Ok::<_, ItemError>((item.to_box(), String::from_utf8_lossy(&json).into_owned()))
@@ -146,6 +177,9 @@ impl Collection {
 
     fn answer(&self, request: &RecordedRequest) -> Answer {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        if let Some(document) = discovery(path) {
+            return Answer::ok(Body::replay(document)).content_type("application/json");
+        }
         if path != "/api/v1/pods" {
             return Answer::ok(Body::replay("not found")).status(404).content_type("text/plain");
         }
@@ -406,6 +440,19 @@ impl Template {
             put(place, format!("node-{node:04x}"));
         }
     }
+}
+
+/// Returns the document by which kubectl finds Pods.
+fn discovery(path: &str) -> Option<&'static str> {
+    Some(match path {
+        "/api" => r#"{"kind":"APIVersions","versions":["v1"]}"#,
+        "/apis" => r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[]}"#,
+        "/api/v1" => {
+            r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod",
+"namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"]}]}"#
+        }
+        _ => return None,
+    })
 }
 
 /// The response to a watch whose version is too old.

@@ -20,6 +20,10 @@ pub enum Program {
     Go,
     /// client-go, with the feature `WatchListClient` off.
     GoWithoutWatchList,
+    /// kubectl itself, which prints names and speaks no protocol of ours.
+    Kubectl,
+    /// `python/client.py`.
+    Python,
 }
 
 /// A line of a plot. Its colour stands for the library.
@@ -33,6 +37,11 @@ impl Way {
     /// Returns true if the way counts as this crate's, and not as a peer's.
     pub fn is_ours(&self) -> bool {
         self.name.starts_with("listwatch")
+    }
+
+    /// Returns true if the peer does not read protobuf.
+    pub fn needs_json(&self) -> bool {
+        self.argument.starts_with("kube-") || matches!(self.program, Program::Kubectl | Program::Python)
     }
 }
 
@@ -207,6 +216,40 @@ pub const WAYS: &[Way] = &[
         "client-go, informer, no WatchList, JSON",
         Program::GoWithoutWatchList,
         "informer-json",
+    ),
+];
+
+/// The table of README.md: lists and caches of diverse Pods.
+pub const DIVERSE: &[Way] = &[
+    drawn(SKY, false, way("drop", "listwatch, decode and drop", Program::Rust, "drop")),
+    way("go-paged", "client-go, List in pages of 500", Program::Go, "paged"),
+    way("kubectl", "kubectl, `get pods -A -o name`", Program::Kubectl, ""),
+    way("box", "listwatch, list, decoded", Program::Rust, "box"),
+    way("go-list", "client-go, List", Program::Go, "list"),
+    way("kube-list", "kube, `Api::list`, JSON", Program::Rust, "kube-list"),
+    drawn(PURPLE, false, way("python", "Python, `list_pod_for_all_namespaces`, JSON", Program::Python, "")),
+    drawn(BLUE, true, way("encoded", "listwatch, cache, encoded", Program::Rust, "cache-encoded")),
+    drawn(BLUE, false, way("compressed", "listwatch, cache, compressed", Program::Rust, "cache-compressed")),
+    drawn(VERMILION, false, way("go-informer", "client-go, informer", Program::Go, "informer")),
+    drawn(
+        VERMILION,
+        true,
+        way("go-slim", "client-go, informer, `SetTransform` keeps few fields", Program::Go, "informer-slim"),
+    ),
+    drawn(
+        GREEN,
+        false,
+        way("kube", "kube, reflector with streaming lists, JSON", Program::Rust, "kube-reflector-streaming"),
+    ),
+    drawn(
+        GREEN,
+        true,
+        way(
+            "kube-slim",
+            "kube, reflector with streaming lists of a struct with few fields, JSON",
+            Program::Rust,
+            "kube-reflector-slim",
+        ),
     ),
 ];
 
