@@ -231,11 +231,7 @@ pub const DIVERSE: &[Way] = &[
     drawn(BLUE, true, way("encoded", "listwatch, cache, encoded", Program::Rust, "cache-encoded")),
     drawn(BLUE, false, way("compressed", "listwatch, cache, compressed", Program::Rust, "cache-compressed")),
     drawn(VERMILION, false, way("go-informer", "client-go, informer", Program::Go, "informer")),
-    drawn(
-        VERMILION,
-        true,
-        way("go-slim", "client-go, informer, `SetTransform` keeps few fields", Program::Go, "informer-slim"),
-    ),
+    drawn(VERMILION, true, way("go-slim", "client-go, informer with `SetTransform`", Program::Go, "informer-slim")),
     drawn(
         GREEN,
         false,
@@ -244,12 +240,7 @@ pub const DIVERSE: &[Way] = &[
     drawn(
         GREEN,
         true,
-        way(
-            "kube-slim",
-            "kube, reflector with streaming lists of a struct with few fields, JSON",
-            Program::Rust,
-            "kube-reflector-slim",
-        ),
+        way("kube-slim", "kube, reflector of a small struct, JSON", Program::Rust, "kube-reflector-slim"),
     ),
 ];
 
