@@ -22,8 +22,8 @@
 //!
 //! Left out: a log in the file of a store. After a load the log opens at the saved version, without changes.
 //!
-//! Waking a task may run code of the caller, and freeing a log may take long, so neither happens under a lock: wakers and
-//! dropped changes leave the log as [`DueWork`].
+//! Waking a task may run code of the caller, and freeing a log may take long, so neither happens under a lock: wakers
+//! and dropped changes leave the log as [`DueWork`].
 
 use std::collections::HashMap;
 use std::mem;

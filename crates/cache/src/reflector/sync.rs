@@ -1,7 +1,7 @@
 //! The decisions of a reflector: how it syncs, from which version it lists, and how it reacts to errors.
 //!
-//! An attempt is a list, a watch, or both. What is known after it chooses the next attempt. The code uses neither IO nor
-//! time.
+//! An attempt is a list, a watch, or both. What is known after it chooses the next attempt. The code uses neither IO
+//! nor time.
 //!
 //! | state | the store | it ends |
 //! |---|---|---|

@@ -265,7 +265,7 @@ fn a_forged_file_causes_no_panic_and_no_large_allocation() {
     }
 }
 
-/// Files keep these numbers for ever.
+/// Files keep these numbers forever.
 #[test]
 fn names_an_encoding_by_its_number_and_refuses_an_unknown_one() {
     let (_folder, path) = path();
