@@ -41,7 +41,7 @@ const MAX_TRIGGERS: usize = 1024;
 ///
 /// Changes go first: while the controller reconciles all objects, at its start or for
 /// [`reconcile_all_on`](Self::reconcile_all_on), an object that changes does not wait for the others. One of eight
-/// reconciles is kept for those that wait behind changes.
+/// reconciles is kept for objects that wait behind changes.
 ///
 /// An object that is not in the cache is skipped, so the reconciler is not called for a deleted object. Use owner
 /// references or a finalizer to clean up. A relist requests reconciles only of objects that have changed; kube's

@@ -56,7 +56,7 @@ struct Runs {
 }
 
 impl KeySorter {
-    /// Sorts with about `limit` bytes of memory, at least 4 KiB.
+    /// Keeps at most about `limit` bytes of keys in memory, at least 4 KiB. Sorting them makes a copy.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit: limit.max(4096), buffer: Buffer::default(), runs: None }
     }

@@ -1,4 +1,4 @@
-//! The states of a change log: when it opens and closes, and who is told.
+//! The states of a change log: when it opens and closes, and which readers wake.
 //!
 //! The log has the changes of the server in the order of the watch. It has them while the store is complete. Then the
 //! store at a version and the changes after it give each later state. Each rule below, and in

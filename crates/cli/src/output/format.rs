@@ -19,7 +19,7 @@ pub trait Format {
     /// Returns the row of an item; `None` if nothing is printed for it.
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError>;
 
-    /// Returns the row of a change: that of the object, with what the format says about a change.
+    /// Returns the row of a change: the row of the object, with what the format says about a change.
     fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError>;
 
     /// Returns the columns of rows of cells.
@@ -124,7 +124,7 @@ pub struct FormatContext {
 pub enum Purpose {
     /// One object, which was requested by its name.
     Object,
-    /// Objects: those of a list, and those that change after it.
+    /// Objects of a list, and objects that change after it.
     Objects,
     /// Changes, with what happened to the object.
     Events,

@@ -1,7 +1,7 @@
 //! The server's Tables, printed as kubectl prints them.
 //!
 //! The texts follow `tableprinter.go` of `k8s.io/cli-runtime` 1.37: the columns of a page are as wide as the page needs,
-//! and those of later pages at least as wide as before.
+//! and columns of later pages are at least as wide as before.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
