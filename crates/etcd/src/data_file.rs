@@ -46,8 +46,8 @@ impl DataFile {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InUse`] if a running etcd has locked the file, [`ErrorKind::NoMeta`] or [`ErrorKind::NoBucket`] if it
-    /// is none of etcd, and others if it is damaged or cannot be read.
+    /// [`ErrorKind::InUse`] if a running etcd has locked the file, [`ErrorKind::NoMeta`] or [`ErrorKind::NoBucket`] if
+    /// the file is not etcd's, and others if it is damaged or cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         let pages = Pages::open(&path)?;
@@ -98,8 +98,8 @@ impl DataFile {
         self.compacted
     }
 
-    /// The index of the last entry of the write-ahead log whose effect the file has, if the file names one. Entries after
-    /// it are in `member/wal` only.
+    /// The index of the last entry of the write-ahead log whose effect the file has, if the file names one. Later
+    /// entries are in `member/wal` only.
     #[must_use]
     pub fn consistent_index(&self) -> Option<u64> {
         self.consistent_index
