@@ -1,9 +1,8 @@
-//! Writes lists, single objects, watch frames and Statuses from stored items, byte for byte as an API server writes
-//! them.
+//! Writes lists, single objects, watch frames and Statuses from stored items, byte for byte as an API server does.
 //!
-//! It is the counterpart of [`ListDecoder`](crate::ListDecoder) and [`WatchDecoder`](crate::WatchDecoder), for servers
-//! that serve a stored collection over the Kubernetes API. It appends to a `Vec` that the caller flushes whenever it
-//! likes, so a list of any size needs memory for one item. It does no IO.
+//! This is the counterpart of [`ListDecoder`](crate::ListDecoder) and [`WatchDecoder`](crate::WatchDecoder), for
+//! servers that serve a stored collection over the Kubernetes API. It does no IO: it appends to a `Vec` that the caller
+//! may flush after each item, so a list of any size needs memory for one item.
 //!
 //! ```
 //! use listwatch::encode::Encoder;
@@ -34,7 +33,7 @@
 //!
 //! # Which bytes
 //!
-//! The encoder writes the same bytes as kube-apiserver 1.36 does without `?pretty`:
+//! The encoder writes what kube-apiserver 1.36 writes without `?pretty`:
 //!
 //! | kind | items are stored in | JSON bodies |
 //! |---|---|---|
@@ -42,8 +41,8 @@
 //! | other: custom resources | JSON | members in alphabetical order; items have their `kind` |
 //! | [`metadata_only`](Encoder::metadata_only) | as the kind | `kind` first; items have the kind `PartialObjectMetadata` |
 //!
-//! An item that is stored in the encoding to be written is copied. [`ItemRef::to_json`] converts an item in protobuf to
-//! JSON, but an item in JSON cannot be converted to protobuf.
+//! An item that is stored in the encoding to be written is copied. An item in protobuf can be converted to JSON, as by
+//! [`ItemRef::to_json`], but an item in JSON cannot be converted to protobuf.
 //!
 //! Sources: the packages `runtime/serializer/json`, `runtime/serializer/protobuf` and `apis/meta/v1` of
 //! `k8s.io/apimachinery`, and `endpoints/handlers/response.go` of `k8s.io/apiserver`.
@@ -62,14 +61,14 @@ use crate::wire::{Encoding, FieldFault};
 
 /// Writes objects of one kind as an API server does.
 ///
-/// After an error `out` is unchanged.
+/// After an error, `out` is unchanged.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     encoding: Encoding,
     kind: WrittenKind,
 }
 
-/// The state of a list that is being written.
+/// A list that is being written.
 #[derive(Debug)]
 #[must_use = "a list without its tail is incomplete"]
 pub struct ListBody {
@@ -77,10 +76,10 @@ pub struct ListBody {
 }
 
 impl Encoder {
-    /// Creates an encoder of objects of this kind: `v1`, `Pod` and `PodList`.
+    /// Creates an encoder for objects of a kind, such as `v1`, `Pod` and `PodList`.
     ///
-    /// The type meta of an [`ItemRef`] is ignored. A kind that the [table of fields](crate::schema) does not have is
-    /// written as a custom resource.
+    /// The encoder ignores the type meta of the items. It writes a kind that is not in the [table of
+    /// fields](crate::schema) as a custom resource.
     pub fn new(encoding: Encoding, type_meta: TypeMeta, list_kind: impl Into<String>) -> Self {
         let TypeMeta { api_version, kind } = &type_meta;
         let layout = match (api_version.as_str(), kind.as_str()) {
@@ -92,11 +91,10 @@ impl Encoder {
         Self { encoding, kind: WrittenKind { type_meta, list, layout, is_projected: false } }
     }
 
-    /// Writes only the metadata of the objects, as `PartialObjectMetadata` and `PartialObjectMetadataList` of
-    /// `meta.k8s.io/v1`.
+    /// Writes only the metadata of the objects, as `PartialObjectMetadata` of `meta.k8s.io/v1` and its list.
     ///
-    /// The metadata of a protobuf item are copied as they are. Those of a JSON item are written in the order of Go's
-    /// structs, without members that the table of fields does not know. As on a server, the list meta has no
+    /// The metadata of an item in protobuf is copied as it is. The metadata of an item in JSON is written in the order
+    /// of Go's structs, without members that are not in the table of fields. As on a server, the list meta has no
     /// `shardInfo`.
     #[must_use]
     pub fn metadata_only(self) -> Self {
@@ -106,28 +104,27 @@ impl Encoder {
         encoder
     }
 
-    /// Returns the encoding that it writes.
+    /// Returns the encoding that this encoder writes.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Returns true if a list begins with its length, so that [`list_head`](Self::list_head) needs the lengths of all
-    /// items.
+    /// Returns true if [`list_head`](Self::list_head) needs the lengths of all items, as in protobuf.
     #[must_use]
     pub fn needs_items_len(&self) -> bool {
         with_codec!(self.encoding, C => C::DECLARES_LENGTHS)
     }
 
-    /// Returns the bytes that the item takes in a list in protobuf, which [`list_head`](Self::list_head) needs; 0 in
-    /// JSON, whose lists have no lengths.
+    /// Returns how many bytes the item takes in a protobuf list, for [`list_head`](Self::list_head). JSON needs no
+    /// lengths: 0.
     ///
-    /// Nothing is copied.
+    /// This copies nothing.
     ///
     /// # Errors
     ///
-    /// [`ItemError::WrongEncoding`] for an item in JSON; [`ItemError::Metadata`] when the metadata are written alone
-    /// and the item is malformed.
+    /// [`ItemError::WrongEncoding`] for an item in JSON; [`ItemError::Metadata`] when only the metadata is written and
+    /// the item is malformed.
     pub fn item_len(&self, item: &ItemRef<'_>) -> Result<u64, ItemError> {
         if !self.needs_items_len() {
             return Ok(0);
@@ -136,18 +133,17 @@ impl Encoder {
         Ok(with_codec!(self.encoding, C => C::item_len(len)))
     }
 
-    /// Returns the bytes that a whole object of this length takes in a list in protobuf: as
-    /// [`item_len`](Self::item_len), without the object.
+    /// Returns how many bytes a whole object of this length takes in a protobuf list.
     #[must_use]
     pub fn whole_item_len(&self, len: usize) -> u64 {
         with_codec!(self.encoding, C => C::item_len(len as u64))
     }
 
-    /// Appends the beginning of a list. Then [`item`](Self::item) appends each item and [`list_tail`](Self::list_tail)
+    /// Appends the beginning of a list. [`item`](Self::item) then appends each item, and [`list_tail`](Self::list_tail)
     /// the end.
     ///
-    /// `items_len` is the sum of [`item_len`](Self::item_len) over all items, because a list in protobuf begins with
-    /// its length. If the items then take other lengths, the body is malformed. In JSON the sum is ignored.
+    /// `items_len` is the sum of [`item_len`](Self::item_len) over all items, because a protobuf list begins with its
+    /// length. If the items turn out to have another length, the body is malformed. JSON ignores the sum.
     pub fn list_head(&self, list_meta: &ListMeta, items_len: u64, out: &mut Vec<u8>) -> ListBody {
         let list_meta = self.served(list_meta);
         with_codec!(self.encoding, C => C::write_list_head(&self.kind, &list_meta, items_len, out));
@@ -156,15 +152,15 @@ impl Encoder {
 
     /// Appends an item of a list.
     ///
-    /// An item in the encoding to be written is copied without a check; JSON loses its whitespace. Returns the number
-    /// of fields that the table of fields does not know and that are therefore left out, which happens only when an
-    /// item in protobuf is written as JSON.
+    /// An item in the encoding to be written is copied without a check, except that JSON loses its white space. The
+    /// result is the number of fields that were left out because the table of fields does not know them, which happens
+    /// only when an item in protobuf is written as JSON.
     ///
     /// # Errors
     ///
-    /// [`ItemError::WrongEncoding`] for an item in JSON in a list in protobuf. As [`item_len`](Self::item_len) for
-    /// metadata alone, and as [`ItemRef::to_json`] for an item that is converted. The list can continue with the next
-    /// item if it is in JSON.
+    /// [`ItemError::WrongEncoding`] when an item in JSON is added to a protobuf list; the errors of
+    /// [`item_len`](Self::item_len) when only the metadata is written, and of [`ItemRef::to_json`] when the item is
+    /// converted. A JSON list can continue with the next item.
     pub fn item(&self, body: &mut ListBody, item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         let bytes = self.bytes(item)?;
         let start = out.len();
@@ -182,7 +178,8 @@ impl Encoder {
         Ok(unknown_fields)
     }
 
-    /// Appends the end of a list. The list meta is the same as at its beginning: some lists have it after the items.
+    /// Appends the end of a list. Pass the list meta of [`list_head`](Self::list_head), which some lists write after
+    /// the items.
     #[expect(clippy::needless_pass_by_value, reason = "a list ends once")]
     pub fn list_tail(&self, body: ListBody, list_meta: &ListMeta, out: &mut Vec<u8>) {
         let ListBody { is_empty } = body;
@@ -190,13 +187,11 @@ impl Encoder {
         with_codec!(self.encoding, C => C::write_list_tail(&self.kind, is_empty, &list_meta, out));
     }
 
-    /// Appends the body of a single object.
-    ///
-    /// Returns the number of fields that are left out, as [`item`](Self::item).
+    /// Appends the body of a single object, and returns the number of fields left out, as [`item`](Self::item) does.
     ///
     /// # Errors
     ///
-    /// As [`item`](Self::item). For an item in JSON also [`ItemError::Metadata`] when it is not a JSON object.
+    /// The errors of [`item`](Self::item), and [`ItemError::Metadata`] when an item in JSON is not a JSON object.
     pub fn object(&self, item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         let bytes = self.bytes(item)?;
         let start = out.len();
@@ -205,18 +200,18 @@ impl Encoder {
         written.inspect_err(|_| out.truncate(start))
     }
 
-    /// Appends the frame of a change: in protobuf a length and a `WatchEventRef`, in JSON a line.
+    /// Appends the frame of a change, and returns the number of fields left out, as [`item`](Self::item) does.
     ///
-    /// If you pass a `resource_version`, the object's metadata get this version, and the object is copied twice. A
-    /// server does so when it sends the deletion of an object at the version of the deletion, or, to a watch with a
-    /// selector, an old state at the new version.
+    /// A frame is a length and a `WatchEvent` in protobuf, and a line in JSON.
     ///
-    /// Returns the number of fields that are left out, as [`item`](Self::item).
+    /// A `resource_version` replaces the version in the object's metadata, for which the object is copied twice. A
+    /// server does this when it sends a deletion at the version of the deletion or, to a watch with a selector, an old
+    /// state at the new version.
     ///
     /// # Errors
     ///
-    /// As [`object`](Self::object). [`ItemError::Metadata`] when the object has no resource version to replace, or when
-    /// the frame would be longer than 2³²-1 bytes.
+    /// The errors of [`object`](Self::object), and [`ItemError::Metadata`] when the object has no resource version to
+    /// replace or the frame would be longer than 2³²-1 bytes.
     pub fn event(
         &self,
         kind: EventType,
@@ -236,15 +231,15 @@ impl Encoder {
         written.inspect_err(|_| out.truncate(start))
     }
 
-    /// Appends the frame of a bookmark: an object of the kind that has only a resource version.
+    /// Appends the frame of a bookmark, an object of the kind that has only a resource version.
     ///
     /// With `ends_initial_events`, the bookmark carries the annotation `k8s.io/initial-events-end: "true"`, which marks
     /// the end of the initial events.
     ///
-    /// In protobuf, Go writes each field that is neither a pointer, a slice nor a map, although it is zero; the object
-    /// has these fields as well. They are the same as kube-apiserver's, except for the kinds whose fields of this sort
-    /// differ between releases: `CSINode` of 1.37 and `DeviceTaintRule` of 1.36 also have an empty `status`. A kind
-    /// that the table of fields does not have is written with its metadata only.
+    /// Go writes even empty fields in protobuf unless they are pointers, slices or maps, so the object contains these
+    /// fields. They are the same as kube-apiserver's, except for two kinds whose fields differ between releases:
+    /// `CSINode` of 1.37 and `DeviceTaintRule` of 1.36 also have an empty `status`. A kind that is not in the table of
+    /// fields is written with its metadata only.
     pub fn bookmark(&self, resource_version: &str, ends_initial_events: bool, out: &mut Vec<u8>) {
         let annotation = ends_initial_events.then_some((INITIAL_EVENTS_END, "true"));
         let meta = ZeroMeta { resource_version, annotation };
@@ -264,7 +259,6 @@ impl Encoder {
         with_codec!(self.encoding, C => C::write_error(status, out));
     }
 
-    /// Returns the bytes of the item that are written, or from which JSON is written.
     fn bytes<'a>(&self, item: &ItemRef<'a>) -> Result<Cow<'a, [u8]>, ItemError> {
         if !with_codec!(self.encoding, C => C::converts(item.encoding)) {
             return Err(ItemError::WrongEncoding { found: item.encoding, expected: self.encoding });
@@ -290,7 +284,7 @@ impl Encoder {
         }
     }
 
-    /// Returns the list meta as the server writes it: lists of metadata and of custom resources have no `shardInfo`.
+    /// Returns the list meta as the server writes it. Lists of metadata and of custom resources have no `shardInfo`.
     fn served<'m>(&self, list_meta: &'m ListMeta) -> Cow<'m, ListMeta> {
         let has_shard_info = match self.kind.layout {
             Layout::Typed => true,
@@ -306,9 +300,9 @@ impl Encoder {
     }
 }
 
-/// Appends the body of a Status: in protobuf with its envelope, in JSON a line.
+/// Appends the body of a Status, in protobuf with its envelope, in JSON as a line.
 ///
-/// A server writes the errors of all resources in the encoding that the request prefers, also for custom resources.
+/// A server writes errors in the encoding that the request prefers, even for custom resources.
 pub fn status(encoding: Encoding, status: &Status, out: &mut Vec<u8>) {
     with_codec!(encoding, C => C::write_status(status, out));
 }

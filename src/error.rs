@@ -1,7 +1,7 @@
 //! Errors of bodies and items, with their position and the number of items or events delivered before.
 //!
-//! Each error displays itself and its causes on one line. Its `source()` begins after the causes that the text already
-//! shows, so a printed chain of sources repeats nothing.
+//! Each error displays itself and its causes on one line. Its `source()` skips the causes that the text already shows,
+//! so printing a chain of sources repeats nothing.
 
 use std::error::Error;
 use std::fmt;
@@ -14,11 +14,11 @@ pub(crate) use crate::wire::Fault;
 
 /// The error of a body that is not a complete list or a well-formed watch.
 ///
-/// The items or events that were delivered before the error are exact, but the body may contain more. A decoder that
-/// returned an error returns the same error from every later call.
+/// The items or events that were delivered before the error are correct, but the body may contain more. After an error,
+/// a decoder returns the same error from every later call.
 ///
-/// The text is one line: what happened, the offset, the number of items or events delivered, and the [`ItemError`] if
-/// an item caused it. [`source`](Error::source) returns the source of that `ItemError`.
+/// The text says on one line what happened, at which offset, after how many items or events, and, if an item caused the
+/// error, its [`ItemError`]. [`source`](Error::source) is the source of that `ItemError`.
 #[derive(Clone, Debug)]
 pub struct DecodeError(Box<DecodeErrorParts>);
 
@@ -29,11 +29,10 @@ struct DecodeErrorParts {
     offset: u64,
     index: Option<u64>,
     items: u64,
-    /// True if its items are events.
+    /// True if `items` counts events.
     of_watch: bool,
 }
 
-/// Gets the error of each skipped item.
 pub(crate) type SkipHook = Box<dyn FnMut(&DecodeError) + Send>;
 
 impl DecodeError {
@@ -56,27 +55,29 @@ impl DecodeError {
         &self.0.kind
     }
 
-    /// Returns the position in the (decompressed) body.
+    /// Returns the position of the fault in the decompressed body.
     ///
-    /// In a list, this is the offset of the first byte of the faulty field. For [`Fault::Syntax`] between the fields of
-    /// JSON it is the faulty byte itself, for [`Incomplete`](DecodeErrorKind::Incomplete) the number of bytes received,
-    /// and for [`Api`](DecodeErrorKind::Api) where the Status begins.
+    /// In a list, this is the offset of the first byte of the faulty field. There are three exceptions: for
+    /// [`Fault::Syntax`] between the fields of JSON it is the faulty byte itself, for
+    /// [`Incomplete`](DecodeErrorKind::Incomplete) the number of received bytes, and for [`Api`](DecodeErrorKind::Api)
+    /// the offset of the Status.
     ///
-    /// In a watch, this is the offset of the first byte of the faulty frame, where its length begins, or in JSON its
-    /// object. For [`TruncatedFrame`](DecodeErrorKind::TruncatedFrame) it is the number of bytes received.
+    /// In a watch, this is the offset of the faulty frame, which begins with its length, or in JSON with its object.
+    /// For [`TruncatedFrame`](DecodeErrorKind::TruncatedFrame) it is the number of received bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.0.offset
     }
 
-    /// Returns the index of the faulty item, or in a watch of the faulty event, counted from 0 and including skipped
-    /// ones. Returns `None` if the fault is not in an item.
+    /// Returns the index of the faulty item or event, or `None` if the fault is not in an item.
+    ///
+    /// Indexes start at 0 and count skipped items.
     #[must_use]
     pub fn index(&self) -> Option<u64> {
         self.0.index
     }
 
-    /// Returns the number of items that were delivered before the error, or in a watch the number of events.
+    /// Returns how many items of the list, or events of the watch, were delivered before the error.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items
@@ -85,7 +86,8 @@ impl DecodeError {
     /// Returns true if the body ended before the end of the list, or inside a frame of the watch.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        // Without `_`, so that a new truncation is decided here. The client, kube and the command ask this function only.
+        // Without `_`, so that a new kind of truncation must be decided here. The client, kube and the command ask only
+        // this function.
         match self.0.kind {
             DecodeErrorKind::Incomplete | DecodeErrorKind::TruncatedFrame => true,
             DecodeErrorKind::UnexpectedEncoding(_)
@@ -100,8 +102,8 @@ impl DecodeError {
         }
     }
 
-    /// Returns the limit that the body, or the decoded form of one of its items, exceeds. The [`kind`](Self::kind)
-    /// tells the sizes.
+    /// Returns the limit that the body, or decoding one of its items, exceeds. The [`kind`](Self::kind) contains the
+    /// sizes.
     ///
     /// ```
     /// use listwatch::{Limit, Limits, ListReader};
@@ -120,7 +122,7 @@ impl DecodeError {
         }
     }
 
-    /// Returns the API server's own error, if the server sent one in place of the list, or after the items.
+    /// Returns the error that the API server sent in place of the list or after its items, if there is one.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match &self.0.kind {
@@ -138,7 +140,7 @@ impl fmt::Display for DecodeError {
 }
 
 impl DecodeError {
-    /// Writes the error of an item after what was written before.
+    /// Writes the error of the item after a colon, if an item caused the error.
     pub(crate) fn fmt_cause(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
             DecodeErrorKind::Item(error) => write!(f, ": {error}"),
@@ -184,17 +186,17 @@ impl Error for DecodeError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The body is neither Kubernetes protobuf, which begins with `k8s\0` or in a watch with the length of a frame, nor
-    /// JSON that the decoder accepts. Or it is a list or an object in place of a watch.
+    /// The body is in an encoding that the decoder does not accept, or a watch decoder received a list or an object.
     ///
-    /// API servers send the encoding that the `Accept` header of the request prefers.
+    /// The decoder accepts Kubernetes protobuf, which begins with `k8s\0` or, in a watch, with the length of a frame,
+    /// and JSON if the caller allows it. API servers send the encoding that the `Accept` header of the request prefers.
     #[error("unexpected encoding: the body looks like {0}")]
     UnexpectedEncoding(BodyFormat),
 
     /// A field has invalid bytes or an invalid value.
     #[error("malformed: {fault} in {field}")]
     Malformed {
-        /// The field, as in the Kubernetes API: `raw`, `metadata.resourceVersion`, `items`; or the part of the body.
+        /// The field as the Kubernetes API names it, such as `metadata.resourceVersion`, or the part of the body.
         field: &'static str,
         /// What is wrong with it.
         fault: Fault,
@@ -204,21 +206,22 @@ pub enum DecodeErrorKind {
     #[error("incomplete: the body ended before the list did")]
     Incomplete,
 
-    /// The body of a watch ended inside a frame, or, in JSON, inside an object.
+    /// The body of a watch ended inside a frame, or in JSON inside an object.
     #[error("incomplete: the body ended inside a frame")]
     TruncatedFrame,
 
-    /// The body is not a list of objects: a single object, a `Table` (which servers send for `as=Table`), or a kind
-    /// whose items are not objects.
+    /// The body is not a list of objects.
+    ///
+    /// It is a single object, a `Table` (which servers send for `as=Table`), or a list of something other than objects.
     #[error("unexpected kind: the body has the kind {kind:?} of {api_version:?}")]
     UnexpectedKind {
-        /// `apiVersion` of the body.
+        /// The `apiVersion` of the body.
         api_version: String,
-        /// `kind` of the body.
+        /// The `kind` of the body.
         kind: String,
     },
 
-    /// The list has another kind than the type reads.
+    /// The type reads another kind than the list contains.
     #[error("unexpected kind: the list has objects of the kind {found}, the type reads a {expected}")]
     WrongKind {
         /// The kind and the API version of the list's items.
@@ -227,15 +230,16 @@ pub enum DecodeErrorKind {
         expected: Box<str>,
     },
 
-    /// The API server's own error, in place of the list or after its items. In a watch it is
-    /// [`WatchEventRef::Error`](crate::WatchEventRef::Error).
+    /// The API server sent an error in place of the list or after its items.
+    ///
+    /// An error event of a watch is [`WatchEventRef::Error`](crate::WatchEventRef::Error) instead.
     #[error("API error: {0}")]
     Api(Arc<Status>),
 
     /// The body exceeds one of the [`Limits`](crate::Limits).
     #[error("{}", exceeded(*limit, *size, *max))]
     Limit {
-        /// The limit.
+        /// Which limit.
         limit: Limit,
         /// The size that was declared or reached.
         size: u64,
@@ -247,7 +251,7 @@ pub enum DecodeErrorKind {
     #[error(transparent)]
     Item(ItemError),
 
-    /// A callback panicked while it held an item, so it is unknown whether the item was delivered.
+    /// A callback panicked while it held an item, so nobody knows whether the item was delivered.
     #[error("poisoned: a callback panicked")]
     Poisoned,
 
@@ -281,8 +285,9 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The error of input that the caller has to correct: a selector, a field path, a shard, the name of a resource, or the
-/// parameters of a request, which was not sent.
+/// The error of input that the caller must correct, because nothing was sent.
+///
+/// The input is a selector, a field path, a shard, the name of a resource, or a parameter of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InvalidInput {
@@ -291,7 +296,7 @@ pub struct InvalidInput {
 }
 
 impl InvalidInput {
-    /// `message` has the text, quoted.
+    /// `message` quotes the text.
     pub(crate) fn new(message: impl Into<Box<str>>, text: &str) -> Self {
         Self { message: message.into(), text: text.into() }
     }
@@ -300,7 +305,7 @@ impl InvalidInput {
         Self::new(format!("invalid {what} {text:?}: {reason}"), text)
     }
 
-    /// Returns the whole text; empty if the fault is not in a text.
+    /// Returns the whole input; empty if the fault is not in a text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -323,30 +328,31 @@ pub enum Limit {
     DecodedSize,
 }
 
-/// The error of an item that a type or a closure refused.
+/// Why a type or a closure could not read an item.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ItemError {
-    /// prost refuses the item: nesting deeper than 100, a wrong wire type; or text that is not UTF-8 in an object whose
-    /// kind is not in the [table of fields](crate::schema).
+    /// prost refuses the item.
     ///
-    /// The error type is that of the prost version on which this crate depends. Messages that you decode use the same
-    /// version, so `?` converts their errors in a closure.
+    /// The item has the wrong wire type, is nested deeper than 100 messages, or contains text that is not UTF-8 while
+    /// its kind is not in the [table of fields](crate::schema).
+    ///
+    /// The inner type belongs to the version of prost on which this crate depends. Messages that you decode use the
+    /// same version, so `?` converts their errors in a closure.
     #[error("cannot decode the protobuf: {}", without_library(.0))]
     Protobuf(prost::DecodeError),
     /// The metadata of the item cannot be read.
     #[error("{fault} in {field}")]
     Metadata {
-        /// The field, as in the Kubernetes API.
+        /// The name of the field in the Kubernetes API.
         field: &'static str,
         /// What is wrong with it.
         fault: Fault,
     },
-    /// The field at the end of a [`FieldPath`](crate::FieldPath), or a message on the path, is malformed or of the
-    /// wrong type; or a field has no JSON form.
+    /// A field on a [`FieldPath`](crate::FieldPath) is malformed or of the wrong type, or a field has no JSON form.
     #[error("{fault} in field {path}")]
     Field {
-        /// The path, in names or numbers; for a JSON form, the kind and names.
+        /// The path in names or numbers; for a JSON form, the kind and names.
         path: Box<str>,
         /// What is wrong with the field.
         fault: Fault,
@@ -354,20 +360,21 @@ pub enum ItemError {
     /// The object, or a message in it, is malformed, so it has no [`View`](crate::view::View).
     #[error("{fault} in {path}, at byte {offset} of the object")]
     View {
-        /// The kind, and the names of the fields down to the faulty one.
+        /// The kind and the names of the fields, down to the faulty field.
         path: Box<str>,
         /// The offset of the faulty field in the object.
         offset: u64,
         /// What is wrong with it.
         fault: Fault,
     },
-    /// The item is valid, but not [canonical](crate::view::Canonical), and a borrowed item cannot be rewritten in
-    /// place: view its [`canonical`](crate::ItemRef::canonical) form.
+    /// The item is valid but not [canonical](crate::view::Canonical), and a borrowed item cannot be rewritten in place.
+    ///
+    /// View its [`canonical`](crate::ItemRef::canonical) form instead.
     #[error(
         "not canonical: the object has fields in another order than API servers send them, or text that is not UTF-8"
     )]
     NotCanonical,
-    /// The type, or the [`View`](crate::view::View), reads another kind than the object's.
+    /// The type or the [`View`](crate::view::View) reads another kind than the object's.
     #[error("unexpected kind: the object is a {found}, the type reads a {expected}")]
     WrongKind {
         /// The kind and the API version of the object.
@@ -375,47 +382,47 @@ pub enum ItemError {
         /// The kind and the API version that the type reads.
         expected: Box<str>,
     },
-    /// The object is in JSON, which views do not read. Decode it with serde: [`Json<T>`](crate::Item) or
-    /// `ItemRef::decode_json`.
+    /// The object is in JSON, which views do not read.
+    ///
+    /// Decode it with serde instead, as [`Json<T>`](crate::Item) or by `ItemRef::decode_json`.
     #[error("unexpected encoding: views read protobuf, and the object is in JSON: decode it with serde")]
     ViewOfJson,
-    /// The [table of fields](crate::schema) does not have the kind. The names of its fields are known only if the
-    /// server sends JSON.
+    /// The kind is not in the [table of fields](crate::schema), so only JSON would tell the names of its fields.
     #[error("unknown fields: no table for the kind {kind:?} of {api_version:?}")]
     UnknownKind {
-        /// `apiVersion` of the object.
+        /// The `apiVersion` of the object.
         api_version: Box<str>,
-        /// `kind` of the object.
+        /// The `kind` of the object.
         kind: Box<str>,
     },
-    /// The object, or a message in it on a path of a [`Projection`](crate::Projection), is malformed.
+    /// The object, or a message on a path of a [`Projection`](crate::Projection), is malformed.
     #[error("{0} in the projected fields")]
     Projection(Fault),
     /// A field selector names a field by which objects of this kind cannot be selected.
     #[error("unsupported field selector: {path:?} of {kind:?}")]
     FieldSelector {
-        /// The field, as the selector names it.
+        /// The name of the field in the selector.
         path: Box<str>,
         /// The kind of the object.
         kind: Box<str>,
     },
-    /// The item may take too much memory when it is decoded.
+    /// Decoding the item may take too much memory.
     #[error("{}", exceeded(Limit::DecodedSize, *estimate, *max))]
     DecodedSize {
-        /// The memory that the item may take, in bytes, as [`Limits::decoded_size`](crate::Limits::decoded_size)
-        /// estimates it.
+        /// The estimated memory in bytes: see [`Limits::decoded_size`](crate::Limits::decoded_size).
         estimate: u64,
         /// The largest estimate that is allowed.
         max: u64,
     },
-    /// prost implements `Message` for this type as a wrapper, which would decode any object into garbage.
+    /// prost implements `Message` for this type as a protobuf wrapper, which would decode any object into garbage.
     #[error("{0} is a protobuf wrapper type, not a Kubernetes object")]
     WrapperType(&'static str),
-    /// `serde_json` refuses the item. The text may quote the value at fault.
+    /// `serde_json` refuses the item. The text may quote the faulty value.
     #[error("cannot decode the JSON: {0}")]
     Json(Arc<serde_json::Error>),
-    /// The item is not in the encoding that the type or the path reads. API servers send custom resources in JSON only,
-    /// and other resources in the encoding that the request prefers.
+    /// The item is not in the encoding that the type or the path reads.
+    ///
+    /// API servers send custom resources only in JSON, and other resources in the encoding that the request prefers.
     #[error("unexpected encoding: the item is in {found}, expected {expected}")]
     WrongEncoding {
         /// The encoding of the item.
@@ -423,7 +430,7 @@ pub enum ItemError {
         /// The encoding that the type or the path reads.
         expected: Encoding,
     },
-    /// An error that a closure of the caller returned. [`source`](Error::source) is its source.
+    /// An error that the caller's closure returned. [`source`](Error::source) is its source.
     #[error(transparent)]
     Other(Arc<dyn Error + Send + Sync>),
 }
@@ -434,7 +441,7 @@ impl From<prost::DecodeError> for ItemError {
     }
 }
 
-/// Returns prost's text of the field and its fault.
+/// Returns prost's description of the field and its fault, without prost's own prefix.
 fn without_library(error: &prost::DecodeError) -> String {
     let text = error.to_string();
     text.strip_prefix("failed to decode Protobuf message: ").map(str::to_owned).unwrap_or(text)

@@ -6,8 +6,8 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 //! Lists and watches huge Kubernetes collections in constant memory.
 //!
-//! A list may be of any size. This crate decodes it while it arrives, one item at a time, so memory holds only what you
-//! keep. The decoders need neither IO nor async. A client on top of them lists, watches, pages and retries.
+//! This crate decodes a list while it arrives, one item at a time, so a list may be of any size and memory holds only
+//! what you keep. The decoders need neither IO nor async; on top of them, a client lists, pages, watches and retries.
 //!
 //! ```no_run
 //! use listwatch::ListReader;
@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! # Overview
+//! # Where to start
 //!
 //! | types and modules | purpose |
 //! |---|---|
@@ -36,11 +36,11 @@
 //! | `client` | lists and watches of an API server: requests, pages, retries, and how a list ended |
 //! | [`DecodeError`], [`ItemError`] | errors with the offset in the body and the number of items delivered before |
 //!
-//! The crate [`listwatch-cache`](https://docs.rs/listwatch-cache) keeps whole collections in memory.
-//! [The guide](https://docs.rs/crate/listwatch/latest/source/docs/guide/README.md) has a chapter for each task.
+//! The crate [`listwatch-cache`](https://docs.rs/listwatch-cache) keeps whole collections in memory, and [the
+//! guide](https://docs.rs/crate/listwatch/latest/source/docs/guide/README.md) has a chapter for each task.
 //!
-//! The default cargo feature `reqwest` adds the client over HTTP. Without features, the crate consists of the sans-IO
-//! core and the adapter over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
+//! The client over HTTP is in the default cargo feature `http`. Without features, the crate consists of the decoders
+//! and the adapter over [`std::io::Read`]. A feature only adds API and never changes what existing calls do.
 
 // `.ci/imports` checks that imports point downwards, and `.ci/imports --order` prints the modules, lowest first.
 mod adapt;
@@ -58,12 +58,12 @@ pub mod schema;
 mod sync;
 mod wire;
 
-/// Typed views: the contract with the crates that generate them, such as `listwatch-views`.
+/// Typed views: what crates that generate them, such as `listwatch-views`, implement and call.
 pub mod view {
     pub use crate::object::view::{Canonical, View, ViewKind};
 }
 
-/// What the other crates of this workspace use, and no program should: it may change in any release.
+/// Items for the other crates of this workspace. Programs should not use them, because any release may change them.
 #[cfg(feature = "client")]
 #[doc(hidden)]
 pub mod internal {
@@ -80,7 +80,7 @@ pub mod internal {
     pub use crate::schema::rust_type::check_kind;
 }
 
-/// Paths of common fields.
+/// Paths of fields that many programs read.
 pub mod path {
     pub use crate::object::path::{meta, pod};
 }

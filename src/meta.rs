@@ -1,4 +1,4 @@
-//! The messages around the items, written by hand after `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
+//! The messages around the items, written by hand from `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ pub(crate) const MAGIC: [u8; 4] = *b"k8s\0";
 /// The annotation of the bookmark that ends the initial events (KEP-3157).
 pub(crate) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// `apiVersion` and `kind` of a list or an object: `v1` and `PodList`.
+/// The `apiVersion` and `kind` of a list or an object, such as `v1` and `PodList`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TypeMeta {
-    /// Group and version, or only the version in the core group.
+    /// Group and version, such as `apps/v1`, or only the version in the core group.
     pub api_version: String,
     /// The kind, which ends in `List` for a list.
     pub kind: String,
@@ -30,7 +30,7 @@ impl TypeMeta {
         self.kind.strip_suffix("List").unwrap_or(&self.kind)
     }
 
-    /// Returns true if this is the expected type meta. An empty expected kind matches any kind.
+    /// Returns true if this is the expected type meta. If no kind is expected, any kind matches.
     pub(crate) fn is_expected(&self, expected: &Self) -> bool {
         self.api_version == expected.api_version && (self.kind == expected.kind || expected.kind.is_empty())
     }
@@ -44,16 +44,16 @@ impl TypeMeta {
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct ListMeta {
-    /// The version of the collection that the list shows; a watch resumes from it.
+    /// The version of the collection that the list shows, from which a watch can resume.
     #[prost(string, tag = "2")]
     pub resource_version: String,
-    /// The token of the next page; empty on the last page.
+    /// The token that requests the next page; empty on the last page.
     #[prost(string, tag = "3")]
     pub continue_token: String,
-    /// The number of items on the pages after this one, if the server counted them.
+    /// How many items the pages after this one contain, if the server counted them.
     #[prost(int64, optional, tag = "4")]
     pub remaining_item_count: Option<i64>,
-    /// The shard to which the server restricted the list, if the request named a shard (KEP-5866).
+    /// The shard to which the server restricted the list, if the request asked for a shard (KEP-5866).
     #[prost(message, optional, tag = "5")]
     pub shard_info: Option<ShardInfo>,
 }
@@ -67,11 +67,11 @@ pub struct ShardInfo {
     pub selector: String,
 }
 
-/// The type of a change, as a watch names it.
+/// The type of a change in a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventType {
-    /// `ADDED`: an object was created, or existed already when the watch began.
+    /// `ADDED`: an object was created, or already existed when the watch began.
     Added,
     /// `MODIFIED`: an object was modified.
     Modified,
@@ -80,7 +80,7 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// Returns the name in the protocol.
+    /// Returns the name that the protocol uses, such as `ADDED`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,11 +91,13 @@ impl EventType {
     }
 }
 
-/// An API server's error (`metav1.Status`).
+/// An error that an API server sent (`metav1.Status`).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct Status {
-    /// After an expired page token, [`continue_token`](ListMeta::continue_token) may continue the list at the latest
+    /// The list meta of the error.
+    ///
+    /// If a page token expired, its [`continue_token`](ListMeta::continue_token) may continue the list at the latest
     /// version.
     #[prost(message, optional, tag = "1")]
     pub metadata: Option<ListMeta>,
@@ -105,7 +107,7 @@ pub struct Status {
     /// A description for people.
     #[prost(string, tag = "3")]
     pub message: String,
-    /// The reason for programs: `Expired`, `Forbidden`, ….
+    /// The reason for programs, such as `Expired` or `Forbidden`.
     #[prost(string, tag = "4")]
     pub reason: String,
     /// Details of the reason.
@@ -116,26 +118,26 @@ pub struct Status {
     pub code: i32,
 }
 
-/// The most causes of a [`Status`] that are kept: a cause may take only two bytes of the body.
+/// The most causes of a [`Status`] that are kept, because a cause may take only two bytes of the body.
 pub(crate) const MAX_CAUSES: usize = 1000;
 
-/// The object and the causes of a [`Status`].
+/// The object that a [`Status`] is about, and the causes of the error.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct StatusDetails {
     /// The name of the object.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its group.
+    /// The group of the object.
     #[prost(string, tag = "2")]
     pub group: String,
-    /// Its kind or resource.
+    /// The kind or the resource of the object.
     #[prost(string, tag = "3")]
     pub kind: String,
-    /// The causes, if there are several: the first 1,000.
+    /// The causes, if there are several. Only the first 1,000 are kept.
     #[prost(message, repeated, tag = "4")]
     pub causes: Vec<StatusCause>,
-    /// The number of seconds after which to retry; 0 when the server sets none.
+    /// How many seconds to wait before a retry; 0 if the server does not say.
     #[prost(int32, tag = "5")]
     pub retry_after_seconds: i32,
     /// The uid of the object.
@@ -147,18 +149,18 @@ pub struct StatusDetails {
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 #[non_exhaustive]
 pub struct StatusCause {
-    /// The reason for programs: `ResourceVersionTooLarge`, `FieldValueInvalid`, ….
+    /// The reason for programs, such as `ResourceVersionTooLarge` or `FieldValueInvalid`.
     #[prost(string, tag = "1")]
     pub reason: String,
     /// A description for people.
     #[prost(string, tag = "2")]
     pub message: String,
-    /// The field at fault, as a path in JSON.
+    /// The path of the faulty field, with the names of JSON.
     #[prost(string, tag = "3")]
     pub field: String,
 }
 
-/// Writes code, reason and message on one line, whatever the server sent.
+/// Writes code, reason and message on one line, with control characters escaped.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.code)?;
@@ -172,7 +174,6 @@ impl fmt::Display for Status {
     }
 }
 
-/// Text with its control characters escaped.
 pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
 impl fmt::Display for OneLine<'_> {

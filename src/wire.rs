@@ -1,5 +1,6 @@
-//! The encodings, how one tells them apart by the first byte of a body, because a `Content-Type` may be wrong, and the
-//! faults that bytes have.
+//! The encodings, how the first byte of a body tells them apart, and the faults that bytes can have.
+//!
+//! A `Content-Type` may be wrong, so it decides nothing.
 
 use std::fmt;
 
@@ -14,10 +15,9 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// All encodings.
     const ALL: [Self; 2] = [Self::Protobuf, Self::Json];
 
-    /// Returns the number by which files name the encoding. It never changes.
+    /// Returns the number that stands for the encoding in saved files. It never changes.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -32,7 +32,7 @@ impl Encoding {
         Self::ALL.into_iter().find(|encoding| encoding.number() == number)
     }
 
-    /// Returns the media type of lists and objects: `application/json`.
+    /// Returns the media type of lists and objects, such as `application/json`.
     #[must_use]
     pub const fn media_type(self) -> &'static str {
         match self {
@@ -56,8 +56,10 @@ impl Encoding {
         Self::ALL.into_iter().find(|encoding| encoding.media_type() == media_type)
     }
 
-    /// Returns true if an object names its fields, so that objects of every kind can be read and written. Protobuf has
-    /// only numbers, so custom resources, whose fields are in no table, have no form in protobuf.
+    /// Returns true if objects name their fields, so that an object of any kind can be read and written.
+    ///
+    /// Protobuf only numbers the fields. Custom resources, whose fields are in no table, therefore have no protobuf
+    /// form.
     #[must_use]
     pub const fn is_self_describing(self) -> bool {
         match self {
@@ -76,15 +78,15 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// The format of a body, detected by its first byte.
+/// What a body looks like, judged by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyFormat {
     /// JSON, which begins with `{` or `[`.
     Json,
-    /// A protobuf watch stream, which begins with the length of its first frame.
+    /// A protobuf watch, which begins with the length of its first frame.
     WatchStream,
-    /// A list, an object or a `Status` in place of a watch.
+    /// A list, an object or a `Status`, where a watch was expected.
     Document,
     /// gzip that the transport did not decompress.
     Gzip,
@@ -94,21 +96,22 @@ pub enum BodyFormat {
     Html,
     /// Other text.
     Text,
-    /// None of these.
+    /// Anything else.
     Binary,
 }
 
-/// The beginning of a body. White space may precede JSON, as Go's `encoding/json` allows, but no byte order mark.
+/// What a body begins with. White space may precede JSON, as Go's `encoding/json` allows, but a byte order mark may
+/// not.
 pub(crate) enum Beginning {
     /// The next byte decides.
     Space,
-    /// A first byte of a body in this encoding. In protobuf, the rest of [`MAGIC`](crate::meta::MAGIC) is not checked.
+    /// The first byte of a body in this encoding. The rest of protobuf's [`MAGIC`](crate::meta::MAGIC) is not checked.
     Encoded(Encoding),
     Other(BodyFormat),
 }
 
 impl Beginning {
-    /// Returns the kind of the first byte of a list or an object, or of the next byte after spaces.
+    /// Classifies the first byte of a list or an object, or the next byte after spaces.
     pub(crate) fn of(byte: u8, is_first: bool) -> Self {
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => Self::Space,
@@ -118,7 +121,7 @@ impl Beginning {
         }
     }
 
-    /// As [`of`](Self::of), for a watch.
+    /// Like [`of`](Self::of), for a watch.
     pub(crate) fn of_watch(byte: u8, is_first: bool) -> Self {
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => Self::Space,
@@ -129,7 +132,7 @@ impl Beginning {
         }
     }
 
-    /// Returns the beginning of a body, and its bytes after the spaces; `None` for a body without other bytes.
+    /// Classifies a body, and returns its bytes after the spaces; `None` if there are no other bytes.
     pub(crate) fn find(body: &[u8]) -> Option<(Self, &[u8])> {
         let kinds = body.iter().enumerate().map(|(at, byte)| (at, Self::of(*byte, at == 0)));
         let (at, found) = kinds.into_iter().find(|(_, kind)| !matches!(kind, Self::Space))?;
@@ -138,8 +141,7 @@ impl Beginning {
 }
 
 impl BodyFormat {
-    /// Returns the format. It uses only the first byte, so the result does not depend on how the body is split into
-    /// chunks.
+    /// Returns the format. Using only the first byte makes the result independent of how the body is split into chunks.
     pub(crate) fn by_first_byte(byte: u8) -> Self {
         match byte {
             b'{' | b'[' => Self::Json,
@@ -169,15 +171,13 @@ impl fmt::Display for BodyFormat {
     }
 }
 
-/// A field and its fault.
 pub(crate) type FieldFault = (&'static str, Fault);
 
-/// Returns a function that adds this field to a fault.
 pub(crate) fn at(field: &'static str) -> impl Fn(Fault) -> FieldFault {
     move |fault| (field, fault)
 }
 
-/// The fault in the bytes of a field.
+/// What is wrong with the bytes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -190,7 +190,7 @@ pub enum Fault {
     /// A known field with the wrong wire type.
     #[error("the wrong wire type")]
     WireType,
-    /// A length past the end of its parent, or past 64 bits.
+    /// A length that reaches past the end of its parent, or past 64 bits.
     #[error("a length past the end of its parent")]
     PastParent,
     /// An item of more than 2³¹-1 bytes, which protobuf does not allow.
@@ -202,39 +202,40 @@ pub enum Fault {
     /// Groups nested deeper than 100.
     #[error("groups nested deeper than 100")]
     GroupDepth,
-    /// A version, a kind or a token that is not UTF-8. Texts of objects are read with U+FFFD instead.
+    /// A version, a kind or a token that is not UTF-8. Such text inside objects is read with U+FFFD instead.
     #[error("invalid UTF-8")]
     Utf8,
-    /// `raw` before `typeMeta`, which has the kind of `raw`.
+    /// `raw` before `typeMeta`, which contains the kind of `raw`.
     #[error("a value before its typeMeta")]
     Order,
-    /// A second `raw` (in JSON, `items`) after the items of the first were delivered, or a second `typeMeta` after
-    /// them.
+    /// A second `raw` (in JSON, `items`), or a second `typeMeta`, after items were delivered.
     #[error("a second value")]
     Twice,
-    /// No bytes: even an empty list has metadata, and every frame of a watch has an event.
+    /// No bytes, although even an empty list has metadata and every frame of a watch has an event.
     #[error("no bytes")]
     Empty,
-    /// A content encoding or a content type of `raw`, which must be empty.
+    /// A content encoding or a content type of `raw`, both of which must be empty.
     #[error("an unsupported value")]
     NotEmpty,
-    /// A value without a JSON form: embedded text that is not JSON, a number that is not finite, a time outside the
-    /// years 0 to 9999, an empty quantity.
+    /// A value without a JSON form.
+    ///
+    /// Examples are embedded text that is not JSON, a number that is not finite, a time outside the years 0 to 9999,
+    /// and an empty quantity.
     #[error("a value without a JSON form")]
     Value,
-    /// No Status, or a Status that cannot be decoded, where only the API server's Status is allowed.
+    /// Something other than a valid Status of the API server, where only a Status is allowed.
     #[error("no valid Status")]
     Status,
-    /// A byte that JSON does not allow in its place.
+    /// A byte that JSON does not allow there.
     #[error("invalid JSON")]
     Syntax,
-    /// A JSON value of another type than the field's.
+    /// A JSON value of the wrong type for its field.
     #[error("a value of the wrong type")]
     Type,
-    /// Messages nested deeper than 100, or JSON nested deeper than 10,000, as in Go.
+    /// Messages nested deeper than 100, or JSON nested deeper than 10,000; both limits are Go's.
     #[error("nested too deep")]
     Depth,
-    /// No value of a field that every list, event or object has.
+    /// No value in a field that every list, event or object has.
     #[error("no value")]
     Missing,
     /// An event type other than `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` and `ERROR`.

@@ -1,7 +1,7 @@
-//! Adapters: they move bytes into a [`ListDecoder`](crate::ListDecoder) and return items, one at a time.
+//! Adapters that move bytes into a [`ListDecoder`](crate::ListDecoder) and return items, one at a time.
 //!
 //! An adapter ends in one of two ways: with a [`ListEnd`](crate::ListEnd), which `end()` returns after the last item,
-//! or with an error. No adapter ends without an error on an incomplete list.
+//! or with an error. An incomplete list always ends in an error.
 
 mod read;
 mod source;

@@ -13,8 +13,9 @@ const CHUNK: usize = 64 << 10;
 
 /// An iterator over the items of a list that is read from an [`io::Read`].
 ///
-/// It reads in chunks of 64 KiB, its only memory in addition to the decoder's, so the `Read` needs no buffer. After a
-/// `for` loop over `&mut reader`, [`end`](Self::end) returns the list's metadata and counts.
+/// The reader needs no buffer around the `Read`, because it reads chunks of 64 KiB. That chunk is its only memory
+/// besides the decoder's. After a `for` loop over `&mut reader`, [`end`](Self::end) returns the metadata and the counts
+/// of the list.
 ///
 /// ```
 /// use k8s_pb::api::core::v1::ConfigMap;
@@ -35,20 +36,22 @@ pub struct ListReader<R, F> {
     read: R,
     source: Source<F>,
     chunk: Box<[u8]>,
-    /// The part of `chunk` from `taken` to `filled` is read and not yet decoded. Invariant: `taken <= filled <=
-    /// chunk.len()`.
+    /// The bytes of `chunk` from `taken` to `filled` were read and are not decoded yet. Invariant:
+    /// `taken <= filled <= chunk.len()`.
     taken: usize,
     filled: usize,
     ended: bool,
 }
 
 impl<R> ListReader<R, ()> {
-    /// Creates a reader whose items are decoded as `T`: see [`Item`]. It reads nothing yet.
+    /// Creates a reader that decodes each item as `T`: see [`Item`]. It reads nothing until it is iterated.
     pub fn new<T: Item + ?Sized>(read: R) -> ListReader<R, FromRef<T>> {
         ListReader::of(read, source_of::<T>())
     }
 
-    /// Creates a reader that gives each item to a closure: for projections, filters and tuples. It reads nothing yet.
+    /// Creates a reader that passes each item to a closure, for projections, filters and tuples.
+    ///
+    /// It reads nothing until it is iterated.
     ///
     /// ```
     /// use listwatch::ListReader;
@@ -73,12 +76,12 @@ impl<R, F> ListReader<R, F> {
 
     adapter_methods!();
 
-    /// Returns a reference to the reader of the body.
+    /// Returns a reference to the source of the body.
     pub fn get_ref(&self) -> &R {
         &self.read
     }
 
-    /// Returns the reader of the body, which may be up to 64 KiB ahead of the items.
+    /// Returns the source of the body, from which up to 64 KiB more than the returned items may have been read.
     pub fn into_inner(self) -> R {
         self.read
     }

@@ -1,4 +1,4 @@
-//! The part that all adapters share: a decoder, and the function that converts each item.
+//! What all adapters share: a decoder, and the function that converts each item.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::object::Item;
 use crate::object::ItemRef;
 use crate::wire::Encoding;
 
-/// The error of an adapter that did not reach the end of a list.
+/// The error of an adapter that could not read a list to its end.
 ///
 /// ```
 /// use listwatch::{ListError, ListReader};
@@ -26,7 +26,7 @@ use crate::wire::Encoding;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError<E> {
-    /// The source of the bytes failed. Items delivered before are exact.
+    /// The source of the bytes failed. The items that were returned before are correct.
     #[error("cannot read the body: {0}")]
     Transport(E),
     /// The bytes are not a complete list.
@@ -40,7 +40,7 @@ impl From<std::io::Error> for ListError<std::io::Error> {
     }
 }
 
-/// The type of [`Item::from_ref`] of `T`: the closure of an adapter that decodes `T`.
+/// The closure of an adapter that decodes `T`: the type of [`Item::from_ref`].
 pub type FromRef<T> = fn(ItemRef<'_>) -> Result<<T as Item>::Owned, ItemError>;
 
 pub(super) struct Source<F> {
@@ -52,7 +52,6 @@ pub(super) struct Source<F> {
     convert: F,
 }
 
-/// The decoder's next event, for a type.
 enum Found<T> {
     Item(T),
     WrongKind(ItemError),
@@ -100,14 +99,13 @@ impl<F> Source<F> {
         }
     }
 
-    /// Ends the body, and checks that the list is complete.
     pub(super) fn finish(&mut self) -> Result<(), DecodeError> {
         self.end = Some(self.decoder.finish()?);
         Ok(())
     }
 }
 
-/// Returns a source that decodes `T`. It accepts JSON only where `T` is made from JSON.
+/// Returns a source that decodes `T`. It accepts JSON only if `T` is decoded from JSON.
 pub(super) fn source_of<T: Item + ?Sized>() -> Source<FromRef<T>> {
     let source = Source { check_kind: T::check_kind, ..Source::with(T::from_ref as FromRef<T>) };
     match T::ENCODING {
@@ -137,21 +135,23 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
+        /// Accepts lists in JSON in addition to protobuf. API servers send custom resources only in JSON.
         ///
-        /// `new::<T>` accepts JSON without this call where `T` is made from JSON, like [`Json`](crate::Json). Otherwise
-        /// a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`](crate::DecodeErrorKind::UnexpectedEncoding),
-        /// whatever cargo features are enabled.
+        /// A type that is decoded from JSON, such as [`Json`](crate::Json) in `new::<Json<T>>`, needs no such call.
+        /// Otherwise a body in JSON is
+        /// [`DecodeErrorKind::UnexpectedEncoding`](crate::DecodeErrorKind::UnexpectedEncoding), whatever cargo features
+        /// are enabled.
         #[must_use]
         pub fn accept_json(mut self) -> Self {
             self.source.decoder = self.source.decoder.accept_json();
             self
         }
 
-        /// Sets whether an item that the closure or the type refuses, or that is over
-        /// [`Limits::item_size`](crate::Limits::item_size), is skipped and counted in
-        /// [`ListEnd::skipped`](crate::ListEnd::skipped): false unless set, so that the list ends in an error that
-        /// names the item.
+        /// Sets whether to skip items that cannot be read, instead of ending the list in an error.
+        ///
+        /// This applies to an item that the type or the closure refuses, and to an item over
+        /// [`Limits::item_size`](crate::Limits::item_size). Skipped items are counted in
+        /// [`ListEnd::skipped`](crate::ListEnd::skipped). By default, the list ends in an error that names the item.
         #[must_use]
         pub fn skip_item_errors(mut self, skip: bool) -> Self {
             self.source.skips_item_errors = skip;
@@ -159,21 +159,20 @@ macro_rules! adapter_methods {
             self
         }
 
-        /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) skips.
+        /// Calls `hook` with the error of each skipped item: see [`skip_item_errors`](Self::skip_item_errors).
         #[must_use]
         pub fn on_skip(mut self, hook: impl FnMut(&crate::DecodeError) + Send + 'static) -> Self {
             self.source.on_skip = Some(Box::new(hook));
             self
         }
 
-        /// Returns the metadata and counts of the complete list; `None` before the adapter has reached its end, and
-        /// after an error.
+        /// Returns the metadata and the counts of the list once it is complete; `None` before that and after an error.
         #[must_use]
         pub fn end(&self) -> Option<&crate::ListEnd> {
             self.source.end.as_ref()
         }
 
-        /// Returns the decoder, for the position and the counts so far.
+        /// Returns the decoder, which knows the position and the counts so far.
         #[must_use]
         pub fn decoder(&self) -> &crate::ListDecoder {
             &self.source.decoder

@@ -14,19 +14,20 @@ use crate::error::ItemError;
 use crate::object::Item;
 use crate::object::ItemRef;
 
-/// The most bytes without an item that one poll decodes, so that a body of unknown fields or white space lets other
-/// tasks have a turn.
+/// The most bytes without an item that one poll decodes.
+///
+/// The limit lets other tasks run during a body of unknown fields or white space.
 const TURN: usize = 1 << 20;
 
 /// The least that a chunk counts towards [`TURN`], because chunks may be empty.
 const LEAST_OF_TURN: usize = 16 << 10;
 
 pin_project! {
-    /// A stream of the items of a list, over a stream of its body's chunks.
+    /// A stream of the items of a list, over a stream of the chunks of its body.
     ///
-    /// Each poll returns at most one item. The stream polls for the next chunk only after it has decoded the current
-    /// chunk. It may be dropped or left unpolled at any time. The chunks may come from `reqwest`, `hyper` or any other
-    /// library.
+    /// The chunks may come from `reqwest`, `hyper` or any other library. Each poll returns at most one item, and the
+    /// next chunk is polled only once the current chunk is decoded. The stream may be dropped or left unpolled at any
+    /// time.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -54,12 +55,14 @@ pin_project! {
 }
 
 impl<S> ListStream<S, ()> {
-    /// Creates a stream whose items are decoded as `T`: see [`Item`]. It polls nothing yet.
+    /// Creates a stream that decodes each item as `T`: see [`Item`]. It polls nothing until it is polled.
     pub fn new<T: Item + ?Sized>(chunks: S) -> ListStream<S, FromRef<T>> {
         ListStream::of(chunks, source_of::<T>())
     }
 
-    /// Creates a stream that gives each item to a closure: for projections, filters and tuples. It polls nothing yet.
+    /// Creates a stream that passes each item to a closure, for projections, filters and tuples.
+    ///
+    /// It polls nothing until it is polled.
     pub fn with<F, O, E>(chunks: S, convert: F) -> ListStream<S, F>
     where
         F: FnMut(ItemRef<'_>) -> Result<O, E>,
@@ -81,7 +84,7 @@ impl<S, F> ListStream<S, F> {
         &self.chunks
     }
 
-    /// Returns the stream of chunks, without the chunk that is being decoded.
+    /// Returns the stream of chunks. The rest of the current chunk is lost.
     pub fn into_inner(self) -> S {
         self.chunks
     }

@@ -1,4 +1,4 @@
-//! [`Client`], the client of one API server: its settings, and what it has learned of the server.
+//! [`Client`]: the settings of a client, and what it has learned about its server.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,11 +22,11 @@ use super::warning_limit::WarningLimit;
 use crate::limits::Limits;
 use crate::sync::{Mutex, lock};
 
-/// The time for which a client remembers what a server does not do: send the initial events of a collection, or
-/// protobuf. Afterwards it requests them again: the server may have been upgraded, or it was busy.
+/// How long a client remembers that a server does not send protobuf, or the initial events of a collection. After that
+/// the client tries again, because the server may have been upgraded or may have been busy.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// A client of one API server. Clones are cheap and share connections and metrics.
+/// A client of one API server, whose clones are cheap and share connections and metrics.
 #[derive(Clone)]
 pub struct Client {
     pub(super) transport: Arc<dyn Transport>,
@@ -36,22 +36,22 @@ pub struct Client {
     pub(super) limits: Limits,
     pub(super) deadline: Option<Duration>,
     pub(super) totals: Arc<Totals>,
-    /// Paths of collections whose initial events failed while a list succeeded, and the times of these lists.
+    /// The paths of collections whose initial events failed while a list succeeded, and when each list succeeded.
     without_initial_events: Arc<Mutex<HashMap<String, Instant>>>,
-    /// Paths of collections for which the server returned 406, whether only metadata was requested, and the times.
+    /// The paths of collections for which the server returned 406, whether only metadata was requested, and when.
     only_json: Arc<Mutex<HashMap<(String, bool), Instant>>>,
-    /// True once the server has responded to a request, with any status.
+    /// True once the server has answered a request, with any status.
     pub(super) was_reached: Arc<AtomicBool>,
     pub(super) warnings: Arc<WarningLimit>,
 }
 
-/// The compression of responses that a client requests.
+/// Which compression of responses a client requests.
 ///
-/// API servers gzip lists over 128 KiB, to about a ninth for uniform Pods. It costs CPU on both sides.
+/// API servers gzip lists over 128 KiB, to about a ninth for uniform Pods, which costs CPU on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// No compression if the server is [near](Transport::is_near), else gzip.
+    /// No compression if the server is [near](Transport::is_near), otherwise gzip.
     #[default]
     Auto,
     /// No compression.
@@ -61,8 +61,8 @@ pub enum Compression {
 }
 
 impl Client {
-    /// The default of [`read_idle_timeout`](Self::read_idle_timeout): 90 s, more than a server's request timeout of 60
-    /// s.
+    /// The default of [`read_idle_timeout`](Self::read_idle_timeout): 90 s, longer than a server's request timeout of
+    /// 60 s.
     pub const DEFAULT_READ_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
     /// Creates a client over this transport.
@@ -82,25 +82,25 @@ impl Client {
         }
     }
 
-    /// Sets how often requests are retried.
+    /// Sets how often failed requests are retried.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Sets whether the server may compress responses: [`Compression::Auto`] unless set.
+    /// Sets whether the server may compress responses. The default is [`Compression::Auto`].
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// Sets how long to wait for the head of a response, and for each of its bytes:
-    /// [`DEFAULT_READ_IDLE_TIMEOUT`](Self::DEFAULT_READ_IDLE_TIMEOUT) unless set.
+    /// Sets how long to wait for the head of a response, and then for each further byte.
     ///
     /// A list that stalls longer ends in [`TransportErrorKind::ReadIdle`](crate::client::TransportErrorKind::ReadIdle).
-    /// The time that the consumer takes does not count. Watches have their own
+    /// The time that the consumer takes does not count. The default is
+    /// [`DEFAULT_READ_IDLE_TIMEOUT`](Self::DEFAULT_READ_IDLE_TIMEOUT); watches have their own
     /// [`idle_timeout`](crate::client::Watch::idle_timeout).
     #[must_use]
     pub fn read_idle_timeout(mut self, timeout: Duration) -> Self {
@@ -108,19 +108,19 @@ impl Client {
         self
     }
 
-    /// Sets the limits on the bodies of lists, watches and gets that do not set their own: those of
-    /// [`Limits::default`] unless set. They also apply to the requests of reflectors.
+    /// Sets the limits on the bodies of lists, watches and gets that do not set their own.
+    ///
+    /// They also apply to the requests of reflectors. The default is [`Limits::default`].
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets the time after which a list, a get or a count ends in
-    /// [`TransportErrorKind::Deadline`](crate::client::TransportErrorKind::Deadline), unless it sets its own: no
-    /// deadline unless set.
+    /// Sets how long a list, a get or a count may take, including retries. There is no limit by default.
     ///
-    /// Retries do not extend it. Watches and reflectors have no deadline, and neither have the lists that they send.
+    /// Afterwards it ends in [`TransportErrorKind::Deadline`](crate::client::TransportErrorKind::Deadline). A single
+    /// call may set its own deadline. Watches and reflectors have none, and neither have the lists that they send.
     #[must_use]
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline = Some(time.min(LONGEST));
@@ -140,14 +140,14 @@ impl Client {
         self.totals.metrics()
     }
 
-    /// Returns the limit of the warnings that the server can cause.
+    /// Returns the limit on warnings that the server can cause.
     #[doc(hidden)]
     #[must_use]
     pub fn warnings(&self) -> &WarningLimit {
         &self.warnings
     }
 
-    /// Begins to report the failures of the requests for a collection.
+    /// Starts reporting failures of the requests for a collection.
     #[doc(hidden)]
     #[must_use]
     pub fn outage(&self, resource: &Resource) -> Arc<Outage> {
@@ -160,20 +160,20 @@ impl Client {
         self.totals.retry();
     }
 
-    /// Returns false if the server is known not to send the collection as initial events of a watch.
+    /// Returns false if the server is known not to send this collection as the initial events of a watch.
     #[doc(hidden)]
     pub fn has_initial_events(&self, resource: &Resource) -> Result<bool, Error> {
         let failed = lock(&self.without_initial_events).get(&resource.list_path(None)?).copied();
         Ok(failed.is_none_or(|at| at.elapsed() >= REMEMBERED))
     }
 
-    /// Remembers that a list of the collection succeeded after its initial events had failed.
+    /// Remembers that a list succeeded after the initial events of the same collection had failed.
     pub(super) fn set_without_initial_events(&self, resource: &Resource) -> Result<(), Error> {
         lock(&self.without_initial_events).insert(resource.list_path(None)?, Instant::now());
         Ok(())
     }
 
-    /// Returns the selection in the form in which the server has these objects: plain JSON for an hour after a 406.
+    /// Returns the selection in a form that the server sends: plain JSON for an hour after a 406.
     pub(super) fn acceptable(&self, resource: &Resource, selection: &Selection) -> Result<Selection, Error> {
         let key = (resource.list_path(None)?, selection.is_metadata_only());
         let refused = lock(&self.only_json).get(&key).is_some_and(|at| at.elapsed() < REMEMBERED);
@@ -181,12 +181,11 @@ impl Client {
         Ok(if refused { selection.plain_json() } else { selection })
     }
 
-    /// Returns true if the error refuses the form that was requested, so that the next request should be for plain
-    /// JSON.
+    /// Returns true if the server refused the requested form, so that the next request should be for plain JSON.
     ///
-    /// Aggregated API servers return 406 for protobuf if a type does not implement it, although the request accepts
-    /// JSON too (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client remembers that for an
-    /// hour, with its clones.
+    /// Aggregated API servers return 406 for protobuf if a type does not implement it, although the request also
+    /// accepts JSON (apimachinery `runtime/serializer/protobuf`, `errNotMarshalable`). The client and its clones
+    /// remember the refusal for an hour.
     pub(super) fn needs_plain_json(
         &self,
         error: &Error,
@@ -208,12 +207,11 @@ impl Client {
         classify(error, self.was_reached.load(Ordering::Relaxed))
     }
 
-    /// Begins the attempts of a request.
     pub(super) fn tries(&self) -> Tries {
         Tries::new(self.retry, &self.totals)
     }
 
-    /// Returns the waits between retries without a limit of their number.
+    /// Returns the waits between any number of retries.
     #[doc(hidden)]
     #[must_use]
     pub fn backoff(&self, max: Duration) -> ExponentialBackoff {

@@ -100,7 +100,6 @@ impl Authorities {
     }
 }
 
-/// Returns the certificates to trust, of the file if there is one.
 fn current(file: Option<&PathBuf>, trusted: &Mutex<Arc<Trusted>>) -> Arc<Trusted> {
     if let Some(path) = file {
         match Trusted::read(path) {

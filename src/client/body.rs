@@ -47,13 +47,10 @@ use crate::encoding::with_codec;
 use crate::meta::Status;
 use crate::wire::Beginning;
 
-/// The most bytes of an error's body that are read.
 const ERROR_SIZE: usize = 1 << 20;
 
-/// The longest time for which an error's body is read.
 const ERROR_TIME: Duration = Duration::from_secs(10);
 
-/// The most characters of a body that are quoted.
 const SNIPPET_CHARS: usize = 300;
 
 /// The bytes on the network for which a body gets [`MOST_WAITED`] again. Any link that is of use is faster.
@@ -151,7 +148,6 @@ struct BodyProgress {
 }
 
 impl Guarded {
-    /// Records bytes that arrived.
     fn receive(&mut self, bytes: usize) {
         self.counters.wire(bytes);
         // Bytes that are found after the limit waited for a slow consumer, at the end or all the time.
@@ -365,7 +361,6 @@ fn gzip_error(error: &io::Error) -> TransportError {
     }
 }
 
-/// Returns the next chunk that is not empty.
 pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, TransportError> {
     loop {
         match poll_fn(|cx| chunks.as_mut().poll_next(cx)).await {
@@ -430,7 +425,6 @@ fn seconds(text: &str) -> Option<u64> {
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Returns the Status that is the whole body, in any encoding.
 pub(super) fn status(body: &[u8]) -> Option<Status> {
     let Some((Beginning::Encoded(encoding), body)) = Beginning::find(body) else { return None };
     with_codec!(encoding, C => {

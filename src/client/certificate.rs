@@ -34,7 +34,6 @@ const CERT_SIGN: u8 = 0x04;
 /// The size of the smallest RSA keys that ring and aws-lc-rs verify.
 pub(super) const MIN_RSA_BITS: usize = 2048;
 
-/// A certificate of any version, whose signature was not verified.
 pub(super) struct Certificate<'a> {
     der: &'a [u8],
     signed: Range<usize>,
@@ -76,7 +75,6 @@ impl<'a> Certificate<'a> {
         Some(Self { der, signed: signed.whole, is_v3, serial, issuer, subject, validity, public_key, extensions })
     }
 
-    /// Returns the bytes that the issuer has signed.
     pub(super) fn signed_bytes(&self) -> Option<&'a [u8]> {
         self.der.get(self.signed.clone())
     }
@@ -175,7 +173,6 @@ impl<'a> Certificate<'a> {
             .any(|purpose| matches!(purpose.bytes(self.der), Some(ANY_PURPOSE | SERVER_AUTH)))
     }
 
-    /// Returns the value of an extension.
     fn extension(&self, identifier: &[u8]) -> Option<Range<usize>> {
         let mut extensions = Der::within(self.der, &self.extensions);
         while let Some(extension) = extensions.read(SEQUENCE) {
@@ -238,12 +235,10 @@ impl<'a> Der<'a> {
         Self { bytes, at: part.start, end: part.end }
     }
 
-    /// Returns the tag of the next element.
     fn peek(&self) -> Option<u8> {
         (self.at < self.end).then(|| self.bytes.get(self.at).copied()).flatten()
     }
 
-    /// Reads an element of this tag.
     fn read(&mut self, tag: u8) -> Option<Element> {
         if self.peek()? != tag {
             return None;

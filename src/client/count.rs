@@ -11,31 +11,32 @@ use super::watch::PAGE;
 use crate::error::ItemError;
 use crate::object::ItemRef;
 
-/// The number of objects of a collection at one version: see [`Client::count`].
+/// How many objects a collection contains at one version: see [`Client::count`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Count {
-    /// The number of objects.
+    /// How many objects there are.
     pub objects: u64,
-    /// The resource version of the collection that was counted.
+    /// The resource version at which they were counted.
     pub resource_version: String,
-    /// True if each object was listed. False if the server counted them: kube-apiserver counts exactly, but other
-    /// servers may estimate, as the Kubernetes API allows (`remainingItemCount` of the list meta).
+    /// True if each object was listed, and false if the server counted them.
+    ///
+    /// kube-apiserver counts exactly, but the Kubernetes API allows other servers to estimate (`remainingItemCount`).
     pub is_exact: bool,
 }
 
 impl Client {
-    /// Returns the number of objects, without their contents.
+    /// Counts objects without reading their contents.
     ///
-    /// All objects of a collection cost one request for a single object, if the server counts the rest. Servers do not
-    /// count with label or field selectors, with shards, or on some aggregated APIs: then the client lists the metadata
-    /// of all objects, in pages of 500, and starts over if a page expires.
+    /// To count a whole collection, one request for a single object is enough if the server counts the rest. Servers do
+    /// not count with label or field selectors, with shards, or in some aggregated APIs. The client then lists the
+    /// metadata of all objects in pages of 500, and starts over if a page expires.
     ///
-    /// The number is of one version, at least as new as the request. It does not include what was written since.
+    /// The count is of one version, which is at least as new as the request. Later writes are not included.
     ///
     /// # Errors
     ///
-    /// [`Error`], with the retries and the [deadline](Self::deadline) of this client.
+    /// [`Error`], after the retries and within the [deadline](Self::deadline) of this client.
     pub async fn count(
         &self,
         resource: &Resource,
@@ -72,7 +73,6 @@ impl Client {
     }
 }
 
-/// Reads a list to its end.
 async fn summarize<F>(mut list: List<F>) -> Result<ListSummary, Error>
 where
     F: FnMut(ItemRef<'_>) -> Result<(), ItemError>,

@@ -30,7 +30,6 @@ pub struct Credentials {
     last: Arc<Mutex<LastSecret>>,
 }
 
-/// The secret of the last header, which is redacted.
 #[derive(Default)]
 struct LastSecret {
     secret: Option<SecretString>,

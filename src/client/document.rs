@@ -1,4 +1,4 @@
-//! Requests that are read whole before they are used: single objects and discovery documents.
+//! Requests whose response is read whole before it is used: single objects and discovery documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,19 @@ use super::send::{Answer, within};
 use super::transport::{TransportError, TransportErrorKind};
 use crate::error::{DecodeError, DecodeErrorKind, Limit};
 
-/// The size limit of discovery documents.
 pub(super) const DOCUMENT_SIZE: (Limit, u64) = (Limit::Bytes, 64 << 20);
 
-/// A request for a document.
 pub(super) struct DocumentRequest {
     pub(super) path: String,
     pub(super) accept: HeaderValue,
     /// The limit that a longer body exceeds.
     pub(super) limit: (Limit, u64),
-    /// The time at which all attempts together end.
+    /// When all attempts together end.
     pub(super) deadline: Option<Instant>,
     pub(super) counters: Arc<Counters>,
 }
 
-/// The longest time for which such a body is read, however slowly its bytes drip. API servers end a request after 60 s.
+/// How long such a body is read at most, however slowly its bytes arrive. API servers end a request after 60 s.
 const DOCUMENT_TIME: Duration = Duration::from_secs(300);
 
 /// A 2xx response with its whole body.
@@ -41,7 +39,7 @@ pub(super) struct Document {
 }
 
 impl Client {
-    /// Requests a document that is not a list, with the retries of a list, and converts it by `read`.
+    /// Requests a document that is not a list, with the retries of a list, and converts it with `read`.
     pub(super) async fn document<R>(
         &self,
         request: &DocumentRequest,

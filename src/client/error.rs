@@ -35,7 +35,6 @@ impl Error {
         Self(Box::new(ErrorParts { kind, items: 0, namespace, audit_id, of_later_page: false }))
     }
 
-    /// Records whether the request had a continue token.
     pub(super) fn of_later_page(mut self, of_later_page: bool) -> Self {
         self.0.of_later_page = of_later_page;
         self

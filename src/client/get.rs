@@ -27,7 +27,7 @@ use crate::limits::Limits;
 use crate::object::Item;
 use crate::wire::Beginning;
 
-/// A get of one object, which is sent when it is awaited; see [`Client::get`].
+/// A request for one object, which is sent when it is awaited; see [`Client::get`].
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -49,7 +49,7 @@ use crate::wire::Beginning;
 ///
 /// # Errors
 ///
-/// [`Error`]: its [code](Error::code) is 404 if there is no such object.
+/// [`Error`]; its [code](Error::code) is 404 if there is no such object.
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Get<O> {
     client: Client,
@@ -66,10 +66,10 @@ pub struct Get<O> {
 }
 
 impl Client {
-    /// Returns a get of one object. Nothing is sent until it is awaited.
+    /// Returns a request for one object. Nothing is sent until it is awaited.
     ///
-    /// The object is decoded as `T`: see [`Item`]. `[u8]` is JSON for a custom resource, and protobuf for others. If
-    /// `T` knows its kind, and the resource is of another, the get ends in an error before any request.
+    /// The object is decoded as `T`: see [`Item`]. `[u8]` returns JSON for a custom resource, and protobuf for any
+    /// other. If `T` is known to read another kind than the resource's, the call fails before it sends anything.
     pub fn get<T: Item + ?Sized>(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Get<T::Owned> {
         let decode: FromRef<T> = T::from_ref;
         Get {
@@ -88,31 +88,32 @@ impl Client {
 }
 
 impl<O> Get<O> {
-    /// Requests only the metadata, as [`Selection::metadata_only`] does: the object is a `PartialObjectMetadata`.
+    /// Requests only the metadata as a `PartialObjectMetadata`, as [`Selection::metadata_only`] does.
     pub fn metadata_only(mut self) -> Self {
         self.selection = self.selection.metadata_only();
         self
     }
 
-    /// Requests this version of the collection or a newer one, which the server has in its watch cache, and with
-    /// version `0` any version: the most recent one unless set, which the server reads from etcd.
+    /// Requests the object at this resource version or a newer one, from the server's watch cache.
     ///
-    /// If the server does not reach the version within 3 s, the error [is of a too large
+    /// Version `0` accepts any version that the server has. By default, the server reads the most recent version from
+    /// etcd. If it does not reach the version within 3 s, the error [is of a too large
     /// version](Error::is_too_large_version).
     pub fn at_least(mut self, resource_version: impl Into<String>) -> Self {
         self.at_least = Some(resource_version.into());
         self
     }
 
-    /// Sets the limits on the object: those of the [`Client`](Client::limits) unless set. [`Limits::item_size`] limits
-    /// the whole body.
+    /// Sets the limits on the object, of which [`Limits::item_size`] applies to the whole body.
+    ///
+    /// The default is the limits of the [`Client`](Client::limits).
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets the time after which the get ends in an error, retries included: that of the [`Client`](Client::deadline)
-    /// unless set.
+    /// Sets how long the call may take, including retries. The default is the deadline of the
+    /// [`Client`](Client::deadline).
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline = Some(time.min(LONGEST));
         self

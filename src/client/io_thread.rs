@@ -53,7 +53,6 @@ pub struct IoThread {
     running: Mutex<Option<Arc<Running>>>,
 }
 
-/// The threads of the process.
 static POOL: LazyLock<Pool> =
     LazyLock::new(|| Pool::new(thread::available_parallelism().map_or(1, std::num::NonZero::get)));
 

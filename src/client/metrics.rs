@@ -43,7 +43,6 @@ pub(super) struct Totals {
     waiting_requests: AtomicU64,
 }
 
-/// Counts a request as waiting until it is dropped.
 pub(super) struct WaitingRequest(Arc<Totals>);
 
 impl WaitingRequest {
@@ -59,7 +58,6 @@ impl Drop for WaitingRequest {
     }
 }
 
-/// Counts a connection of a watch as open until it is dropped.
 pub(super) struct OpenWatch {
     totals: Arc<Totals>,
     since: Instant,

@@ -1,4 +1,4 @@
-//! Lists and watches collections of an API server while the responses arrive.
+//! Lists, watches and gets objects of an API server, and decodes the responses while they arrive.
 //!
 //! ```no_run
 //! # #[cfg(feature = "http")] {
@@ -29,13 +29,13 @@
 //! | get an object | [`Client::get`] | [`Get`], which gives the object |
 //! | find a resource by a typed name | [`Client::resolve`] | [`Resource`] |
 //!
-//! [`ListParams`] and [`WatchParams`] describe a request, and both have a [`Selection`] of objects. All errors are an
-//! [`Error`]. A [`Transport`] sends the requests: `HttpTransport`, or your own.
+//! [`ListParams`] and [`WatchParams`] describe a request, and each contains a [`Selection`] of objects. Every error is
+//! an [`Error`]. A [`Transport`] sends the requests: `HttpTransport`, or your own.
 //!
 //! # Observing a client
 //!
-//! [`Client::metrics`] returns counters; `ReflectorStatus` counts the syncs, changes and errors of a reflector. The client emits
-//! spans and events of the crate `tracing` with stable names and fields:
+//! [`Client::metrics`] returns counters, and `ReflectorStatus` counts the syncs, changes and errors of a reflector. The
+//! client also emits spans and events of the crate `tracing`, whose names and fields are stable:
 //!
 //! | span | fields |
 //! |---|---|
@@ -43,8 +43,8 @@
 //! | `listwatch.watch` | `resource`, `namespace`, `label_selector`, `field_selector`; at the end `attempts`, `status` |
 //! | `listwatch.get` | `resource`, `namespace`, `name`; at the end `attempts`, `status` |
 //!
-//! `attempts` is the number of requests, and `status` the HTTP status of the last response, if there was one. Without a
-//! namespace the request is for all namespaces.
+//! `attempts` is the number of requests, and `status` the HTTP status of the last response, if there was one. A request
+//! without a namespace is for all namespaces.
 //!
 //! | event | level | fields |
 //! |---|---|---|
@@ -60,12 +60,13 @@
 //! | `listwatch.plain_http`: credentials and a server whose URL is `http` | warn | `server` |
 //! | `listwatch.discovery`: the resources of a group are unknown or outdated | warn | `path` (of the document), `error` |
 //!
-//! The target of `listwatch.outage`, `listwatch.slow_sync` and their ends is `listwatch`; all others begin with it.
-//! Until the first success each failure is an outage. Later one failure is enough if it needs a repair, such as a
-//! missing role; other failures must happen three times in a row. After that there is a warning each minute.
+//! The target of `listwatch.outage`, `listwatch.slow_sync` and the events that end them is `listwatch`; all other
+//! targets begin with it. Until the first success, every failure is an outage. After that, one failure is enough if
+//! somebody must repair something, such as a missing role, while other failures must happen three times in a row. An
+//! outage that continues is reported once a minute.
 //!
-//! A server or a reader can cause most of these warnings at will. So identical warnings are logged once a minute, and
-//! at most 100 different ones; `left_out` is the number of identical warnings since the last one.
+//! A server or a reader can cause most of these warnings at will. Identical warnings are therefore logged once a
+//! minute, and at most 100 different ones; `left_out` counts the identical warnings since the last one.
 
 mod api_client;
 #[cfg(feature = "http")]

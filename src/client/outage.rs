@@ -47,7 +47,6 @@ struct OutageState {
     failing: Option<Failing>,
 }
 
-/// A collection that is not complete.
 #[derive(Debug)]
 struct Syncing {
     since: Instant,

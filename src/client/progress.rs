@@ -63,7 +63,6 @@ impl Counters {
         self.totals.wire(bytes as u64);
     }
 
-    /// Counts a request that is about to be sent.
     pub(super) fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.totals.request();

@@ -14,7 +14,6 @@ use super::transport::Transport;
 const NO_CREDENTIALS: [&str; 7] =
     ["auth", "authentication", "authorization", "credentials", "redacted", "token", "tokens"];
 
-/// What is shown in place of a secret.
 const REDACTED: &str = "[redacted]";
 
 /// The length of the parts of a secret that are not shown.
@@ -86,7 +85,6 @@ pub fn redact_secret(text: String, secret: &str) -> String {
     clean + &redact_parts(rest, secret)
 }
 
-/// Replaces all parts of a secret.
 fn redact_parts(text: &str, secret: &str) -> String {
     if secret.len() < SHORTEST {
         return redact_words(text, secret);

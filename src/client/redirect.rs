@@ -43,7 +43,6 @@ impl Redirects {
         Ok(Some(target))
     }
 
-    /// Returns the target of a redirect within the origin.
     fn target(&self, status: StatusCode, headers: &HeaderMap) -> Option<Uri> {
         if !self.is_get || !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
             return None;
@@ -94,7 +93,6 @@ fn without_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Returns scheme, host and port of a URL.
 fn origin(url: &Uri) -> Option<(Scheme, String, u16)> {
     let default_port = if *url.scheme()? == Scheme::HTTPS { 443 } else { 80 };
     let port = url.authority().and_then(Authority::port_u16).unwrap_or(default_port);

@@ -4,15 +4,15 @@ use super::error::ErrorKind;
 use super::resource::{Resource, typed_name};
 use crate::meta::OneLine;
 
-/// A resource of a server's discovery documents.
+/// A resource in a server's discovery documents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct DiscoveredResource {
     /// `""` for core.
     pub group: String,
     pub version: String,
-    /// The `name` in the document. A name with a `/` is a subresource, which is never found.
+    /// The `name` in the document. One that contains a `/` is a subresource, which is never found.
     pub plural: String,
-    /// If it is empty, the kind in lower case is used, as kubectl does.
+    /// If empty, the kind in lower case is used instead, as in kubectl.
     pub singular: String,
     pub kind: String,
     pub short_names: Vec<String>,
@@ -31,19 +31,19 @@ impl From<&DiscoveredResource> for Resource {
     }
 }
 
-/// The versions of groups that may have a resource of the typed name.
+/// Selects the versions of groups that may contain a resource of the typed name.
 pub(super) struct Wanted<'a> {
     typed: &'a str,
     by_prefix: bool,
 }
 
 impl<'a> Wanted<'a> {
-    /// The group as typed; all groups if none was typed.
+    /// Selects the group that was typed, or all groups if none was typed.
     pub fn exactly(typed: &'a str) -> Self {
         Self { typed, by_prefix: false }
     }
 
-    /// All groups that begin as typed.
+    /// Selects all groups that begin with the typed text.
     pub fn by_prefix(typed: &'a str) -> Self {
         Self { typed, by_prefix: true }
     }
@@ -57,17 +57,18 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Returns true if the name has a group other than the core group.
 pub(super) fn has_group(typed: &str) -> bool {
     ResourceName::readings(typed).all(|name| name.group.is_some_and(|group| !group.is_empty()))
 }
 
-/// Finds the resource for a typed name, by the rules of [`Client::resolve`](super::Client::resolve). The resources are
-/// in the server's order of preference: the core group first, and in each group the preferred version first.
+/// Finds the resource for a typed name, by the rules of [`Client::resolve`](super::Client::resolve).
+///
+/// The resources are in the server's order of preference: the core group first, and in each group the preferred version
+/// first.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unresolved`] if two resources of one group and version have the name.
+/// [`ErrorKind::Unresolved`] when two resources of one group and version have the name.
 pub(super) fn find<'a>(
     typed: &str,
     resources: impl Iterator<Item = &'a DiscoveredResource> + Clone,
@@ -76,7 +77,7 @@ pub(super) fn find<'a>(
     best(typed, &listed).map_err(|ambiguous| ErrorKind::Unresolved(OneLine(&ambiguous).to_string()))
 }
 
-/// Returns why no resource has the name. `unread` are the paths of documents that could not be read.
+/// Returns why no resource has the name. `unread` contains the paths of documents that could not be read.
 pub(super) fn unresolved<'a>(
     typed: &str,
     discovered: &[&DiscoveredResource],
@@ -102,24 +103,24 @@ pub(super) fn unresolved<'a>(
     OneLine(&format!("{reason}{unread}")).to_string()
 }
 
-/// One way to read a typed name; `group` and `version` are `None` if any matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ResourceName<'a> {
     /// A plural, singular or short name, or a kind.
     name: &'a str,
     /// The version, in the reading `name.version.group`.
     version: Option<&'a str>,
-    /// The group, or its beginning; `""` for core.
+    /// The group or its beginning; `""` for the core group.
     group: Option<&'a str>,
     /// True if the group cannot be abbreviated.
     is_exact: bool,
 }
 
 impl<'a> ResourceName<'a> {
-    /// Returns the one or two readings of a name, in the order in which kubectl tries them (apimachinery
-    /// `schema.ParseResourceArg`): `a.b.c.d` is `a` in version `b` of group `c.d`, or else `a` of group `b.c.d`.
+    /// Returns the one or two readings of a name, in the order in which kubectl tries them.
     ///
-    /// A name with a slash has one reading: `apiVersion/kind`, by apimachinery's `schema.ParseGroupVersion`.
+    /// `a.b.c.d` is `a` in version `b` of group `c.d`, or else `a` of group `b.c.d` (apimachinery
+    /// `schema.ParseResourceArg`). A name with a slash has one reading: `apiVersion/kind` (apimachinery
+    /// `schema.ParseGroupVersion`).
     fn readings(typed: &'a str) -> impl Iterator<Item = Self> {
         let given = |text: &'a str| (!text.is_empty()).then_some(text);
         let (first, second) = if let Some((api_version, name)) = typed.rsplit_once('/') {
@@ -175,7 +176,7 @@ impl DiscoveredResource {
     }
 }
 
-/// Returns the first match of the strongest way. Kinds follow all other ways of all readings, as in `mappingFor`.
+/// Returns the first match of the strongest way. As in kubectl's `mappingFor`, kinds come after all other ways.
 fn best<'a>(
     typed: &str,
     resources: &(impl Iterator<Item = &'a DiscoveredResource> + Clone),
@@ -197,7 +198,6 @@ fn best<'a>(
     Ok(None)
 }
 
-/// Returns the typed names of the resources, each one once.
 fn unique<'a>(resources: impl Iterator<Item = &'a DiscoveredResource>) -> Vec<String> {
     let mut names = Vec::new();
     for name in resources.map(DiscoveredResource::typed_name) {
@@ -218,7 +218,7 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-/// Returns at most three names whose distance is at most a third of the typed letters, whatever group was typed.
+/// Returns at most three similar names, whatever group was typed. At most a third of the typed letters may differ.
 fn near<'a>(typed: &str, resources: impl Iterator<Item = &'a DiscoveredResource>) -> String {
     let name = ResourceName::readings(typed).last().map_or(typed, |reading| reading.name).to_lowercase();
     let allowed = (name.chars().count() / 3).max(1);
@@ -238,7 +238,7 @@ fn near<'a>(typed: &str, resources: impl Iterator<Item = &'a DiscoveredResource>
 
 /// Returns the Levenshtein distance: the number of letters to insert, drop or change.
 fn distance(from: &str, to: &str) -> usize {
-    // `row` holds the distances of the letters of `from` read so far to each beginning of `to`.
+    // `row` contains the distances of the letters of `from` that were read so far to each beginning of `to`.
     let mut row: Vec<usize> = (1..=to.chars().count()).collect();
     let mut result = row.len();
     for (read, a) in from.chars().enumerate() {

@@ -9,11 +9,11 @@ use crate::error::InvalidInput;
 use crate::meta::{OneLine, TypeMeta};
 use crate::object::{Item, Json, Tolerant};
 
-/// A kind of object that an API server lists: its group, version, plural name and kind, and whether it is namespaced.
+/// A kind of object that an API server lists, with its group, version, plural name and scope.
 ///
-/// [`Resource::of`] returns the resource of a type that implements [`Kind`]. Built-in kinds are constants too
-/// (`Resource::PODS`). [`Resource::new`] creates any other resource, and [`Client::resolve`](super::Client::resolve)
-/// finds one by a name that a user typed.
+/// Built-in kinds are constants, such as `Resource::PODS`. [`Resource::of`] returns the resource of a type that
+/// implements [`Kind`], [`Resource::new`] creates any other, and [`Client::resolve`](super::Client::resolve) finds one
+/// by a name that a user typed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resource {
     group: Cow<'static, str>,
@@ -40,10 +40,10 @@ impl Resource {
         K::resource()
     }
 
-    /// Creates a namespaced resource; [`cluster_scoped`](Self::cluster_scoped) makes it cluster-scoped. The core group
-    /// is `""`.
+    /// Creates a namespaced resource. The core group is `""`.
     ///
-    /// Names are checked when a request is sent. With an empty kind, objects of any kind are accepted.
+    /// [`cluster_scoped`](Self::cluster_scoped) makes it cluster-scoped. Names are checked when a request is sent. If
+    /// the kind is empty, objects of any kind are accepted.
     pub fn new(
         group: impl Into<Cow<'static, str>>,
         version: impl Into<Cow<'static, str>>,
@@ -60,7 +60,7 @@ impl Resource {
         }
     }
 
-    /// Creates a namespaced resource as [`Resource::new`] does, for constants.
+    /// Creates a namespaced resource in a constant, as [`Resource::new`] does elsewhere.
     #[must_use]
     pub const fn from_static(
         group: &'static str,
@@ -85,33 +85,34 @@ impl Resource {
         self
     }
 
-    /// Marks the resource as one that the server lists but does not watch, like `componentstatuses` and the resources
-    /// of `metrics.k8s.io`. Watches and reflectors of it then end at once in an error.
+    /// Marks a resource that the server lists but does not watch, such as those of `metrics.k8s.io`.
+    ///
+    /// Watches and reflectors of the resource then end at once in an error.
     #[must_use]
     pub const fn without_watch(mut self) -> Self {
         self.watchable = false;
         self
     }
 
-    /// Returns the API group, `""` for core.
+    /// Returns the API group; `""` for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// Returns the version within the group, like `v1`.
+    /// Returns the version within the group, such as `v1`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Returns the name in paths: plural and lower case, like `pods`.
+    /// Returns the plural name in lower case, as in paths, such as `pods`.
     #[must_use]
     pub fn plural(&self) -> &str {
         &self.plural
     }
 
-    /// Returns the kind of one object, like `Pod`.
+    /// Returns the kind of one object, such as `Pod`.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
@@ -137,29 +138,29 @@ impl Resource {
         Err(InvalidInput::new(format!("{self} cannot be watched: the server only lists it"), ""))
     }
 
-    /// Returns `v1` in the core group, else `group/version`.
+    /// Returns `group/version`, or only the version in the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Checks that its objects can be decoded as `T`.
+    /// Checks that objects of the resource can be decoded as `T`.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] if `T` knows its kind, which is another.
+    /// [`InvalidInput`] when `T` is known to read another kind.
     #[doc(hidden)]
     pub fn check_type<T: Item + ?Sized>(&self) -> Result<(), InvalidInput> {
         let kind = TypeMeta::new(self.api_version(), self.kind());
         T::check_kind(&kind).map_err(|error| InvalidInput::new(error.to_string(), self.kind()))
     }
 
-    /// Returns the path of the collection: in one namespace, or with `None` in all namespaces (or in the cluster).
+    /// Returns the path of the collection in one namespace, or with `None` in all namespaces or in the cluster.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] for a namespace of a cluster-scoped resource, a namespace that is not a DNS label (the server
-    /// would return an empty list), or a group, version or plural that cannot be a part of a path.
+    /// [`InvalidInput`] for a namespace of a cluster-scoped resource; for a namespace that is not a DNS label, because
+    /// the server would return an empty list; and for a group, version or plural that cannot be part of a path.
     pub fn list_path(&self, namespace: Option<&str>) -> Result<String, InvalidInput> {
         let mut path = if self.group.is_empty() {
             String::from("/api")
@@ -189,8 +190,8 @@ impl Resource {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] as for [`Resource::list_path`], for a missing namespace, or for a name that the server refuses
-    /// (apimachinery `content.IsPathSegmentName`: empty, `.`, `..`, or with `/` or `%` in it).
+    /// [`InvalidInput`] as for [`Resource::list_path`], for a missing namespace, and for a name that the server
+    /// refuses: one that is empty, `.` or `..`, or contains `/` or `%` (apimachinery `content.IsPathSegmentName`).
     pub fn get_path(&self, namespace: Option<&str>, name: &str) -> Result<String, InvalidInput> {
         if self.namespaced && namespace.is_none() {
             return Err(InvalidInput::new(format!("{self} is namespaced, but no namespace was given"), ""));
@@ -202,7 +203,7 @@ impl Resource {
     }
 }
 
-/// Writes the name that users type and [`Client::resolve`](super::Client::resolve) finds: `pods`, `deployments.apps`.
+/// Writes the name that users type and [`Client::resolve`](super::Client::resolve) finds, such as `deployments.apps`.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", OneLine(&typed_name(&self.plural, &self.group)))
@@ -212,8 +213,8 @@ impl fmt::Display for Resource {
 /// A type whose values are the objects of one resource.
 ///
 /// [`Client::list_of`](super::Client::list_of), [`Client::watch_of`](super::Client::watch_of) and [`Resource::of`] need
-/// it. The feature `k8s-pb` implements it for the types of k8s-pb. `listwatch-kube` has a wrapper for the types of
-/// k8s-openapi and for types that derive `kube::CustomResource`. Your own type implements one function:
+/// the trait. The feature `k8s-pb` implements it for the types of k8s-pb, and `listwatch-kube` has a wrapper for the
+/// types of k8s-openapi and for types that derive `kube::CustomResource`. Your own type implements one function:
 ///
 /// ```
 /// use listwatch::client::{Kind, Resource};
@@ -257,7 +258,7 @@ impl<K: k8s_pb::Resource<Scope: scope::Scope>> Kind for K {
 
 #[cfg(feature = "k8s-pb")]
 mod scope {
-    /// The scope of a collection. The scopes of subresources do not implement it.
+    /// The scope of a collection. Scopes of subresources do not implement this trait.
     pub trait Scope {
         const IS_NAMESPACED: bool;
     }
@@ -275,15 +276,14 @@ pub(super) fn typed_name(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
-/// The characters of a path segment or a query value that are not encoded. RBAC names are full of colons.
+/// The characters that a path segment or a query value contains as they are. RBAC names are full of colons.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
-/// Percent-encodes a path segment or a query value.
 pub(super) fn encode(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, PLAIN)
 }
 
-/// Encodes one path segment. Dots are refused rather than encoded: URL parsers read `%2e%2e` as `..`.
+/// Encodes a path segment. Dots are refused rather than encoded, because URL parsers read `%2e%2e` as `..`.
 pub(super) fn segment<'a>(what: &'static str, value: &'a str) -> Result<PercentEncode<'a>, InvalidInput> {
     let reason = match value {
         "" => "must not be empty",

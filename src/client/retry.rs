@@ -89,7 +89,6 @@ impl Default for Retry {
     }
 }
 
-/// The attempts of one request.
 pub(super) struct Tries {
     retry: Retry,
     totals: Arc<Totals>,

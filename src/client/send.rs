@@ -27,7 +27,6 @@ const FIRST_REPORT: Duration = Duration::from_secs(10);
 /// The time between two reports of the same request.
 const BETWEEN_REPORTS: Duration = Duration::from_secs(60);
 
-/// A 2xx response.
 pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     /// The first bytes of the body; empty if the body is.
@@ -200,7 +199,6 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.escape_debug().to_string())
 }
 
-/// Returns scheme, host and port of a redirect; `None` if one of them is missing.
 fn origin(location: &str) -> Option<String> {
     let uri = Uri::try_from(location).ok()?;
     let authority = uri.authority()?.as_str();

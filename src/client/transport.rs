@@ -86,7 +86,6 @@ pub const MAX_HEADERS: usize = 2_048;
 /// The future that [`Transport::get`] and [`Transport::post`] return.
 pub type ResponseFuture<'a> = BoxFuture<'a, Result<Response, TransportError>>;
 
-/// The body of a response, as it arrives.
 pub(super) type Chunks = BoxStream<'static, Result<Bytes, TransportError>>;
 
 /// A GET, or a POST without its body. It carries no credentials: the transport adds them.

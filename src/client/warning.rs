@@ -48,7 +48,6 @@ fn unquote(quoted: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// Returns true for UTF-8 without control characters.
 fn is_plain(text: &[u8]) -> bool {
     str::from_utf8(text).is_ok_and(|text| !text.contains(char::is_control))
 }

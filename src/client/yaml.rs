@@ -177,7 +177,6 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Option<Value> {
     }
 }
 
-/// Resolves a plain scalar by the core schema.
 fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,

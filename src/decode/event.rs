@@ -6,39 +6,43 @@ use crate::error::DecodeError;
 use crate::limits::Limits;
 use crate::meta::{ListMeta, Status, TypeMeta};
 
-/// The next part of the body of a list.
+/// What a list decoder found next in the body.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The type meta of the list, once and before all other events.
+    /// The type meta of the list. A protobuf list begins with it.
     ///
-    /// For a JSON list the event follows once both `apiVersion` and `kind` are read, which may be after the items:
-    /// lists of custom resources have their members in alphabetical order. The event is repeated if the body repeats
-    /// one of the two members.
+    /// A JSON list delivers it once both `apiVersion` and `kind` were read, which may be after the items, because lists
+    /// of custom resources write their members in alphabetical order. A list that repeats one of the two members
+    /// delivers the event again.
     TypeMeta(&'a TypeMeta),
-    /// The list meta, merged from the pieces read so far. Most servers send it whole and before the items, but a server
-    /// may send it in pieces or after the items. [`ListEnd`] has it in its final form.
+    /// The list meta as merged from what was read so far.
+    ///
+    /// Most servers send it in one piece before the items, but a server may also split it or send it after the items.
+    /// [`ListEnd`] contains its final form.
     ListMeta(&'a ListMeta),
     /// An item.
     Item(ItemRef<'a>),
-    /// An item over [`Limits::item_size`] was skipped, because the caller set
-    /// [`skip_item_errors`](super::ListDecoder::skip_item_errors). Otherwise the list would have ended in this error.
+    /// An item over [`Limits::item_size`] that the decoder skipped.
+    ///
+    /// The decoder skips such an item only after [`skip_item_errors`](super::ListDecoder::skip_item_errors); otherwise
+    /// the list ends in this error.
     Skipped(&'a DecodeError),
 }
 
-/// The metadata and the counts of a complete list.
+/// The metadata and the counts of a list that is complete.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ListEnd {
-    /// The type meta of the list: `v1` and `PodList`.
+    /// The type meta of the list, such as `v1` and `PodList`.
     pub type_meta: TypeMeta,
     /// The list meta in its final form.
     pub list_meta: ListMeta,
-    /// Items delivered.
+    /// How many items were delivered.
     pub items: u64,
-    /// Items skipped because the caller set `skip_item_errors`.
+    /// How many items were skipped, because the caller set `skip_item_errors`.
     pub skipped: u64,
-    /// Length of the body in bytes, after decompression.
+    /// The length of the body in bytes, after decompression.
     pub bytes: u64,
 }
 
@@ -46,12 +50,12 @@ pub struct ListEnd {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum WatchEventRef<'a> {
-    /// An object was created, or existed already when the watch began (an initial event).
+    /// An object was created, or already existed when the watch began (an initial event).
     #[non_exhaustive]
     Added {
         /// The object, under its own type meta.
         object: ItemRef<'a>,
-        /// The version of the object, never empty.
+        /// The version of the object, which is never empty.
         resource_version: &'a str,
     },
     /// An object was modified.
@@ -59,7 +63,7 @@ pub enum WatchEventRef<'a> {
     Modified {
         /// The object, under its own type meta.
         object: ItemRef<'a>,
-        /// The version of the object, never empty.
+        /// The version of the object, which is never empty.
         resource_version: &'a str,
     },
     /// An object was deleted, or no longer matches the watch's selectors.
@@ -67,19 +71,21 @@ pub enum WatchEventRef<'a> {
     Deleted {
         /// The last state of the object, under its own type meta.
         object: ItemRef<'a>,
-        /// The version of the object. It may be older than the deletion, and is empty if the server sent none.
+        /// The version of the object, which may be older than the deletion; empty if the server sent none.
         resource_version: &'a str,
     },
     /// All events up to this version have been sent.
     #[non_exhaustive]
     Bookmark {
-        /// The version from which a watch can resume. Some servers send bookmarks without a version, which is then
-        /// empty, or with version `0`: a watch must not resume from these.
+        /// The version from which a watch can resume.
+        ///
+        /// Some servers send bookmarks with an empty version or with version `0`. A watch must not resume from these.
         resource_version: &'a str,
-        /// True if it follows the last initial event: the annotation `k8s.io/initial-events-end`. A server also sets it
-        /// on the first bookmark of a watch from version 0.
+        /// True for the bookmark that follows the last initial event (annotation `k8s.io/initial-events-end`).
+        ///
+        /// A server also sets the annotation on the first bookmark of a watch from version 0.
         ends_initial_events: bool,
     },
-    /// The server's error, after which the server ends the watch.
+    /// An error of the server, which then ends the watch.
     Error(&'a Status),
 }

@@ -1,17 +1,20 @@
-//! The decoder of lists: the public API over the state machines for protobuf and JSON.
+//! The decoder of lists: the public API over the state machines of protobuf and JSON.
 //!
 //! Read this before a change.
 //!
-//! - Only `finish` proves that a list is complete. The end of the input proves nothing: the body may be truncated.
-//! - After an error every call returns the same error, from `end`. The buffer of a split item is freed at once.
-//! - `borrowed` is true while a callback holds an item. If it is true at the next call, the callback panicked.
-//!   Nobody knows then whether the item was delivered, so the decoder is poisoned.
+//! - Only `finish` proves that a list is complete, because a body whose input has ended may be truncated.
+//! - After an error, every call returns the same error, which is kept in `end`. The buffer of a split item is freed at
+//!   once.
+//! - `borrowed` is true while a callback holds an item. If it is still true at the next call, the callback panicked.
+//!   The decoder is then poisoned, because nobody knows whether the item was delivered.
 //! - The first bytes decide the encoding, because servers send wrong content types.
-//! - This file decides how a body ended. `encoding/protobuf/list.rs` and `encoding/json/list.rs` know where in the body it ended.
-//! - An item that is whole in the chunk is borrowed from it. A split item is copied to `scratch`, of all encodings.
-//! - `items` counts an item before the callback runs. `refuse_item` and `skip_item` take it back.
-//! - An event borrows from `self`, and the borrow checker does not let a loop return a borrow. So `advance` returns a
-//!   [`FoundEvent`] without a borrow of `self`, and `event` borrows the data.
+//! - `encoding/protobuf/list.rs` and `encoding/json/list.rs` know where in the body the input ended; this file decides
+//!   what that means.
+//! - An item that is whole in the chunk is borrowed from the chunk. A split item is copied to `scratch`, whatever its
+//!   encoding.
+//! - `items` counts an item before the callback runs, so `refuse_item` and `skip_item` subtract it again.
+//! - An event borrows from `self`, and the borrow checker does not let a loop return such a borrow. Therefore `advance`
+//!   returns a [`FoundEvent`] that borrows only from the input, and `event` adds the data of `self`.
 //! - A declared length is compared with the limits before memory is allocated, and memory grows with received bytes.
 //!
 //! ```text
@@ -31,20 +34,20 @@ use crate::limits::Limits;
 use crate::meta::{ListMeta, TypeMeta};
 use crate::wire::{Beginning, BodyFormat, Encoding};
 
-/// Decodes the body of a list while it arrives: protobuf, and JSON if `accept_json` allows it. The first bytes
-/// of a body decide its encoding; white space may precede JSON.
+/// Decodes the body of a list while it arrives, in protobuf or, after `accept_json`, in JSON.
 ///
-/// [`decode`](Self::decode) and [`feed`](Self::feed) consume bytes in chunks of any size and return [`Event`]s. After
-/// the last byte [`finish`](Self::finish) checks that the list is complete: **without it, a list may be short.**
+/// [`decode`](Self::decode) and [`feed`](Self::feed) consume chunks of any size and return [`Event`]s. After the last
+/// byte, [`finish`](Self::finish) checks that the list is complete: **without this call, a list may be short.** The
+/// first bytes of the body decide its encoding, and JSON may follow white space.
 ///
-/// An item that is whole in a chunk is borrowed from the chunk. An item that is split over chunks is assembled in one
-/// reusable buffer, which grows to the size of the longest item (in JSON, which declares no lengths, to at most twice
-/// that size). Nothing else grows with the list, and no memory is reserved for a length that is only declared. A whole
-/// body in memory is decoded without copying an item.
+/// An item that is whole in a chunk is borrowed from the chunk, so decoding a body that is in memory copies nothing. An
+/// item that is split over chunks is assembled in one reusable buffer, which grows to the size of the largest item, or
+/// in JSON, which declares no lengths, to at most twice that size. Nothing else grows with the list, and no memory is
+/// reserved for a length that the body only declares.
 ///
-/// In JSON the decoder finds the end of an item by its brackets and strings. The code that decodes the item, `Json<T>`
-/// or the caller, detects other faults in it. Members may be in any order; the last value of a repeated member counts,
-/// as in Go. An item `null` is delivered unchanged.
+/// In JSON, the decoder finds the end of an item by brackets and strings alone; other faults in the item surface when
+/// `Json<T>` or the caller decodes it. Members may come in any order, and the last value of a repeated member counts,
+/// as in Go. An item `null` is delivered as it is.
 ///
 /// ```
 /// use listwatch::{Event, ListDecoder};
@@ -77,7 +80,7 @@ enum ListBodyDecoder {
     /// The first bytes, which decide the encoding.
     Start {
         list: BodyState,
-        /// The encoding whose magic bytes are matched.
+        /// The encoding whose magic bytes are being matched.
         encoding: Encoding,
         matched: usize,
     },
@@ -102,41 +105,43 @@ impl ListDecoder {
         }
     }
 
-    /// Accepts lists in JSON in addition to protobuf, as API servers send them for custom resources.
+    /// Accepts lists in JSON in addition to protobuf. API servers send custom resources only in JSON.
     ///
-    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are enabled.
+    /// Without this call, a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are
+    /// enabled.
     #[must_use]
     pub fn accept_json(mut self) -> Self {
         self.body.list_mut().accepts_json = true;
         self
     }
 
-    /// Sets whether an item over [`Limits::item_size`] is [`Event::Skipped`] and counted in [`ListEnd::skipped`]: false
-    /// unless set, so that the list ends in an error that names the item.
+    /// Sets whether to skip items over [`Limits::item_size`] instead of ending the list in an error.
     ///
-    /// An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is an error in either case.
+    /// A skipped item is delivered as [`Event::Skipped`] and counted in [`ListEnd::skipped`]. By default, the list ends
+    /// in an error that names the item. An item that declares more than 2³¹-1 bytes, which protobuf does not allow, is
+    /// always an error.
     #[must_use]
     pub fn skip_item_errors(mut self, skip: bool) -> Self {
         self.set_skips(skip);
         self
     }
 
-    /// Consumes bytes from the front of `input` up to the next event. `None`: all of `input` is consumed, and more is
-    /// needed.
+    /// Consumes bytes from the front of `input` and returns the next event.
+    ///
+    /// `None` means that all of `input` is consumed and the decoder needs more.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the body is not a list, is malformed or over a limit, or holds the API server's error. From
-    /// then on every call returns the same error.
+    /// [`DecodeError`] when the body is not a list, is malformed, exceeds a limit, or contains an error of the API
+    /// server. Every later call returns the same error.
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<Event<'s>>, DecodeError> {
         Ok(self.advance(input)?.map(|found| self.event(found)))
     }
 
-    /// The callback form of [`decode`](Self::decode): consumes bytes from the front of `input` and calls `on_event` for
-    /// each event.
+    /// Consumes bytes from the front of `input` and calls `on_event` for each event.
     ///
-    /// After a `Break`, as after an error, the rest of the chunk stays in `input`. A panic of the callback poisons the
-    /// decoder.
+    /// This is the callback form of [`decode`](Self::decode). After a `Break` or an error, the rest of the chunk stays
+    /// in `input`. If the callback panics, the decoder is poisoned.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -155,7 +160,7 @@ impl ListDecoder {
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode).
+    /// The same as [`decode`](Self::decode).
     pub fn feed<B>(
         &mut self,
         input: &mut &[u8],
@@ -169,12 +174,11 @@ impl ListDecoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Ends the body, and returns the metadata and the counts of a complete list. It may be called again.
+    /// Ends the body, and returns the metadata and the counts if the list is complete. It may be called again.
     ///
-    /// A protobuf list is complete when the body has the bytes that its envelope declared, and ends on a field boundary
-    /// after them. A truncation after the last item and on such a boundary loses no item and is accepted:
-    /// kube-apiserver writes two empty fields there, but another server may omit them. A JSON list is complete with its
-    /// closing brace, after which only whitespace is allowed.
+    /// A protobuf list is complete when the body contains as many bytes as its envelope declared and then ends on a
+    /// field boundary. Such an end cannot lose an item: kube-apiserver writes two empty fields after the list, which
+    /// another server may omit. A JSON list is complete at its closing brace, after which only white space may follow.
     ///
     /// # Errors
     ///
@@ -202,14 +206,15 @@ impl ListDecoder {
         Ok(end)
     }
 
-    /// Returns the number of bytes of the body consumed so far.
+    /// Returns how many bytes of the body were consumed so far.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.body.list().position
     }
 
-    /// Returns the offset of the end of the list's fields, a few bytes before the end of the body. Known once the
-    /// envelope has been read; always `None` for JSON.
+    /// Returns the offset at which the list should end, a few bytes before the end of the body.
+    ///
+    /// The offset is known once the envelope was read. JSON declares no lengths, so for JSON it is always `None`.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
         match &self.body {
@@ -218,30 +223,28 @@ impl ListDecoder {
         }
     }
 
-    /// Returns the type meta, which is empty before [`Event::TypeMeta`].
+    /// Returns the type meta, which is empty until [`Event::TypeMeta`].
     #[must_use]
     pub fn type_meta(&self) -> &TypeMeta {
         &self.body.list().type_meta
     }
 
-    /// Returns the list meta as read so far.
+    /// Returns the list meta that was read so far.
     #[must_use]
     pub fn list_meta(&self) -> &ListMeta {
         &self.body.list().list_meta
     }
 
-    /// Returns the number of items delivered so far.
+    /// Returns how many items were delivered so far.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.body.list().items
     }
 
-    /// Returns the number of items skipped so far.
     pub(crate) fn skipped(&self) -> u64 {
         self.body.list().skipped
     }
 
-    /// Returns the encoding of the body, once it is known.
     pub(crate) fn encoding(&self) -> Option<Encoding> {
         match &self.body {
             ListBodyDecoder::Start { .. } => None,
@@ -249,7 +252,7 @@ impl ListDecoder {
         }
     }
 
-    /// Returns the first bytes of the magic number, if no more than that was read.
+    /// Returns the bytes of the magic number that were read, while nothing else was.
     pub(crate) fn magic_read(&self) -> &'static [u8] {
         let ListBodyDecoder::Start { encoding, matched, .. } = self.body else { return &[] };
         magic(encoding).get(..matched).unwrap_or_default()
@@ -263,7 +266,7 @@ impl ListDecoder {
         self.body.list_mut().skips_oversized = skips;
     }
 
-    /// Calls `on_event` with the next event; a panic in it poisons the decoder.
+    /// Calls `on_event` with the next event. If `on_event` panics, the decoder is poisoned.
     pub(crate) fn decode_with<T>(
         &mut self,
         input: &mut &[u8],
@@ -291,7 +294,7 @@ impl ListDecoder {
         Ok(error)
     }
 
-    /// Ends the list in an error, because the type of its items reads another kind.
+    /// Ends the list in an error, because the type reads items of another kind.
     pub(crate) fn refuse_kind(&mut self, error: ItemError) -> DecodeError {
         let kind = match error {
             ItemError::WrongKind { found, expected } => DecodeErrorKind::WrongKind { found, expected },
@@ -301,7 +304,6 @@ impl ListDecoder {
         self.fail(error)
     }
 
-    /// Counts the item that was borrowed last as skipped.
     pub(crate) fn skip_item(&mut self) {
         let list = self.body.list_mut();
         list.items -= 1;
@@ -434,7 +436,6 @@ impl ListBodyDecoder {
     }
 }
 
-/// Returns the bytes with which a list in this encoding begins.
 fn magic(encoding: Encoding) -> &'static [u8] {
     with_codec!(encoding, C => C::MAGIC)
 }
@@ -445,7 +446,7 @@ impl Default for ListDecoder {
     }
 }
 
-/// Shows the position, but no bytes of items, which may be Secrets.
+/// Shows the position but no bytes of items, because these may be Secrets.
 impl fmt::Debug for ListDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListDecoder")

@@ -1,5 +1,6 @@
-//! The sans-IO decoders of lists and watches: bytes in, items or events out. No IO, no async, no memory beyond one
-//! split item.
+//! The sans-IO decoders of lists and watches: bytes in, items or events out.
+//!
+//! They do no IO, need no async, and keep no more in memory than one item that is split over chunks.
 
 mod event;
 mod list;

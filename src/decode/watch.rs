@@ -1,16 +1,17 @@
-//! The decoder of watches: the public API, and the events that frames form.
+//! The decoder of watches: the public API, and the events that frames become.
 //!
 //! Read this before a change.
 //!
-//! - A frame is read only when it is whole: in the input or, if it is split, in `scratch`.
-//!   So only `advance` and its callees must be correct when the input ends after any byte.
-//! - A frame is consumed before it is read. An error of a frame therefore names the offset of the frame.
-//! - A watch has no end of its own. `finish` only proves that the body did not end inside a frame.
-//! - The first byte decides the encoding: protobuf frames begin with the high byte of their length, under 0x09.
-//! - A body that is no watch is refused at once. The caller knows its first bytes, and shows them.
-//! - `watch.rs` of each encoding finds the ends of frames, and reads one. In protobuf a fast path reads the bytes that
-//!   servers write, field by field in order. A property test compares it with the plain code.
-//! - The type meta is the same in most events. Its encoded form is kept in `known` and compared instead of parsed.
+//! - A frame is read only once it is whole, in the input or, if it was split, in `scratch`. So only `advance` and its
+//!   callees must cope with input that ends after any byte.
+//! - A frame is consumed before it is read, so an error of a frame names the offset of the frame.
+//! - A watch has no end of its own, so `finish` only proves that the body did not end inside a frame.
+//! - The first byte decides the encoding: protobuf frames begin with the high byte of their length, which is below
+//!   0x09.
+//! - A body that is not a watch is refused at once. The caller knows its first bytes and shows them.
+//! - `watch.rs` of each encoding finds the ends of frames and reads a frame. In protobuf, a fast path reads the bytes
+//!   that servers write, field by field in order, and a property test compares it with the plain code.
+//! - Most events repeat the type meta, so its encoded form is kept in `known` and compared instead of parsed.
 //!
 //! ```text
 //! Start ──┬──> Known     the state machine of an encoding
@@ -31,23 +32,22 @@ use crate::limits::Limits;
 use crate::meta::{EventType, MAGIC, Status, TypeMeta};
 use crate::wire::{Beginning, BodyFormat, Encoding};
 
-/// Decodes the body of a watch while it arrives: frames of protobuf, and objects of JSON if `accept_json` allows
-/// it. The first bytes of a body decide its encoding, not the content type, which servers get wrong.
+/// Decodes the body of a watch while it arrives, in protobuf or, after `accept_json`, in JSON.
 ///
-/// [`decode`](Self::decode) consumes bytes in chunks of any size and returns a [`WatchEventRef`] for each frame. After
-/// the last byte [`finish`](Self::finish) checks that the body ended between two frames.
+/// [`decode`](Self::decode) consumes chunks of any size and returns a [`WatchEventRef`] for each frame. After the last
+/// byte, [`finish`](Self::finish) checks that the body ended between two frames. The first bytes decide the encoding,
+/// because servers send wrong content types.
 ///
 /// A frame that is whole in a chunk is borrowed from the chunk. A frame that is split over chunks is assembled in one
-/// reusable buffer. The buffer grows with the bytes received to the size of the longest frame; in JSON, which declares
-/// no lengths, to at most twice that size. It is freed when frames are small again. A frame over [`Limits::item_size`]
-/// is refused when its length is declared.
+/// reusable buffer, which grows with the received bytes to the size of the largest frame, or in JSON, which declares no
+/// lengths, to at most twice that size. The buffer is freed when frames are small again. A frame over
+/// [`Limits::item_size`] is refused as soon as its length is declared. Beyond that buffer and the Status of an error
+/// event, the decoder allocates at most 8 KiB, for the ends of values in a JSON frame. They spare the event and
+/// [projections](crate::ItemRef::project) of its object a second scan.
 ///
-/// Apart from events with a Status, the decoder allocates only up to 8 KiB, for the ends of values in a frame of JSON.
-/// Reading the frame and [projecting](crate::ItemRef::project) its object then need not scan the values again.
-///
-/// The decoder reads the type meta and the resource version of each object. An added or modified object without a
-/// resource version is an error. In JSON the decoder reads the members of the event, of the object and of its metadata;
-/// the last value of a repeated member counts, as in Go. The code that decodes the object detects other faults in it.
+/// The decoder reads the type meta and the resource version of each object, and an added or modified object without a
+/// version is an error. In JSON, the last value of a repeated member counts, as in Go. Other faults in an object
+/// surface when it is decoded.
 ///
 /// Sources: `metav1.WatchEvent`, `runtime.RawExtension` and `runtime.Unknown` in `k8s.io/apimachinery`, and its package
 /// `pkg/runtime/serializer/protobuf` for the frames.
@@ -84,14 +84,14 @@ pub struct WatchDecoder {
     known: Vec<u8>,
     /// The Status of the last error event.
     status: Status,
-    /// The last version that had escapes.
+    /// The last version that contained escapes.
     version: String,
     end: Option<Result<(), DecodeError>>,
 }
 
 enum WatchBodyDecoder {
     Start,
-    /// In bytes that may begin a list or an object in protobuf.
+    /// In bytes that may begin a protobuf list or object.
     Magic {
         matched: usize,
     },
@@ -118,23 +118,25 @@ impl WatchDecoder {
         }
     }
 
-    /// Accepts watches in JSON in addition to protobuf, as API servers send them for custom resources.
+    /// Accepts watches in JSON in addition to protobuf. API servers send custom resources only in JSON.
     ///
-    /// Otherwise a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are enabled.
+    /// Without this call, a body in JSON is [`DecodeErrorKind::UnexpectedEncoding`], whatever cargo features are
+    /// enabled.
     #[must_use]
     pub fn accept_json(mut self) -> Self {
         self.watch.accepts_json = true;
         self
     }
 
-    /// Consumes bytes from the front of `input` up to the end of the next frame. `None`: all of `input` is consumed,
-    /// and more is needed.
+    /// Consumes bytes from the front of `input` to the end of the next frame, and returns its event.
+    ///
+    /// `None` means that all of `input` is consumed and the decoder needs more.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the body is not a watch, or a frame is malformed or over a limit. From then on every call
-    /// returns the same error. The server's own error is [`WatchEventRef::Error`]; a Status that is the whole body is
-    /// [`DecodeErrorKind::UnexpectedEncoding`], as are a list and an object.
+    /// [`DecodeError`] when the body is not a watch, or a frame is malformed or exceeds a limit. Every later call
+    /// returns the same error. An error that the server sends as an event is [`WatchEventRef::Error`], but a body that
+    /// consists of a Status, a list or an object is [`DecodeErrorKind::UnexpectedEncoding`].
     pub fn decode<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Result<Option<WatchEventRef<'s>>, DecodeError> {
         let Some(found) = self.advance(input)? else { return Ok(None) };
         let Self { watch, body, known, status, version, end } = self;
@@ -163,8 +165,7 @@ impl WatchDecoder {
 
     /// Ends the body, and checks that it ended between two frames. It may be called again.
     ///
-    /// A body without any bytes is a watch without any events. In JSON a frame ends with its object; a newline may
-    /// follow.
+    /// An empty body is a watch without events. A JSON frame ends with its object, which a newline may follow.
     ///
     /// # Errors
     ///
@@ -181,13 +182,13 @@ impl WatchDecoder {
         end.clone()
     }
 
-    /// Returns the number of bytes of the body consumed so far.
+    /// Returns how many bytes of the body were consumed so far.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.watch.position
     }
 
-    /// Returns the number of bytes so far of a frame that has not ended; 0 between two frames.
+    /// Returns how many bytes of an unfinished frame were received; 0 between two frames.
     pub(crate) fn frame_bytes(&self) -> u64 {
         if self.is_between_frames() { 0 } else { self.watch.position - self.watch.field_start }
     }
@@ -225,7 +226,6 @@ impl WatchDecoder {
         error
     }
 
-    /// Consumes bytes to the end of a frame, or of the input.
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundFrame<'i>>, DecodeErrorKind> {
         while let Some(&byte) = input.first() {
             match &mut self.body {
@@ -250,7 +250,7 @@ impl WatchDecoder {
         Ok(None)
     }
 
-    /// Decides the encoding by the first byte; before JSON, by the first byte after spaces.
+    /// Decides the encoding by the first byte, or by the first byte after the spaces before JSON.
     fn start(&mut self, byte: u8, input: &mut &[u8]) -> Result<(), DecodeErrorKind> {
         let is_first = self.watch.position == 0;
         self.watch.field_start = self.watch.position;
@@ -350,7 +350,6 @@ fn check_sizes(frame: &Frame<'_>, limits: &Limits) -> Result<(), DecodeErrorKind
     Ok(())
 }
 
-/// Reads the object of an error event.
 fn status_of(frame: &Frame<'_>, bytes: &[u8], encoding: Encoding, limits: &Limits) -> Result<Status, DecodeErrorKind> {
     let is_status = frame.kind == "Status" || frame.kind.is_empty();
     let (size, max) = (bytes.len() as u64, limits.metadata_size);
@@ -374,7 +373,7 @@ impl Default for WatchDecoder {
     }
 }
 
-/// Shows the position, but no bytes of objects, which may be Secrets.
+/// Shows the position but no bytes of objects, because these may be Secrets.
 impl fmt::Debug for WatchDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchDecoder")

@@ -41,7 +41,6 @@ pub(crate) enum FoundEvent<'i> {
 }
 
 impl BodyState {
-    /// Returns true if the caller accepts bodies in this encoding.
     pub(crate) fn accepts(&self, encoding: Encoding) -> bool {
         match encoding {
             Encoding::Protobuf => true,
@@ -49,12 +48,10 @@ impl BodyState {
         }
     }
 
-    /// Returns the index of the next item.
     pub(crate) fn index(&self) -> u64 {
         self.items + self.skipped
     }
 
-    /// Returns an error at the current field.
     pub(crate) fn error(&self, kind: DecodeErrorKind) -> DecodeError {
         DecodeError::new(kind, self.field_start, None, self.items)
     }
@@ -64,7 +61,6 @@ impl BodyState {
         DecodeError::new(kind, self.field_start, Some(self.index()), self.items)
     }
 
-    /// Returns the fault of a body whose kind is not a list of objects.
     pub(crate) fn unexpected_kind(&self) -> DecodeErrorKind {
         let TypeMeta { api_version, kind } = self.type_meta.clone();
         DecodeErrorKind::UnexpectedKind { api_version, kind }
@@ -78,7 +74,6 @@ impl BodyState {
         FoundEvent::Oversized
     }
 
-    /// Consumes up to `len` bytes.
     #[inline]
     pub(crate) fn take<'i>(&mut self, len: u64, input: &mut &'i [u8]) -> &'i [u8] {
         let len = usize::try_from(len).unwrap_or(usize::MAX);

@@ -26,7 +26,7 @@ macro_rules! each {
     };
 }
 
-/// As [`each`], and wraps the result.
+/// Like [`each`], and wraps the result.
 macro_rules! map {
     ($value:expr, $each:ident => $result:expr) => {
         match $value {

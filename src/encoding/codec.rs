@@ -17,7 +17,6 @@ use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
 use crate::meta::{Status, TypeMeta};
 use crate::wire::FieldFault;
 
-/// An encoding of objects.
 pub(crate) trait Codec {
     /// The bytes with which a body begins before its own state machine does.
     const MAGIC: &'static [u8];
@@ -25,22 +24,17 @@ pub(crate) trait Codec {
     /// An object without any fields.
     const EMPTY: &'static [u8];
 
-    /// The state machine of the body of a list.
     type List: ListBody;
 
-    /// The state machine of the body of a watch.
     type Watch: WatchBody;
 
-    /// The times, maps and lists of an object's metadata.
     type Metadata<'a>: Metadata<'a>;
 
     /// The values at the end of a path.
     type Values<'a, 'p>: Values<'a>;
 
-    /// Begins the body of a list, after its magic bytes.
     fn list(list: BodyState) -> Self::List;
 
-    /// Begins the body of a watch.
     fn watch() -> Self::Watch;
 
     /// Reads the encoded type meta of a frame into its texts, if the frame has one.

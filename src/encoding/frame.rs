@@ -11,14 +11,12 @@ use crate::wire::FieldFault;
 /// A buffer of split frames that is larger than this is freed when most of it is unused.
 const KEPT_SCRATCH: usize = 64 << 10;
 
-/// The bytes of a complete frame.
 pub(crate) enum FoundFrame<'i> {
     Whole(&'i [u8]),
     /// A frame in `scratch`.
     Split,
 }
 
-/// The fields of a frame.
 #[derive(Default)]
 pub(crate) struct Frame<'f> {
     pub(crate) event: Option<FrameType>,

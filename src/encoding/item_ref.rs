@@ -1,4 +1,4 @@
-//! One item, borrowed from the decoder: what it is. `object/item_ref.rs` has what one reads of it.
+//! What an item is; `object/item_ref.rs` contains what can be read from it.
 
 use std::fmt;
 
@@ -6,19 +6,20 @@ use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::wire::Encoding;
 
-/// The end of a scanned object or array, or of one within it.
+/// The end of an object or array in scanned JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
-    /// The offset of the byte after its closing bracket, from the first byte of the scanned value.
+    /// The offset of the byte after the closing bracket, counted from the first scanned byte.
     pub(crate) at: u32,
-    /// The number of the scanned value's brackets around it: 0 for the scanned value itself.
+    /// How many brackets of the scanned value are around it: 0 for the scanned value itself.
     pub(crate) depth: u32,
 }
 
-/// One item of a list, or the object of a watch event, borrowed: its bytes, their encoding and its place in the body.
+/// An item of a list or the object of a watch event, borrowed from the decoder.
 ///
-/// [`FieldPath`](crate::FieldPath) reads its fields, [`project`](Self::project) copies it without some of them, and
-/// [`decode`](Self::decode) decodes it. [`new`](Self::new) borrows bytes that the caller keeps.
+/// It consists of the bytes, their encoding and their place in the body. [`FieldPath`](crate::FieldPath) reads fields,
+/// [`project`](Self::project) copies the item without some of them, and [`decode`](Self::decode) decodes it.
+/// [`new`](Self::new) makes an item from bytes that the caller keeps.
 #[derive(Clone, Copy)]
 pub struct ItemRef<'a> {
     pub(crate) bytes: &'a [u8],
@@ -28,12 +29,12 @@ pub struct ItemRef<'a> {
     pub(crate) offset: u64,
     /// [`Limits::decoded_size`](crate::Limits::decoded_size)
     pub(crate) decoded_size: u64,
-    /// The ends of the object and of values in it that a scan has found, in JSON; or none.
+    /// In JSON, the ends of the object and of values in it, if a scan found them.
     pub(crate) ends: &'a [End],
 }
 
 impl<'a> ItemRef<'a> {
-    /// Borrows the bytes of an object that is not in a body, such as a kept item. Its type meta is empty.
+    /// Makes an item from the bytes of an object that is in no body, such as a kept item. Its type meta is empty.
     #[must_use]
     pub fn new(encoding: Encoding, bytes: &'a [u8]) -> Self {
         static UNKNOWN: TypeMeta = TypeMeta { api_version: String::new(), kind: String::new() };
@@ -41,19 +42,19 @@ impl<'a> ItemRef<'a> {
         Self { bytes, encoding, type_meta: &UNKNOWN, index: 0, offset: 0, decoded_size, ends: &[] }
     }
 
-    /// Returns the same item with the type meta of the object or of its list.
+    /// Returns the same item with this type meta, which is the object's or its list's.
     #[must_use]
     pub fn with_type_meta(self, type_meta: &'a TypeMeta) -> Self {
         Self { type_meta, ..self }
     }
 
-    /// Returns the same item with the limit of [`Limits::decoded_size`](crate::Limits::decoded_size), in bytes.
+    /// Returns the same item with this limit of [`Limits::decoded_size`](crate::Limits::decoded_size), in bytes.
     #[must_use]
     pub fn with_decoded_size(self, bytes: u64) -> Self {
         Self { decoded_size: bytes, ..self }
     }
 
-    /// Returns the bytes of the item, as the server sent them.
+    /// Returns the bytes of the item as the server sent them.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
@@ -65,32 +66,31 @@ impl<'a> ItemRef<'a> {
         self.encoding
     }
 
-    /// Returns the type meta of the list. Items in protobuf have no type meta; their kind is the list's kind without
-    /// `List`.
+    /// Returns the type meta of the list, or of the object itself in a watch.
     ///
-    /// In a JSON list it has the members that precede the item in the body, and empty strings for the others: lists of
-    /// custom resources have `kind` after the items, which then have their own `kind`.
-    ///
-    /// In a watch it is the object's own type meta.
+    /// Items in a protobuf list have no type meta of their own; their kind is the list's kind without `List`. In a JSON
+    /// list, the result contains only the members that precede the item in the body, and is empty otherwise. Lists of
+    /// custom resources, for example, write `kind` after the items, but there each item contains its own `kind`.
     #[must_use]
     pub fn type_meta(&self) -> &'a TypeMeta {
         self.type_meta
     }
 
-    /// Returns the number of items before it in the list, including skipped items; in a watch, of events of all kinds.
+    /// Returns how many items, including skipped ones, precede this item in the list, or how many events in the watch.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// Returns the offset of its field in the body: in protobuf, of the tag, a few bytes before [`bytes`](Self::bytes).
-    /// In a watch, returns the offset of its frame.
+    /// Returns the offset of the item's field in the body, or of its frame in a watch.
+    ///
+    /// In protobuf, the field begins with a tag, a few bytes before [`bytes`](Self::bytes).
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Returns the same item with other bytes, of the same encoding.
+    /// Returns the same item with other bytes in the same encoding.
     #[doc(hidden)]
     #[must_use]
     pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ItemRef<'b>
@@ -100,14 +100,14 @@ impl<'a> ItemRef<'a> {
         ItemRef { bytes, ends: &[], ..*self }
     }
 
-    /// Copies the bytes into a box of exactly their size, in one allocation.
+    /// Copies the bytes in one allocation of exactly their size.
     #[must_use]
     pub fn to_box(&self) -> Box<[u8]> {
         self.bytes.into()
     }
 
-    /// Refuses an item that may take more memory than its limit when it is decoded, by this estimate. It does not
-    /// estimate small items, because none of them takes more than about 40 MB.
+    /// Refuses an item that, by this estimate, may take more memory than its limit when it is decoded. Small items are
+    /// not estimated, because none of them takes more than about 40 MB.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl<'a> ItemRef<'a> {
 /// Objects up to this size are not estimated.
 const SMALL: usize = 16 << 10;
 
-/// Shows the position of the item, but no bytes, which may be a Secret.
+/// Shows the position of the item but not its bytes, which may be a Secret.
 impl fmt::Debug for ItemRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ItemRef")

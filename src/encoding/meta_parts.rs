@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-/// The seconds since the Unix epoch of the times that have a JSON form, which is RFC 3339: the years 0 to 9999. Go
-/// writes other years with a sign or five digits, and cannot parse them.
+/// The times that have a JSON form, which is RFC 3339, in seconds since the Unix epoch: the years 0 to 9999. Go writes
+/// other years with a sign or five digits, and cannot parse them.
 pub(crate) const JSON_SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
-/// A point in time: UTC, since the Unix epoch.
+/// A point in time, counted from the Unix epoch in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     /// Whole seconds; negative before 1970.
@@ -31,13 +31,13 @@ pub(crate) struct SingleFields<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnerReference<'a> {
-    /// Group and version of the owner.
+    /// The group and version of the owner.
     pub api_version: Cow<'a, str>,
-    /// Its kind.
+    /// The kind of the owner.
     pub kind: Cow<'a, str>,
-    /// Its name; the owner is in the same namespace, or cluster-scoped.
+    /// The name of the owner, which is in the same namespace or cluster-scoped.
     pub name: Cow<'a, str>,
-    /// Its uid.
+    /// The uid of the owner.
     pub uid: Cow<'a, str>,
     /// True if the owner is the controller that manages the object.
     pub controller: bool,
@@ -57,9 +57,9 @@ pub struct ManagedFieldsEntry<'a> {
     pub api_version: Cow<'a, str>,
     /// The time at which the manager last set them.
     pub time: Option<Time>,
-    /// The format of the fields: `FieldsV1`.
+    /// The format of the fields, which is `FieldsV1`.
     pub fields_type: Cow<'a, str>,
-    /// The fields, as JSON text.
+    /// The fields as JSON text.
     pub fields_v1: &'a [u8],
     /// The subresource that the manager wrote to; empty for the object itself.
     pub subresource: Cow<'a, str>,

@@ -56,7 +56,7 @@ macro_rules! with_codec {
     };
 }
 
-/// As [`with_codec`], and wraps the result in [`ByEncoding`].
+/// Like [`with_codec`], and wraps the result in [`ByEncoding`].
 macro_rules! map_codec {
     ($encoding:expr, $codec:ident => $result:expr) => {
         match $encoding {
@@ -86,11 +86,8 @@ pub(crate) use with_codec;
 /// The times, maps and lists of an object's metadata. It names the types and no associated type, so that it is covariant.
 pub(crate) type AnyMetadata<'a> = ByEncoding<ProtobufMetadata<'a>, JsonMetadata<'a>>;
 
-/// A value at the end of a path.
 pub(crate) type AnyValue<'a> = ByEncoding<Value<'a>, JsonValue<'a>>;
 
-/// The state machine of the body of a list.
 pub(crate) type AnyList = ByEncoding<ProtobufList, JsonList>;
 
-/// The state machine of the body of a watch.
 pub(crate) type AnyWatch = ByEncoding<ProtobufWatch, JsonWatch>;

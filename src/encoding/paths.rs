@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 
-/// A path, in both forms.
 #[derive(Clone, Copy)]
 pub(crate) struct Steps<'p> {
     /// Separated by dots; empty if they are unknown.
@@ -90,7 +89,6 @@ pub(crate) enum Action<'p, K> {
 }
 
 impl<'p, K: PartialEq> Rules<'p, K> {
-    /// Returns the action for a field, apart from keys of maps.
     pub(crate) fn action<Q: PartialEq + ?Sized>(self, step: &Q) -> Action<'p, K>
     where
         K: Borrow<Q>,

@@ -9,7 +9,6 @@ use crate::wire::Encoding;
 /// A function that writes an object gets its bytes, in the encoding of the item, and `to_json`, which appends the
 /// object as JSON. It returns the number of fields that are left out.
 pub(crate) trait Writer {
-    /// True if a list begins with its length.
     const DECLARES_LENGTHS: bool;
 
     /// Returns true if items in this encoding can be written.
@@ -31,7 +30,6 @@ pub(crate) trait Writer {
 
     fn write_list_tail(kind: &WrittenKind, is_empty: bool, list_meta: &ListMeta, out: &mut Vec<u8>);
 
-    /// Appends the body of a single object.
     fn write_object(
         kind: &WrittenKind,
         bytes: &[u8],
@@ -39,7 +37,6 @@ pub(crate) trait Writer {
         out: &mut Vec<u8>,
     ) -> Result<u64, ItemError>;
 
-    /// Appends the frame of a change.
     fn write_event(
         event: &str,
         kind: &WrittenKind,
@@ -57,14 +54,11 @@ pub(crate) trait Writer {
         out: &mut Vec<u8>,
     );
 
-    /// Appends the frame of an error.
     fn write_error(status: &Status, out: &mut Vec<u8>);
 
-    /// Appends the body of a Status.
     fn write_status(status: &Status, out: &mut Vec<u8>);
 }
 
-/// The kind of the objects that are written.
 #[derive(Clone, Debug)]
 pub(crate) struct WrittenKind {
     /// Of an object as it is written.

@@ -1,16 +1,16 @@
-//! Paths to single fields of an object, by names or numbers: how they are built and parsed, and reads by them.
+//! Paths to single fields of an object: how they are built and parsed, and how fields are read by them.
 //!
 //! Read this before a change.
 //!
-//! - A read returns what decoding returns: the last of several values counts, and messages in pieces are merged.
-//!   `tests/core/inspect.rs` compares both.
-//! - So `str` walks to the last value and does not stop at the first. Malformed bytes after it are errors too.
+//! - A read returns what decoding would return: the last of several values counts, and messages in pieces are merged.
+//!   `tests/core/inspect.rs` compares the two.
+//! - Therefore `str` walks to the last value instead of stopping at the first, and malformed bytes after it are errors.
 //! - Only the messages on the path are walked. Bytes elsewhere are skipped by their lengths and not checked.
-//! - The numbers of a path bound the stack of messages in protobuf. The names of a path bound the recursion in JSON.
-//! - In JSON all values are found before the first is returned. A fault after them is returned last.
+//! - The numbers of a path bound the stack of messages in protobuf, and its names bound the recursion in JSON.
+//! - In JSON, all values are found before the first is returned, so a fault after them is returned last.
 //! - A path without numbers leads nowhere in protobuf, and is refused only if it has names. Never return "absent"
 //!   instead.
-//! - JSON inlines some messages into their parents. So a path may have more numbers than names, and `parse` checks that
+//! - JSON inlines some messages into their parents, so a path may have more numbers than names, and `parse` checks that
 //!   names and numbers lead to the same field.
 
 use std::borrow::Cow;
@@ -25,19 +25,19 @@ use crate::meta::TypeMeta;
 use crate::schema::{Field, Message};
 use crate::wire::Encoding;
 
-/// A path to a field of an object, to read the field without decoding the rest of the object.
+/// A path to a field of an object, which reads the field without decoding the rest.
 ///
-/// A path consists of field numbers for protobuf and of names for JSON, or of only one of the two. An item is read in
-/// its own encoding. [`ItemRef::new`] creates an item from bytes that you keep.
+/// A path consists of field numbers for protobuf, of names for JSON, or of both, and an item is read in its own
+/// encoding. [`ItemRef::new`] makes an item from bytes that you keep.
 ///
-/// A look-up descends only into the messages on the path and borrows what it finds; it allocates a few words. It
-/// returns what decoding would return: the last of several values of a single field counts, messages in pieces are
-/// merged, and malformed bytes on the path are errors.
+/// A read walks only the messages on the path, borrows what it finds, and allocates a few words. It returns what
+/// decoding would return: the last of several values of a single field counts, messages in pieces are merged, and
+/// malformed bytes on the path are errors.
 ///
 /// A path may lead through repeated fields. [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and
-/// [`ints`](Self::ints) then return the values of all elements, while `str`, `bytes` and `int` return the last one. The
-/// last field of a path may be a map, in which [`key`](Self::key) selects one entry. A path without names and numbers
-/// leads nowhere.
+/// [`ints`](Self::ints) then return the values of all elements, while `str`, `bytes` and `int` return the last one. If
+/// the last field is a map, [`key`](Self::key) selects one of its entries. A path without names and numbers leads
+/// nowhere.
 ///
 /// ```
 /// use listwatch::path::pod;
@@ -61,22 +61,24 @@ use crate::wire::Encoding;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPath {
-    /// Separated by dots; empty if they are unknown.
+    /// Separated by dots; empty if unknown.
     pub(super) names: Cow<'static, str>,
-    /// Empty if they are unknown.
+    /// Empty if unknown.
     pub(super) numbers: Cow<'static, [u32]>,
     pub(super) key: Option<Cow<'static, str>>,
 }
 
 impl FieldPath {
-    /// Creates a path of these JSON names and these field numbers: see the `generated.proto` of the kind's package in
-    /// `k8s.io/api`. Either may be empty: then a lookup in that encoding is [`ItemError::WrongEncoding`].
+    /// Creates a path from these JSON names and field numbers, either of which may be empty.
+    ///
+    /// The numbers are in the `generated.proto` of the kind's package in `k8s.io/api`. Reading an item in the encoding
+    /// whose half of the path is empty is [`ItemError::WrongEncoding`].
     #[must_use]
     pub const fn new(names: &'static str, numbers: &'static [u32]) -> Self {
         Self { names: Cow::Borrowed(names), numbers: Cow::Borrowed(numbers), key: None }
     }
 
-    /// Returns the path to the value of this key, in the map that the path leads to.
+    /// Returns the path to one entry of the map to which this path leads.
     ///
     /// ```
     /// use listwatch::path::meta;
@@ -93,12 +95,12 @@ impl FieldPath {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Parses a path for objects of a type, which is the type meta of the object or of its list.
+    /// Parses a path for objects with this type meta, which may also be the type meta of their list.
     ///
-    /// The text consists of names as in JSON: `spec.containers.image`. The [table of fields](crate::schema) knows the
-    /// fields of built-in kinds, and the `metadata` of every kind. Any other path of a custom resource is used
-    /// unchanged and reads JSON only. The text may also consist of numbers, such as `2.10` for `spec.nodeName` of a
-    /// Pod; if the table does not know them, the path reads protobuf only. A path to a map may end in a key:
+    /// The text consists of the names of JSON, such as `spec.containers.image`, or of field numbers, such as `2.10` for
+    /// `spec.nodeName` of a Pod. The [table of fields](crate::schema) translates between the two for built-in kinds and
+    /// for the `metadata` of every kind. Other names of a custom resource are used as they are and read only JSON, and
+    /// numbers that are not in the table read only protobuf. A path to a map may end in a key:
     /// `metadata.annotations["example.com/note"]`.
     ///
     /// # Errors
@@ -127,7 +129,7 @@ impl FieldPath {
         let kind = known.or_else(|| Message::of("meta.k8s.io/v1", "PartialObjectMetadata"));
         let (names, numbers) = if path.starts_with(|c: char| c.is_ascii_digit()) {
             let numbers = numbers(path).ok_or(error("expected 1 to 100 field numbers separated by dots"))?;
-            // JSON inlines some messages into their parents, so that the names lead to other fields.
+            // JSON inlines some messages into their parents, so the names may lead to other fields.
             let names = kind.and_then(|kind| kind.names(&numbers)).filter(|names| {
                 let fields = kind.and_then(|kind| kind.path(names)).unwrap_or_default();
                 let is_map = fields.last().is_some_and(|field| field.is_map());
@@ -150,7 +152,7 @@ impl FieldPath {
         Ok(Self { names: names.into(), numbers: numbers.into(), key: key.map(|key| key.to_owned().into()) })
     }
 
-    /// Returns the field numbers for protobuf; empty if they are unknown.
+    /// Returns the field numbers, which are empty if unknown.
     #[must_use]
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
@@ -164,7 +166,7 @@ impl FieldPath {
         Steps { names: &self.names, numbers: &self.numbers, key: self.key.as_deref() }
     }
 
-    /// Checks that it leads through objects in this encoding, or nowhere at all.
+    /// Checks that the path leads through objects in this encoding, or nowhere at all.
     pub(super) fn leads_through(&self, encoding: Encoding) -> Result<(), ItemError> {
         if with_codec!(encoding, C => C::can_follow(self.steps())) {
             return Ok(());
@@ -173,56 +175,60 @@ impl FieldPath {
         Err(ItemError::WrongEncoding { found: encoding, expected })
     }
 
-    /// Returns the string at the end of the path, or `None` if it is absent. The string is borrowed unless it contains
-    /// escapes in JSON.
+    /// Returns the string at the end of the path, or `None` if it is absent.
+    ///
+    /// The string is borrowed unless JSON escapes a part of it.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Field`] when the value is not a string, or a message on the path is malformed.
-    /// [`ItemError::WrongEncoding`] when the object is in an encoding that the path does not lead through.
+    /// [`ItemError::Field`] when the value is not a string, or a message on the path is malformed;
+    /// [`ItemError::WrongEncoding`] when the path does not lead through objects in this encoding.
     pub fn str<'a>(&self, item: ItemRef<'a>) -> Result<Option<Cow<'a, str>>, ItemError> {
         self.strs(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the bytes of the bytes field, string or message at the end of the path; `None` when it is absent. For a
-    /// message in pieces, which no API server writes, returns the last piece. In JSON, returns the text of the value.
+    /// Returns the encoded value at the end of the path, or `None` if it is absent.
+    ///
+    /// In protobuf, these are the bytes of a bytes field, string or message; of a message in pieces, which no API
+    /// server writes, they are the last piece. In JSON, they are the text of the value.
     ///
     /// # Errors
     ///
-    /// As [`str`](Self::str).
+    /// The same as [`str`](Self::str).
     pub fn bytes<'a>(&self, item: ItemRef<'a>) -> Result<Option<&'a [u8]>, ItemError> {
         self.all_bytes(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns the integer at the end of the path, or 0 or 1 for a boolean; `None` when it is absent.
+    /// Returns the integer at the end of the path, 0 or 1 for a boolean, or `None` if it is absent.
     ///
     /// # Errors
     ///
-    /// As [`str`](Self::str).
+    /// The same as [`str`](Self::str).
     pub fn int(&self, item: ItemRef<'_>) -> Result<Option<i64>, ItemError> {
         self.ints(item).try_fold(None, |_, value| value.map(Some))
     }
 
-    /// Returns all strings at the end of the path. That includes a string which a later one in the same message
-    /// replaces, although no API server writes that.
+    /// Returns all strings at the end of the path.
     ///
-    /// The iterator ends after an error, which is the same as for [`str`](Self::str).
+    /// They include strings that a later one in the same message replaces, although no API server writes those. The
+    /// iterator ends after an error, which is the same as for [`str`](Self::str).
     pub fn strs<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<Cow<'a, str>, ItemError>> {
         self.values(item, AnyValue::to_str)
     }
 
-    /// Returns all bytes at the end of the path, as [`strs`](Self::strs). A map without a key yields its entries one by
-    /// one in protobuf, and one value in JSON.
+    /// Returns all encoded values at the end of the path, as [`strs`](Self::strs) does.
+    ///
+    /// A map without a key yields its entries one by one in protobuf, but a single value in JSON.
     pub fn all_bytes<'a>(&self, item: ItemRef<'a>) -> impl Iterator<Item = Result<&'a [u8], ItemError>> {
         self.values(item, AnyValue::to_bytes)
     }
 
-    /// Returns all integers at the end of the path, as [`strs`](Self::strs).
+    /// Returns all integers at the end of the path, as [`strs`](Self::strs) does.
     pub fn ints(&self, item: ItemRef<'_>) -> impl Iterator<Item = Result<i64, ItemError>> {
         self.values(item, AnyValue::to_int)
     }
 
-    /// Returns the text of the last string, integer or boolean at the end of the path, as a field selector compares it.
+    /// Returns the text of the last value at the end of the path, as a field selector compares it.
     pub(super) fn text<'a>(&self, item: ItemRef<'a>, is_bool: bool) -> Result<Option<Cow<'a, str>>, ItemError> {
         let last = self.values(item, Ok).try_fold(None, |_, value| value.map(Some))?;
         let text = last.map(|value| value.to_text(is_bool)).transpose();
@@ -249,7 +255,7 @@ impl FieldPath {
     }
 }
 
-/// Writes the names, or the numbers if the names are unknown, in the form that [`FieldPath::parse`] reads.
+/// Writes the names, or else the numbers, in the form that [`FieldPath::parse`] reads.
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.names.is_empty() {

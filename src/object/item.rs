@@ -1,7 +1,6 @@
-//! The types that items and the objects of a store are decoded as.
+//! The types that items, and the objects of a store, are decoded into.
 //!
-//! Both traits are here, and not one of them in `listwatch-cache`, because only this crate may implement a trait for all
-//! messages and for [`Json`].
+//! Both traits are in this crate, because only this crate may implement a trait for all messages and for [`Json`].
 
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -14,39 +13,41 @@ use crate::meta::TypeMeta;
 use crate::schema::check_type;
 use crate::wire::Encoding;
 
-/// A type that items are decoded as: `Box<M>` for a prost message, `Box<[u8]>` for `[u8]`, `Box<T>` for `Json<T>`.
+/// A type that items are decoded into, such as a message of k8s-pb, `Json<T>` or `[u8]`.
 ///
-/// It is implemented for every prost message: the Pods of `k8s-pb`, your own messages, and messages with only the two
-/// fields that you need (prost skips the others). Where you need no type, pass a closure to `with` of the adapters.
+/// Every prost message is such a type: the Pods of `k8s-pb`, your own messages, and messages with only the two fields
+/// that you need, because prost skips the others. `[u8]` copies the bytes of an item, and [`Json<T>`](Json) uses serde.
+/// Where you need no type, pass a closure to `with` of the adapters.
 ///
 /// prost also implements its `Message` for `()`, `bool`, numbers, `String`, `Vec<u8>` and `Bytes`, as protobuf's
-/// wrapper types. They would decode a Pod into garbage and are refused with [`ItemError::WrapperType`]. For an item's
-/// bytes use `[u8]`: protobuf, or JSON in a JSON list.
+/// wrapper types. These would decode a Pod into garbage, so they are refused with [`ItemError::WrapperType`].
 pub trait Item {
-    /// The decoded item. It owns its data and does not borrow from the chunk of the body.
+    /// The decoded item, which does not borrow from the chunk of the body.
     type Owned: Send + 'static;
 
-    /// The encoding from which it is decoded; `None` for any encoding. A client requests this encoding from the server,
-    /// and an adapter accepts JSON only if this is [`Encoding::Json`] or the caller accepts JSON.
+    /// The encoding from which items are decoded; `None` for any.
+    ///
+    /// A client requests this encoding from the server. An adapter accepts JSON only if this is [`Encoding::Json`], or
+    /// if the caller accepts JSON.
     const ENCODING: Option<Encoding> = None;
 
-    /// Checks that objects of this type meta, or of its list, can be decoded as this type. Adapters and clients call it
-    /// once for a list, a watch or an object. Types that do not know their kind accept every kind, as does this
-    /// default.
+    /// Checks that objects with this type meta, or the items of a list with it, can be decoded as this type.
     ///
-    /// The types of k8s-pb know their kind, and so do the types of k8s-openapi in [`Json`](Json), and all types
-    /// in `Kube` of `listwatch-kube`, also those that derive `kube::CustomResource`. They also accept
-    /// `PartialObjectMetadata`, which has the metadata of any kind, and an empty kind, which is unknown.
+    /// Adapters and clients call this once for a list, a watch or an object. A type that does not know its kind accepts
+    /// every kind, which is the default. The types of k8s-pb know their kind, and so do the types of k8s-openapi in
+    /// [`Json`](Json) and every type in `Kube` of `listwatch-kube`, including those that derive `kube::CustomResource`.
+    /// They also accept `PartialObjectMetadata`, which is the metadata of any kind, and an empty kind, which is
+    /// unknown.
     ///
     /// # Errors
     ///
-    /// [`ItemError::WrongKind`].
+    /// [`ItemError::WrongKind`] when the type reads another kind.
     fn check_kind(type_meta: &TypeMeta) -> Result<(), ItemError> {
         let _ = type_meta;
         Ok(())
     }
 
-    /// Decodes the borrowed item, without a check of its kind.
+    /// Decodes the item, without checking its kind.
     ///
     /// # Errors
     ///
@@ -68,7 +69,7 @@ impl<M: prost::Message + Default + 'static> Item for M {
     }
 }
 
-/// Copies the item into one allocation of exactly its size. [`ItemRef::encoding`] is the encoding of the bytes.
+/// Copies the item in one allocation of exactly its size. [`ItemRef::encoding`] tells the encoding of the bytes.
 impl Item for [u8] {
     type Owned = Box<[u8]>;
 
@@ -79,12 +80,12 @@ impl Item for [u8] {
 
 /// Decodes the items of a JSON list as `Box<T>`, for any `T` that serde deserializes.
 ///
-/// Servers send lists of custom resources in JSON only. An item in protobuf is an error, and so is an item that is
-/// nested deeper than the 128 levels that `serde_json` allows.
+/// API servers send custom resources only in JSON. An item in protobuf is an error, and so is an item that is nested
+/// deeper than the 128 levels that `serde_json` allows.
 ///
-/// serde does not tell which kind a type reads. So only the types of k8s-openapi are [checked](Item::check_kind):
-/// another type may read objects of any kind, if their fields fit. For types that derive `kube::CustomResource`, `Kube`
-/// of `listwatch-kube` checks the kind, too.
+/// serde does not say which kind a type reads, so only the types of k8s-openapi are [checked](Item::check_kind). Any
+/// other type reads objects of any kind whose fields fit. For types that derive `kube::CustomResource`, `Kube` of
+/// `listwatch-kube` checks the kind as well.
 ///
 /// ```
 /// use listwatch::{Json, ListReader};
@@ -123,29 +124,29 @@ impl<T: DeserializeOwned + Send + 'static> Item for Json<T> {
     }
 }
 
-/// A type that the objects of a store are decoded as: any prost message, [`Json<T>`](Json), or `[u8]`
-/// for objects that are not decoded.
+/// A type that the objects of a store are decoded into: any prost message, [`Json<T>`](Json), or `[u8]` for bytes.
 ///
-/// It differs from an [`Item`] in two ways: readers may share a decoded value, so it is not boxed; and it can be encoded
-/// again, for callers who write decoded objects to a cache.
-///
-/// prost drops fields that the message does not have, so an object that is encoded again may lack some of its fields.
+/// It differs from [`Item`] in two ways: readers may share a decoded value, so the value is not boxed, and a caller who
+/// writes decoded objects to a cache can encode them again. prost drops fields that a message does not know, so an
+/// object that was encoded again may lack fields.
 pub trait StoreType: Item + 'static {
     /// The decoded object: `M` for a message `M`, `T` for `Json<T>`, and a copy of the bytes for `[u8]`.
     type Decoded: Send + Sync + 'static;
 
-    /// Decodes an object. The item has the type meta of the store, if it is known, and the limit of the store.
+    /// Decodes an object.
+    ///
+    /// The item has the type meta of the store, if it is known, and the store's limit on decoded memory.
     ///
     /// # Errors
     ///
     /// [`ItemError`] when the object cannot be decoded.
     fn decode(item: ItemRef<'_>) -> Result<Self::Decoded, ItemError>;
 
-    /// Encodes an object, in the encoding that it was decoded from.
+    /// Encodes an object in the encoding from which it was decoded.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when it cannot be encoded.
+    /// [`ItemError`] when the object cannot be encoded.
     fn encode(decoded: &Self::Decoded) -> Result<Vec<u8>, ItemError>;
 }
 

@@ -1,4 +1,4 @@
-//! What one reads of an item, whatever its encoding.
+//! What can be read from an item, whatever its encoding.
 
 use std::any::TypeId;
 
@@ -15,10 +15,10 @@ use crate::schema::check_type;
 use crate::wire::Encoding;
 
 impl<'a> ItemRef<'a> {
-    /// Returns the `apiVersion` and `kind` that the item itself has; `None` for an item in protobuf, which has none.
-    /// A member that the item does not have is empty.
+    /// Returns the type meta that the item itself contains; `None` for an item in protobuf, which contains none.
     ///
-    /// The items of a JSON list need not have them: [`type_meta`](Self::type_meta) has those of the list.
+    /// The items of a JSON list may leave out both members, which are then empty: [`type_meta`](Self::type_meta)
+    /// returns the list's.
     ///
     /// # Errors
     ///
@@ -28,17 +28,17 @@ impl<'a> ItemRef<'a> {
             .map_err(|(field, fault)| ItemError::Metadata { field, fault })
     }
 
-    /// Returns an object without any fields, with an empty type meta.
+    /// Returns an object without any fields and with an empty type meta.
     #[must_use]
     pub fn empty(encoding: Encoding) -> ItemRef<'static> {
         ItemRef::new(encoding, with_codec!(encoding, C => C::EMPTY))
     }
 
-    /// Checks that the item is in the encoding from which `T` is decoded, if there is only one.
+    /// Checks that the item is in the encoding from which `T` is decoded, if `T` has only one.
     ///
     /// # Errors
     ///
-    /// [`ItemError::WrongEncoding`].
+    /// [`ItemError::WrongEncoding`] when the item is in another encoding.
     pub fn check_encoding<T: Item + ?Sized>(&self) -> Result<(), ItemError> {
         match T::ENCODING {
             Some(expected) if expected != self.encoding => {
@@ -48,7 +48,7 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// Returns the bytes if they are a message of protobuf; `None` for an item in JSON.
+    /// Returns the bytes if they are a protobuf message; `None` for an item in JSON.
     #[must_use]
     pub fn as_message(&self) -> Option<&'a [u8]> {
         with_codec!(self.encoding, C => C::message(self)).ok()
@@ -60,62 +60,64 @@ impl<'a> ItemRef<'a> {
         with_codec!(self.encoding, C => C::json(self))
     }
 
-    /// Reads its metadata, without decoding the rest.
+    /// Reads the metadata without decoding the rest.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when the object or its metadata is malformed, or when a single field of the metadata has
-    /// the wrong type.
+    /// [`ItemError::Metadata`] when the object or its metadata is malformed, or a single field of the metadata has the
+    /// wrong type.
     pub fn meta(&self) -> Result<MetaView<'a>, ItemError> {
         MetaView::of(self)
     }
 
-    /// Decodes it with prost. A type of k8s-pb must be of the item's [type meta](Self::type_meta), unless that is
-    /// unknown or `PartialObjectMetadata`. Text that is not UTF-8 gets U+FFFD in place of each such byte, as in Go's
-    /// JSON, if the item's kind is in the [table of fields](crate::schema).
+    /// Decodes the item with prost.
+    ///
+    /// A type of k8s-pb accepts only items whose [type meta](Self::type_meta) is its own, unknown, or
+    /// `PartialObjectMetadata`. If the item's kind is in the [table of fields](crate::schema), each byte of text that
+    /// is not UTF-8 becomes U+FFFD, as in Go's JSON.
     ///
     /// # Errors
     ///
-    /// [`ItemError::WrongKind`] for an item of another kind than the type's, [`ItemError::Protobuf`] when prost refuses
-    /// it, [`ItemError::DecodedSize`] when it may take too much memory, [`ItemError::WrapperType`] when `M` is one of
-    /// prost's wrapper types, [`ItemError::WrongEncoding`] for an item in JSON.
+    /// [`ItemError::WrongKind`] when the type reads another kind, [`ItemError::Protobuf`] when prost refuses the item,
+    /// [`ItemError::DecodedSize`] when it may take too much memory, [`ItemError::WrapperType`] when `M` is one of
+    /// prost's wrapper types, and [`ItemError::WrongEncoding`] for an item in JSON.
     pub fn decode<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         check_type(std::any::type_name::<M>(), self.type_meta)?;
         self.decode_unchecked()
     }
 
-    /// Decodes it with prost, without a check of its kind.
+    /// Decodes the item with prost, without checking its kind.
     pub(super) fn decode_unchecked<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         let mut message = Box::<M>::default();
         self.merge_into(&mut *message)?;
         Ok(message)
     }
 
-    /// Decodes it with `serde_json`. Text that is not Unicode gets U+FFFD, as in Go: in place of each byte that is not
-    /// UTF-8, and of each half of a surrogate pair.
+    /// Decodes the item with `serde_json`.
+    ///
+    /// As in Go, each byte that is not UTF-8 and each half of a surrogate pair becomes U+FFFD.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Json`] when `serde_json` refuses it, [`ItemError::DecodedSize`] when it may take too much memory,
-    /// [`ItemError::WrongEncoding`] for an item in protobuf.
+    /// [`ItemError::Json`] when `serde_json` refuses the item, [`ItemError::DecodedSize`] when it may take too much
+    /// memory, and [`ItemError::WrongEncoding`] for an item in protobuf.
     pub fn decode_json<T: serde::de::DeserializeOwned>(&self) -> Result<Box<T>, ItemError> {
         self.deserialize().map(Box::new)
     }
 
-    /// Appends it to `out` as JSON on one line, with `kind` and `apiVersion` at the beginning, or in their place if it
-    /// has them.
+    /// Appends the item to `out` as one line of JSON that includes `kind` and `apiVersion`.
     ///
-    /// For an item in protobuf it appends the output of Go's `json.Marshal` for the object as client-go decodes it,
-    /// with `kind` and `apiVersion` first: the same fields in the same order, with the same escapes. A quantity stays
-    /// as the server sent it. Where releases of Go's types differ in the order of fields, or in which empty fields they
-    /// omit, it follows the newest release in the [table of fields](crate::schema). A field that not all releases have
-    /// is omitted if the object does not have it. Text gets U+FFFD in place of each byte that is not UTF-8. For an item
-    /// in JSON it appends the same members without whitespace.
+    /// An item in protobuf becomes what Go's `json.Marshal` writes for the object as client-go decodes it, with `kind`
+    /// and `apiVersion` first: the same fields in the same order, with the same escapes. There are a few differences: a
+    /// quantity stays as the server sent it, each byte of text that is not UTF-8 becomes U+FFFD, and a field that not
+    /// all releases know is omitted if the object does not contain it. Where releases differ in the order of fields or
+    /// in the empty fields that they omit, the newest release in the [table of fields](crate::schema) decides. An item
+    /// in JSON keeps its members, without white space.
     ///
-    /// Returns the number of fields that are left out because the table does not have them, as Go's clients leave out
-    /// unknown fields; 0 for JSON.
+    /// Returns how many fields were left out because the table does not know them, as Go's clients leave out unknown
+    /// fields. For JSON this is 0.
     ///
-    /// For protobuf it allocates a tree of the object, a few times the object's size.
+    /// Converting from protobuf allocates a tree of the object, which takes a few times the object's size.
     ///
     /// ```
     /// use listwatch::{ItemError, ListReader};
@@ -134,28 +136,31 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Errors
     ///
-    /// `out` is unchanged after an error. For protobuf: [`ItemError::UnknownKind`] when the table does not have the
-    /// kind; [`ItemError::DecodedSize`] when the tree may take too much memory; [`ItemError::Field`] when a field is
-    /// malformed, has a value without a JSON form, or is nested deeper than 100 messages. For JSON:
-    /// [`ItemError::Metadata`] when the item is not a JSON object, or neither the item nor the list so far has a kind.
+    /// After an error, `out` is unchanged.
+    ///
+    /// For an item in protobuf: [`ItemError::UnknownKind`] when the kind is not in the table;
+    /// [`ItemError::DecodedSize`] when the tree may take too much memory; [`ItemError::Field`] when a field is
+    /// malformed, has a value without a JSON form, or is nested deeper than 100 messages.
+    ///
+    /// For an item in JSON: [`ItemError::Metadata`] when it is not a JSON object, or when neither the item nor the list
+    /// so far has a kind.
     pub fn to_json(&self, out: &mut Vec<u8>) -> Result<u64, ItemError> {
         with_codec!(self.encoding, C => C::to_json(self, out))
     }
 
-    /// Returns true if the object has a field, at any depth, that the [table of fields](crate::schema) does not have.
-    /// Then `to_json` leaves it out and returns a number over 0. Always false for JSON.
+    /// Returns true if the object has a field, at any depth, that is not in the [table of fields](crate::schema).
     ///
-    /// It stops at the first such field and allocates nothing. It does not check the values of known fields.
+    /// `to_json` leaves such a field out. The search stops at the first one, allocates nothing, and does not check the
+    /// values of known fields. For JSON the result is always false.
     ///
     /// # Errors
     ///
-    /// [`ItemError::UnknownKind`] when the table does not have the kind; [`ItemError::Field`] when a message is
-    /// malformed or nested deeper than 100 messages.
+    /// [`ItemError::UnknownKind`] when the kind is not in the table; [`ItemError::Field`] when a message is malformed
+    /// or nested deeper than 100 messages.
     pub fn has_unknown_fields(&self) -> Result<bool, ItemError> {
         with_codec!(self.encoding, C => C::has_unknown_fields(self))
     }
 
-    /// Decodes it with prost into a new message.
     pub(super) fn merge_into<M: prost::Message + Default + 'static>(&self, message: &mut M) -> Result<(), ItemError> {
         if is_wrapper::<M>() {
             return Err(ItemError::WrapperType(std::any::type_name::<M>()));
@@ -163,14 +168,13 @@ impl<'a> ItemRef<'a> {
         with_codec!(self.encoding, C => C::merge(message, self))
     }
 
-    /// Decodes it with serde.
     pub(super) fn deserialize<T: DeserializeOwned>(&self) -> Result<T, ItemError> {
         with_codec!(self.encoding, C => C::deserialize(self))
     }
 }
 
-/// Returns true for a wrapper type, or a box of one, for which prost implements `Message` too. The compiler evaluates
-/// it for each `M`.
+/// Returns true for a wrapper type, or a box of one, because prost implements `Message` for boxes too. The compiler
+/// evaluates this for each `M`.
 fn is_wrapper<M: 'static>() -> bool {
     fn is<M: 'static, T: 'static>() -> bool {
         [TypeId::of::<T>(), TypeId::of::<Box<T>>(), TypeId::of::<Box<Box<T>>>()].contains(&TypeId::of::<M>())

@@ -1,4 +1,4 @@
-//! The metadata of an object, read off its bytes without decoding the rest.
+//! The metadata of an object, read without decoding the rest.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,23 +9,22 @@ use crate::encoding::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFiel
 use crate::encoding::{AnyMetadata, map_codec};
 use crate::error::{Fault, ItemError};
 
-/// The metadata of an object (`ObjectMeta`), borrowed from the object's bytes: see
-/// [`ItemRef::meta`](super::ItemRef::meta).
+/// The metadata of an object (`ObjectMeta`), borrowed from its bytes: see [`ItemRef::meta`](super::ItemRef::meta).
 ///
-/// The accessors return data of the object, not of the view, so the view may be dropped before the data. Strings are
-/// borrowed; only for a string with escapes in JSON, or of bytes that are not UTF-8, each call returns a copy. It has
-/// U+FFFD in place of each such byte, as Go reads and kubectl prints it.
+/// The accessors return data of the object rather than of the view, so you may drop the view first. Strings are
+/// borrowed, except for a string with escapes in JSON and a string that is not UTF-8, of which each call returns a
+/// copy. As in Go and kubectl, each byte that is not UTF-8 becomes U+FFFD.
 ///
-/// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Times in
-/// JSON are parsed on each call. Labels, annotations, owner references, finalizers and managed fields are read on each
-/// call, and all of them are checked before the first is returned. The iterators of labels and annotations allocate a
-/// sorted map of borrowed strings; the others read one element at a time.
+/// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Labels,
+/// annotations, owner references, finalizers, managed fields and the times of JSON are read on each call. The lists and
+/// maps are checked completely before the first element is returned; those of labels and annotations are sorted in a
+/// map of borrowed strings, and the others are read one element at a time.
 ///
 /// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is
-/// merged.
+/// merged. The deprecated `selfLink` is not read.
 ///
-/// The names and numbers of the fields are from `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
-/// `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`. The deprecated `selfLink` is not read.
+/// Source: `ObjectMeta`, `OwnerReference`, `ManagedFieldsEntry` and `Time` in
+/// `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`.
 ///
 /// ```
 /// use listwatch::{Encoding, ItemRef};
@@ -92,31 +91,31 @@ impl<'a> MetaView<'a> {
         self.single.resource_version.clone()
     }
 
-    /// Returns the number of changes of the desired state; 0 for kinds that do not count them.
+    /// Returns how often the desired state has changed; 0 for kinds that do not count this.
     #[must_use]
     pub fn generation(&self) -> i64 {
         self.single.generation
     }
 
-    /// Returns the time of creation. An empty time, which is Go's zero time, is `None`.
+    /// Returns the time of creation; `None` if it is empty, which is Go's zero time.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Metadata`] when the object is in JSON and the value is not a time of RFC 3339, or `null`.
+    /// [`ItemError::Metadata`] when the object is in JSON and the value is neither a time of RFC 3339 nor `null`.
     pub fn creation_timestamp(&self) -> Result<Option<Time>, ItemError> {
         self.rest.creation_timestamp().map_err(at("metadata.creationTimestamp"))
     }
 
-    /// Returns the time at which the object is to be deleted, if its deletion was requested.
+    /// Returns the time at which the object is to be deleted, if somebody requested its deletion.
     ///
     /// # Errors
     ///
-    /// As [`creation_timestamp`](Self::creation_timestamp).
+    /// The same as [`creation_timestamp`](Self::creation_timestamp).
     pub fn deletion_timestamp(&self) -> Result<Option<Time>, ItemError> {
         self.rest.deletion_timestamp().map_err(at("metadata.deletionTimestamp"))
     }
 
-    /// Returns the grace period of a requested deletion, in seconds.
+    /// Returns the grace period of the requested deletion, in seconds.
     #[must_use]
     pub fn deletion_grace_period_seconds(&self) -> Option<i64> {
         self.single.deletion_grace_period_seconds
@@ -131,11 +130,11 @@ impl<'a> MetaView<'a> {
         self.rest.labels().map_err(at("metadata.labels"))
     }
 
-    /// Returns the value of one label. For protobuf it allocates nothing.
+    /// Returns the value of a label. This allocates nothing for protobuf.
     ///
     /// # Errors
     ///
-    /// As [`labels`](Self::labels).
+    /// The same as [`labels`](Self::labels).
     pub fn label(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
         self.rest.label(key).map_err(at("metadata.labels"))
     }
@@ -149,11 +148,11 @@ impl<'a> MetaView<'a> {
         self.rest.annotations().map_err(at("metadata.annotations"))
     }
 
-    /// Returns the value of one annotation. For protobuf it allocates nothing.
+    /// Returns the value of an annotation. This allocates nothing for protobuf.
     ///
     /// # Errors
     ///
-    /// As [`annotations`](Self::annotations).
+    /// The same as [`annotations`](Self::annotations).
     pub fn annotation(&self, key: &str) -> Result<Option<Cow<'a, str>>, ItemError> {
         self.rest.annotation(key).map_err(at("metadata.annotations"))
     }

@@ -1,4 +1,4 @@
-//! Paths of common fields.
+//! Paths of fields that many programs read.
 
 /// Fields of the metadata of every object (`ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`).
 pub mod meta {

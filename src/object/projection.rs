@@ -1,4 +1,4 @@
-//! Projections: copies of an object's bytes without some fields, before the object is decoded or kept.
+//! Projections, which copy the bytes of an object without some of its fields.
 
 use std::fmt;
 
@@ -9,14 +9,12 @@ use crate::encoding::paths::{PathTrees, ProjectionRules};
 use crate::encoding::with_codec;
 use crate::error::ItemError;
 
-/// The fields of an object that a copy keeps or drops.
+/// Which fields a copy of an object keeps or drops.
 ///
-/// A projection removes the fields from the encoded bytes: unknown fields stay, and a message that loses all its fields
-/// stays as an empty message. Only the messages on the paths are walked; fields that are dropped or kept whole are not
-/// checked.
-///
-/// [`ItemRef::project`] applies it to protobuf and JSON. An object in JSON keeps its `apiVersion` and `kind` unless
-/// they are dropped by name.
+/// [`ItemRef::project`] removes fields from the encoded bytes, in protobuf and in JSON. Unknown fields stay, and a
+/// message that loses all its fields stays as an empty message. Only the messages on the paths are walked, so fields
+/// that are dropped or kept whole are not checked. An object in JSON keeps its `apiVersion` and `kind` unless they are
+/// dropped by name.
 ///
 /// ```
 /// use listwatch::path::{meta, pod};
@@ -40,7 +38,6 @@ pub struct Projection {
     drop: Paths,
 }
 
-/// Paths, and the trees of their fields.
 #[derive(Clone, Debug, Default)]
 struct Paths {
     all: Vec<FieldPath>,
@@ -64,18 +61,19 @@ impl Projection {
         Self::default()
     }
 
-    /// Drops all values of the field at this path, in each element of a repeated field on the path. With a key, drops
-    /// the entry of the map. A path that leads nowhere drops nothing.
+    /// Drops the field at this path, in each element of a repeated field on the path.
     ///
-    /// The path must lead through messages: in protobuf, a string on the path would be parsed as a message.
+    /// A path with a key drops that entry of the map, and a path that leads nowhere drops nothing. The path must lead
+    /// through messages, because protobuf cannot tell a string on the path from a message.
     #[must_use]
     pub fn drop(mut self, path: &FieldPath) -> Self {
         self.drop.add(path);
         self
     }
 
-    /// Keeps only the field at this path, or at the paths of several calls. [`drop`](Self::drop) still drops fields
-    /// within them. A path that leads nowhere changes nothing.
+    /// Keeps only the fields at this path and at the paths of further calls.
+    ///
+    /// [`drop`](Self::drop) still drops fields within them. A path that leads nowhere changes nothing.
     #[must_use]
     pub fn keep(mut self, path: &FieldPath) -> Self {
         if !path.is_empty() {
@@ -84,7 +82,7 @@ impl Projection {
         self
     }
 
-    /// Appends the copy of an object: see [`ItemRef::project_into`]. After an error, a part of the copy is appended.
+    /// Appends the copy of an object. After an error, a part of the copy may have been appended.
     fn append(&self, item: ItemRef<'_>, copy: &mut Vec<u8>) -> Result<(), ItemError> {
         self.keep
             .iter()
@@ -95,8 +93,7 @@ impl Projection {
         with_codec!(item.encoding, C => C::project(&item, rules, copy)).map_err(ItemError::Projection)
     }
 
-    /// Decodes the item without the dropped fields, by [`Item::from_ref`]. It copies the projected bytes, and drops the
-    /// copy before it returns.
+    /// Decodes the item without the dropped fields, by [`Item::from_ref`] on a temporary copy.
     ///
     /// ```
     /// use k8s_pb::api::core::v1::Pod;
@@ -114,7 +111,7 @@ impl Projection {
     ///
     /// # Errors
     ///
-    /// As [`ItemRef::project`] and [`Item::from_ref`].
+    /// The errors of [`ItemRef::project`] and [`Item::from_ref`].
     pub fn decode<T: Item + ?Sized>(&self, item: ItemRef<'_>) -> Result<T::Owned, ItemError> {
         T::from_ref(item.with_bytes(&item.project(self)?))
     }
@@ -123,25 +120,25 @@ impl Projection {
 impl ItemRef<'_> {
     /// Copies the bytes without the fields that the projection drops.
     ///
-    /// The copy of an item in protobuf is one allocation of exactly its size; it needs two walks over the item. The
-    /// copy of an item in JSON is allocated at the size of the item, and then shrunk.
+    /// For protobuf, two walks over the item allow one allocation of exactly the right size. For JSON, the copy is
+    /// allocated at the size of the item and then shrunk.
     ///
     /// # Errors
     ///
-    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed. [`ItemError::WrongEncoding`] when
-    /// a path does not lead through objects in this encoding: a path of only numbers through JSON, or of only names
-    /// through protobuf.
+    /// [`ItemError::Projection`] when the item, or a message on a path, is malformed; [`ItemError::WrongEncoding`] when
+    /// a path does not lead through objects in this encoding, because it consists only of numbers for JSON or only of
+    /// names for protobuf.
     pub fn project(&self, projection: &Projection) -> Result<Box<[u8]>, ItemError> {
         let mut copy = Vec::new();
         projection.append(*self, &mut copy)?;
         Ok(copy.into())
     }
 
-    /// As [`project`](Self::project), but appends the copy to `out`, so that one buffer serves many items.
+    /// Appends the copy of [`project`](Self::project) to `out`, so that one buffer serves many items.
     ///
     /// # Errors
     ///
-    /// As [`project`](Self::project). `out` is unchanged after an error.
+    /// The errors of [`project`](Self::project), after which `out` is unchanged.
     pub fn project_into(&self, projection: &Projection, out: &mut Vec<u8>) -> Result<(), ItemError> {
         let before = out.len();
         let appended = projection.append(*self, out);
@@ -152,7 +149,7 @@ impl ItemRef<'_> {
     }
 }
 
-/// Writes its paths in alphabetical order: `only metadata, status.phase, without metadata.managedFields`.
+/// Writes the paths in alphabetical order: `only metadata, status.phase, without metadata.managedFields`.
 impl fmt::Display for Projection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";

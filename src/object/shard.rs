@@ -1,4 +1,4 @@
-//! Shards: parts of a collection by the hashes of uids.
+//! Shards, which divide a collection by the hashes of uids.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use crate::error::InvalidInput;
 
-/// One of several equal parts of a collection, by a hash (FNV-1a, 64 bits) of each object's uid (KEP-5866).
+/// One of several equal parts of a collection, chosen by a hash of each object's uid (KEP-5866).
 ///
-/// The `Selection` of a list, a watch or a reflector may have a shard. An object stays in its shard for its whole life.
-/// An object that is deleted and created again has another uid, so it may be in another shard. The example `shards` of
-/// `listwatch-kube` distributes shards over replicas.
+/// The `Selection` of a list, a watch or a reflector may name a shard. The hash is FNV-1a with 64 bits, so an object
+/// stays in its shard for its whole life. An object that is deleted and created again gets another uid, and may then be
+/// in another shard. The example `shards` of `listwatch-kube` distributes shards over replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shard {
     // index < of
@@ -19,7 +19,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Creates shard `index` of `of`. Indexes start at 0.
+    /// Creates shard `index` of `of`, where indexes start at 0.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl Shard {
         if index < of { Ok(Self { index, of }) } else { Err(invalid(&format!("{index}/{of}"))) }
     }
 
-    /// Returns the hashes in this shard. All shards together cover the 2^64 hashes, without gap or overlap.
+    /// Returns the hashes in this shard. Together, all shards cover the 2^64 hashes without gap or overlap.
     #[must_use]
     pub fn hashes(self) -> Range<u128> {
         let bound = |index: u128| (index << 64) / u128::from(self.of);
@@ -36,7 +36,7 @@ impl Shard {
         bound(index)..bound(index + 1)
     }
 
-    /// Returns the `shardSelector` parameter, in the form that servers echo.
+    /// Returns the value of the parameter `shardSelector`, in the form that servers echo.
     #[must_use]
     pub fn selector(self) -> String {
         let Range { start, end } = self.hashes();
@@ -49,8 +49,10 @@ impl Shard {
         self.hashes().contains(&u128::from(fnv_1a(uid.as_bytes())))
     }
 
-    /// Returns true if the server restricted the list to this shard: then it echoes the selector in
-    /// `ListMeta.shardInfo`. Servers that do not support shards echo nothing and send the whole collection.
+    /// Returns true if the server restricted the list to this shard.
+    ///
+    /// A server that does so echoes the selector in `ListMeta.shardInfo`. A server that does not support shards echoes
+    /// nothing and sends the whole collection.
     pub(crate) fn complied(self, echoed_selector: Option<&str>) -> bool {
         let bare = |text: &str| text.split_whitespace().collect::<String>();
         echoed_selector.is_some_and(|echoed| bare(echoed) == bare(&self.selector()))

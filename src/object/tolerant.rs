@@ -11,11 +11,11 @@ use crate::error::ItemError;
 use crate::meta::{OneLine, TypeMeta};
 use crate::wire::Encoding;
 
-/// Decodes items as `T`, and returns an object that does not fit the type as an item of its own.
+/// Decodes items as `T`, and returns an object that does not fit as an [`UndecodableObject`] instead of an error.
 ///
-/// So one such object ends neither a list nor a watch. The wrapped type is any [`Item`]. kube's `DeserializeGuard` does
-/// the same for types of serde, but copies each object before it decodes it. This type costs nothing until an object
-/// does not fit. An object over a limit of the body still ends the list or watch.
+/// One such object therefore ends neither a list nor a watch. kube's `DeserializeGuard` does the same for types of
+/// serde, but copies each object before it decodes it, while this type costs nothing until an object does not fit. An
+/// object over a limit of the body still ends the list or watch.
 ///
 /// ```
 /// use listwatch::{Json, ListReader, Tolerant};
@@ -62,10 +62,10 @@ impl<T: Item + ?Sized> Item for Tolerant<T> {
     }
 }
 
-/// An object that does not fit its type: which one, and why.
+/// An object that does not fit its type, and why.
 ///
-/// It is displayed on one line, with the error of the decoder. serde's error has the column of the fault, which is its
-/// offset in the object if the server sends JSON on one line, as API servers do.
+/// It is displayed on one line, with the error of the decoder. serde's error contains the column of the fault, which is
+/// the offset in the object if the server sends JSON on one line, as API servers do.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UndecodableObject {
@@ -80,14 +80,14 @@ pub struct UndecodableObject {
 }
 
 impl UndecodableObject {
-    /// Reads the identity off the item that caused the error.
+    /// Creates the error of an item, whose identity it reads from the metadata.
     #[must_use]
     pub fn new(item: &ItemRef<'_>, error: ItemError) -> Self {
         let [namespace, name, _, resource_version] = item.meta().map(MetaView::into_identity).unwrap_or_default();
         Self::with_identity([&namespace, &name, &resource_version], error)
     }
 
-    /// Creates it from namespace, name and resource version.
+    /// Creates the error from namespace, name and resource version.
     #[doc(hidden)]
     #[must_use]
     pub fn with_identity(identity: [&str; 3], error: ItemError) -> Self {

@@ -2,11 +2,10 @@
 
 use std::cmp::Ordering;
 
-/// Compares two resource versions of one resource; `None` if they cannot be compared (KEP-5504, apimachinery
-/// `util/resourceversion.CompareResourceVersion`).
+/// Compares two resource versions of the same resource, or returns `None` if they cannot be compared.
 ///
-/// A version is comparable if it is digits without a leading zero; it may exceed `u64`. If one of the two has another
-/// form, the result is `Equal` or `None`.
+/// Two equal texts are always equal. Otherwise, both must consist of digits without a leading zero; they may exceed
+/// `u64`. Sources: KEP-5504, and `util/resourceversion.CompareResourceVersion` in apimachinery.
 ///
 /// ```
 /// use std::cmp::Ordering;
@@ -27,19 +26,19 @@ pub fn compare_resource_versions(a: &str, b: &str) -> Option<Ordering> {
     }
 }
 
-/// Returns true if the version compares with other versions.
+/// Returns true if the version can be compared with others.
 #[must_use]
 pub fn is_comparable(version: &str) -> bool {
     !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns true if a watch can resume from the version. The server takes an empty version and 0 for "any version", and
+/// Returns true if a watch can resume from the version. For an empty version or 0, which mean "any version", the server
 /// sends the collection as it is now.
 pub(crate) fn is_resumable(version: &str) -> bool {
     version.bytes().any(|byte| byte != b'0')
 }
 
-/// Returns true if `version` is older than `than`; false if they do not compare.
+/// Returns true if `version` is older than `than`; false if the two cannot be compared.
 #[must_use]
 pub fn is_older(version: &str, than: &str) -> bool {
     compare_resource_versions(version, than) == Some(Ordering::Less)

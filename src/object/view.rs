@@ -1,4 +1,4 @@
-//! Typed views of objects: the contract between this crate and the crates that generate them.
+//! Typed views of objects: what this crate and the crates that generate views agree on.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -11,24 +11,25 @@ use crate::error::ItemError;
 use crate::meta::TypeMeta;
 use crate::schema::Message;
 
-/// A typed view of an object of one kind, which reads fields off the object's bytes without decoding it.
+/// A typed view of an object of one kind, which reads fields from the object's bytes without decoding it.
 ///
-/// The crate `listwatch-views` has the views of all kinds in the [table of fields](crate::schema). `view` of
-/// [`ItemRef`], and of the objects of a store, checks the object before it returns a view, so that reads cannot fail.
+/// The crate `listwatch-views` contains the views of all kinds in the [table of fields](crate::schema). `view` of
+/// [`ItemRef`] and of the objects of a store checks the object first, so that reads cannot fail.
 pub trait View<'a>: Copy {
-    /// Returns the kind of the objects that it reads.
+    /// Returns the kind of the objects that the view reads.
     fn kind() -> &'static ViewKind;
 
-    /// Creates a view of an object that was checked.
+    /// Creates a view of a checked object.
     fn new(object: Canonical<'a>) -> Self;
 }
 
-/// The bytes of an object in protobuf that was checked for a [`View`]: valid as its kind, and canonical.
+/// The bytes of a protobuf object that was checked for a [`View`]: valid for its kind, and canonical.
 ///
-/// Valid: the wire format, the types of all fields in the [table](crate::schema), times in the years 0 to 9999, no
-/// groups, and no more than 100 nested messages. Canonical: the numbers of fields ascend, single fields occur once,
-/// repeated numbers are not packed, the keys of maps ascend, and all strings are UTF-8. API servers send canonical
-/// objects, except for strings that were stored with other bytes, such as a message that was cut within a character.
+/// A valid object has a well-formed wire format, the right type for each field in the [table](crate::schema), times in
+/// the years 0 to 9999, no groups, and at most 100 nested messages. In a canonical object, the numbers of fields
+/// ascend, single fields occur once, repeated numbers are not packed, the keys of maps ascend, and all strings are
+/// UTF-8. API servers send canonical objects, except for strings that were stored with other bytes, such as a message
+/// that was cut within a character.
 #[derive(Clone, Copy)]
 pub struct Canonical<'a>(&'a [u8]);
 
@@ -49,32 +50,32 @@ pub struct ViewKind {
 }
 
 impl ViewKind {
-    /// Creates a kind, which has the same fields in each of these API versions.
+    /// Creates a kind that has the same fields in each of these API versions.
     #[must_use]
     pub const fn new(api_versions: &'static [&'static str], kind: &'static str) -> Self {
         Self { api_versions, kind, found: OnceLock::new() }
     }
 
-    /// Returns its name.
+    /// Returns the name of the kind.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.kind
     }
 
-    /// Returns its API versions.
+    /// Returns the API versions of the kind.
     #[must_use]
     pub fn api_versions(&self) -> &'static [&'static str] {
         self.api_versions
     }
 
-    /// Returns its message, with a number of the message that is never 0.
+    /// Returns the message of the kind, and the number of the message, which is never 0.
     fn find(&self) -> Result<(u16, &'static Message), ItemError> {
         let api_version = || self.api_versions.first().copied().unwrap_or_default();
         let found = self.found.get_or_init(|| Message::numbered(api_version(), self.kind));
         found.ok_or_else(|| ItemError::UnknownKind { api_version: api_version().into(), kind: self.kind.into() })
     }
 
-    /// Checks that objects of this type are of this kind. An empty kind is unknown, and may be any.
+    /// Checks that objects with this type meta are of this kind. An empty kind is unknown and accepted.
     #[doc(hidden)]
     pub fn expect(&self, type_meta: &TypeMeta) -> Result<(), ItemError> {
         let TypeMeta { api_version, .. } = type_meta;
@@ -90,12 +91,11 @@ impl ViewKind {
     }
 }
 
-/// The result of a check: the number of the message, and the canonical form of an object that is not
-/// canonical.
+/// The result of [`check`].
 pub struct Checked {
     /// The number of the message.
     pub number: u16,
-    /// The canonical form of an object that is not canonical.
+    /// The canonical form, if the object is not canonical itself.
     pub rewritten: Option<Box<[u8]>>,
 }
 
@@ -132,24 +132,24 @@ pub fn number(kind: &ViewKind) -> u16 {
     kind.find().map_or(0, |(number, _)| number)
 }
 
-/// Creates a view of bytes for which [`check`] has returned no rewritten form, or which are the rewritten form.
+/// Creates a view of bytes that [`check`] accepted as they are, or returned as the canonical form.
 #[must_use]
 pub fn trusted<'a, V: View<'a>>(bytes: &'a [u8]) -> V {
     V::new(Canonical(bytes))
 }
 
 impl<'a> ItemRef<'a> {
-    /// Returns a typed view, after a check of the whole item, which takes about 3 µs for a Pod of 8.5 kB and allocates
-    /// nothing. Reads of the view are infallible.
+    /// Returns a typed view of the item, whose reads cannot fail because the whole item is checked first.
     ///
-    /// The item's [type meta](Self::type_meta), unless its kind is empty, must be of the view's kind.
+    /// The check takes about 3 µs for a Pod of 8.5 kB and allocates nothing. The item's [type meta](Self::type_meta)
+    /// must name the view's kind, or no kind.
     ///
     /// # Errors
     ///
-    /// [`ItemError::View`] for a malformed item; there is no lenient mode. [`ItemError::NotCanonical`] for an item that
-    /// is valid, but not [`Canonical`]: view its [`canonical`](Self::canonical) form.
-    /// [`ItemError::WrongKind`] for an item of another kind, [`ItemError::ViewOfJson`] for an item in JSON, and
-    /// [`ItemError::UnknownKind`] if the table of fields of this version of the crate does not have the kind.
+    /// [`ItemError::View`] for a malformed item; [`ItemError::NotCanonical`] for an item that is valid but not
+    /// [`Canonical`], whose [`canonical`](Self::canonical) form can be viewed; [`ItemError::WrongKind`] for an item of
+    /// another kind; [`ItemError::ViewOfJson`] for an item in JSON; [`ItemError::UnknownKind`] if this version of the
+    /// crate does not know the kind.
     pub fn view<V: View<'a>>(&self) -> Result<V, ItemError> {
         match is_canonical(V::kind(), self)? {
             (_, _, true) => Ok(V::new(Canonical(self.bytes))),
@@ -157,13 +157,15 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// Returns the item's bytes if they are [`Canonical`], or rewrites them. Both decode to the same value, and unknown
-    /// fields are kept. Bytes of strings that are not UTF-8 become U+FFFD. `V` only names the kind.
+    /// Returns the item's bytes in [`Canonical`] form for the kind of `V`: as they are, or rewritten.
+    ///
+    /// The rewritten bytes decode to the same value and keep unknown fields, except that bytes of strings that are not
+    /// UTF-8 become U+FFFD.
     ///
     /// # Errors
     ///
-    /// As [`view`](Self::view), except [`ItemError::NotCanonical`]; [`ItemError::DecodedSize`] when rewriting the item
-    /// may take too much memory.
+    /// The errors of [`view`](Self::view), except [`ItemError::NotCanonical`], and [`ItemError::DecodedSize`] when
+    /// rewriting the item may take too much memory.
     pub fn canonical<V: View<'a>>(&self) -> Result<Cow<'a, [u8]>, ItemError> {
         match is_canonical(V::kind(), self)? {
             (_, _, true) => Ok(self.bytes.into()),

@@ -5,24 +5,23 @@ use super::types::{Field, Form, Kind, Message, Name, Shape, Type};
 use crate::error::ItemError;
 
 impl Message {
-    /// Returns all messages, in the order of the table.
     pub(crate) fn all() -> &'static [Self] {
         &MESSAGES
     }
 
-    /// Returns the message of a kind of object (`Pod`, not `PodList`), or `None` when the table does not have it.
+    /// Returns the message of a kind such as `Pod` (not `PodList`), or `None` if the table does not contain the kind.
     #[must_use]
     pub fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
         Self::numbered(api_version, kind).map(|(_, message)| message)
     }
 
-    /// As [`of`](Self::of), with an error for a kind that the table does not have.
+    /// Like [`of`](Self::of), but returns an error for a kind that the table does not contain.
     pub(crate) fn of_item(api_version: &str, kind: &str) -> Result<&'static Self, ItemError> {
         Self::of(api_version, kind)
             .ok_or_else(|| ItemError::UnknownKind { api_version: api_version.into(), kind: kind.into() })
     }
 
-    /// As [`of`](Self::of), with a number of the message that is never 0.
+    /// Like [`of`](Self::of), together with a number of the message that is never 0.
     pub(crate) fn numbered(api_version: &str, kind: &str) -> Option<(u16, &'static Self)> {
         let found = KINDS
             .binary_search_by(|entry| (entry.message().name(), entry.api_version.get()).cmp(&(kind, api_version)))
@@ -30,7 +29,7 @@ impl Message {
         KINDS.get(found).map(|kind| (kind.message + 1, kind.message()))
     }
 
-    /// Returns its name in Kubernetes: `Pod`, `PodSpec`.
+    /// Returns the name in Kubernetes, such as `Pod` or `PodSpec`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name.get()
@@ -46,23 +45,24 @@ impl Message {
         &FIELDS[usize::from(self.first)..][..usize::from(self.fields)]
     }
 
-    /// Returns true if its JSON form is an object of its fields. For example, a time or a quantity is a single value in
-    /// JSON.
+    /// Returns true if JSON shows the message as an object of its fields.
+    ///
+    /// A time or a quantity, for example, is a single value in JSON.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.form == Form::Object
     }
 
-    /// Returns the field of this number, or `None` if the table does not have it, because it is from a newer release.
+    /// Returns the field with this number, or `None` if the table does not know it, because a newer release added it.
     #[must_use]
     pub fn field(&self, number: u32) -> Option<&'static Field> {
         self.fields().iter().find(|field| field.number() == number)
     }
 
-    /// Returns the fields on a path of JSON names, `spec.containers.image`. The path may lead through repeated fields,
-    /// but not through a map.
+    /// Returns the fields on a path of JSON names, such as `spec.containers.image`.
     ///
-    /// There may be more fields than names, because JSON inlines some messages into their parents.
+    /// The path may lead through repeated fields but not through a map. The result may contain more fields than names,
+    /// because JSON inlines some messages into their parents.
     #[must_use]
     pub fn path(&self, names: &str) -> Option<Vec<&'static Field>> {
         let mut path = Vec::new();
@@ -73,7 +73,6 @@ impl Message {
         Some(path)
     }
 
-    /// Appends the path to the field of this name.
     fn find(&self, name: &str, path: &mut Vec<&'static Field>) -> Option<&'static Field> {
         for field in self.fields() {
             path.push(field);
@@ -90,7 +89,7 @@ impl Message {
         None
     }
 
-    /// Returns the path of names for these numbers; `None` if a number is not in the table, or follows a map.
+    /// Returns the path of names for these numbers; `None` if a number is not in the table or follows a map.
     #[must_use]
     pub fn names(&self, numbers: &[u32]) -> Option<String> {
         let mut names = Vec::new();
@@ -107,26 +106,27 @@ impl Message {
 }
 
 impl Field {
-    /// Returns its number in protobuf.
+    /// Returns the number in protobuf.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number.into()
     }
 
-    /// Returns its name in JSON; empty for a message that JSON inlines into its parent. In a message whose JSON form is
-    /// not an object, like a time, returns its name in protobuf.
+    /// Returns the name in JSON, which is empty for a message that JSON inlines into its parent.
+    ///
+    /// In a message whose JSON form is not an object, such as a time, the name is the one in protobuf.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name.get()
     }
 
-    /// Returns true if it is a map: repeated entries of a key, 1, and a value, 2.
+    /// Returns true for a map, which protobuf encodes as repeated entries of a key (1) and a value (2).
     #[must_use]
     pub fn is_map(&self) -> bool {
         self.shape == Shape::Map
     }
 
-    /// Returns the message type of the field; `None` for other types and for a map.
+    /// Returns the type of a field that is a message; `None` for other types and for a map.
     #[must_use]
     pub fn message(&self) -> Option<&'static Message> {
         if self.is_map() { None } else { self.of.message() }

@@ -1,8 +1,8 @@
-//! The names and types of the fields of Kubernetes objects, by their numbers in protobuf.
+//! The names and types of the fields of Kubernetes objects, by their protobuf numbers.
 //!
-//! The table has the built-in kinds, `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`, with
-//! every field of Kubernetes 1.31 to 1.37. `e2e/apiserver/fields` in the repository generates it from the Go types of
-//! these releases.
+//! The table contains the built-in kinds, `CustomResourceDefinition`, `APIService` and the kinds of `metrics.k8s.io`,
+//! with every field of Kubernetes 1.31 to 1.37. `e2e/apiserver/fields` in the repository generates it from the Go types
+//! of these releases.
 
 mod lookup;
 pub(crate) mod rust_type;

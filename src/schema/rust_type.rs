@@ -1,8 +1,8 @@
-//! The kinds that types of Rust read, by the names of the types.
+//! The kinds that Rust types read, derived from the names of the types.
 //!
-//! prost's `Message` and serde's `Deserialize` do not name the kind of a type, and k8s-pb implements them without a
-//! trait that does. The paths of the types in k8s-pb and k8s-openapi have group, version and kind. The compiler does
-//! not guarantee the text of these paths; with another text, a type would not be checked.
+//! Neither prost's `Message` nor serde's `Deserialize` names the kind of a type, and k8s-pb has no trait that does. But
+//! the paths of the types in k8s-pb and k8s-openapi contain group, version and kind. The compiler does not guarantee
+//! the text of these paths; if it changed, a type would not be checked.
 
 use super::table::KINDS;
 use crate::error::ItemError;
@@ -10,8 +10,10 @@ use crate::meta::TypeMeta;
 
 const METADATA: &str = "PartialObjectMetadata";
 
-/// Checks that objects of this type meta, or of its list, can be decoded as a type with this name. It accepts all
-/// objects for a type that is no kind of k8s-pb or k8s-openapi, and an empty type meta, which is unknown.
+/// Checks that objects with this type meta, or the items of a list with it, can be decoded as a type with this name.
+///
+/// It accepts all objects for a type that is no kind of k8s-pb or k8s-openapi, and an empty type meta, which is
+/// unknown.
 ///
 /// # Errors
 ///
@@ -43,8 +45,10 @@ pub(crate) fn check_type(type_name: &str, found: &TypeMeta) -> Result<(), ItemEr
     expected.map_or(Ok(()), |expected| check_kind(expected.api_version.get(), name, found))
 }
 
-/// Checks that objects of this type meta, or of its list, can be decoded as a type that reads the expected kind. It
-/// accepts `PartialObjectMetadata`, which any kind can be requested as, and an empty kind or version, which is unknown.
+/// Checks that objects with this type meta, or the items of a list with it, are of the expected kind.
+///
+/// It accepts `PartialObjectMetadata`, as which any kind can be requested, and an empty kind or version, which is
+/// unknown.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! The entries of the table of fields.
 
-/// A message of protobuf: a kind of object, or a part of an object.
+/// A protobuf message: a kind of object, or a part of an object.
 ///
 /// ```
 /// use listwatch::schema::Message;
@@ -15,9 +15,9 @@
 pub struct Message {
     pub(crate) name: Name,
     pub(crate) form: Form,
-    /// The place of its first field in the table.
+    /// The place of the first field in the table.
     pub(crate) first: u16,
-    /// The number of its fields, which have the order of JSON.
+    /// The number of fields, which are in the order of JSON.
     pub(crate) fields: u8,
 }
 
@@ -35,7 +35,7 @@ pub struct Field {
 /// A kind of object in an `apiVersion`, with its message.
 pub(crate) struct Kind {
     pub(crate) api_version: Name,
-    /// Its place in the table.
+    /// The place of the message in the table.
     pub(crate) message: u16,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Form {
     Items,
     /// The second field, or the first if the second is absent.
     Or,
-    /// The JSON text that its one field holds.
+    /// The JSON text in its only field.
     Raw,
     Time,
     MicroTime,
@@ -72,7 +72,7 @@ pub(crate) enum Omit {
     Empty,
     /// `omitzero`, which the table has only for times.
     Zero,
-    /// If protobuf does not have it either: Go always writes the field, but not all releases have it.
+    /// Omitted if protobuf does not contain it either: Go always writes the field, but not all releases know it.
     Absent,
 }
 
@@ -93,6 +93,6 @@ pub(crate) enum Type {
     Int32,
     Int64,
     Double,
-    /// Its place in the table.
+    /// The place of the message in the table.
     Message(u16),
 }

@@ -123,7 +123,6 @@ struct ResponseKind {
     kind: String,
 }
 
-/// `APIGroup` of meta/v1.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Group {
@@ -142,7 +141,6 @@ struct GroupVersion {
     version: String,
 }
 
-/// `APIResource` of meta/v1.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ApiResource {
@@ -182,7 +180,6 @@ impl DiscoveryDocument {
         discovered.chain(core).chain(groups).collect()
     }
 
-    /// Returns the resources of the document of one version.
     pub(super) fn resources(self, group: &str, version: &str) -> Vec<DiscoveredResource> {
         self.resources.into_iter().map(|resource| resource.of(group, version)).collect()
     }

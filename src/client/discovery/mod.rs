@@ -187,7 +187,6 @@ impl Client {
         }
     }
 
-    /// Requests a document of one of these kinds.
     async fn json(
         &self,
         path: &str,

@@ -129,7 +129,6 @@ impl Config {
         self
     }
 
-    /// Returns true if requests have a token or a password, or a plugin issues them.
     pub(in crate::client) fn has_login(&self) -> bool {
         !matches!(self.login, Login::None)
     }

@@ -46,7 +46,6 @@ pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How connections are opened.
 #[derive(Clone)]
 pub(in crate::client) struct ConnectionSettings {
     pub(in crate::client) authority: Authority,
@@ -64,7 +63,6 @@ impl Default for ConnectionSettings {
     }
 }
 
-/// The certificate authorities that verify the server.
 #[derive(Clone)]
 pub(in crate::client) enum Authority {
     Platform,
@@ -98,7 +96,6 @@ impl HttpClient {
         Ok(Self { pool, proxy_authorization })
     }
 
-    /// Sends a request, and follows redirects within its origin.
     pub(super) async fn send(&self, mut request: http::Request<Full<Bytes>>) -> Result<Response, TransportError> {
         if let Some(value) = &self.proxy_authorization
             && request.uri().scheme_str() == Some("http")
@@ -269,7 +266,6 @@ impl Write for ServerConnection {
     }
 }
 
-/// Returns the TLS settings.
 fn build_tls_config(authority: &Authority, identity: Option<&SecretString>) -> Result<ClientConfig, TransportError> {
     let provider = crypto_provider()?;
     let verifier: Arc<dyn ServerCertVerifier> = match authority {
@@ -284,7 +280,6 @@ fn build_tls_config(authority: &Authority, identity: Option<&SecretString>) -> R
     Ok(config)
 }
 
-/// Parses the URL of a proxy, and the user in it. Without a scheme it is `http`.
 fn parse_proxy(proxy: &str) -> Result<Intercept, TransportError> {
     let found = Matcher::builder().all(proxy).build().intercept(&Uri::from_static("https://server"));
     let is_known =
@@ -293,7 +288,6 @@ fn parse_proxy(proxy: &str) -> Result<Intercept, TransportError> {
     found.filter(is_known).ok_or_else(|| setup("the proxy is not the URL of an http, https or socks5 proxy"))
 }
 
-/// Returns the password in the URL of a proxy.
 pub(super) fn proxy_password(proxy: &SecretString) -> Option<SecretString> {
     let proxy: Uri = proxy.expose_secret().parse().ok()?;
     let (user, _) = proxy.authority()?.as_str().rsplit_once('@')?;
@@ -301,7 +295,6 @@ pub(super) fn proxy_password(proxy: &SecretString) -> Option<SecretString> {
     Some((&*percent_decode_str(password).decode_utf8_lossy()).into())
 }
 
-/// Adds this port to a URL that has none.
 fn with_port(url: Uri, port: u16) -> Uri {
     let (Some(host), None) = (url.host().map(str::to_owned), url.port()) else { return url };
     let mut parts = url.clone().into_parts();

@@ -19,7 +19,6 @@ use crate::client::credentials::Credentials;
 use crate::client::transport::TransportError;
 use crate::client::yaml::parse_yaml;
 
-/// A program that issues credentials, and how to run it.
 #[derive(Clone, Default)]
 pub(in crate::client) struct ExecConfig {
     /// A path, or the name of a program in `PATH`.
@@ -42,7 +41,6 @@ pub(in crate::client) enum InteractiveMode {
     Always,
 }
 
-/// An exec plugin.
 pub(super) struct ExecPlugin(ExecConfig);
 
 /// The credentials that were issued for a time.
@@ -81,7 +79,6 @@ impl ExecPlugin {
         self.run_command().await.map_err(|error| format!("exec plugin {}: {error}", self.0.command))
     }
 
-    /// Runs the command, and returns the credentials in its output.
     async fn run_command(&self) -> Result<IssuedCredentials, String> {
         let is_interactive = match (self.0.interactive_mode, io::stdin().is_terminal()) {
             (InteractiveMode::Never, _) => false,
@@ -109,7 +106,6 @@ impl ExecPlugin {
         self.parse_output(&output.stdout)
     }
 
-    /// Returns the command with its arguments, environment and pipes.
     fn build_command(&self, is_interactive: bool) -> Command {
         let mut command = Command::new(find_program(&self.0.command));
         command.args(&self.0.args).envs(self.0.env.iter().map(|(name, value)| (name, value)));

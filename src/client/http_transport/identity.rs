@@ -8,7 +8,6 @@ use secrecy::{ExposeSecret, SecretString};
 use super::connect::setup;
 use crate::client::transport::TransportError;
 
-/// A client certificate and its key.
 #[derive(Clone)]
 pub(in crate::client) struct Identity {
     pub(in crate::client) certificate: Pem,
@@ -22,7 +21,6 @@ pub(in crate::client) enum Pem {
 }
 
 impl Identity {
-    /// Returns true if a part of it is in a file.
     pub(super) fn has_files(&self) -> bool {
         [&self.certificate, &self.key].into_iter().any(|pem| matches!(pem, Pem::File(_)))
     }
@@ -46,7 +44,6 @@ impl Pem {
     }
 }
 
-/// Returns a certificate followed by its key.
 pub(super) fn joined(certificate: &str, key: &str) -> SecretString {
     format!("{certificate}\n{key}").into()
 }

@@ -17,7 +17,6 @@ pub(in crate::client) struct Impersonation {
 }
 
 impl Impersonation {
-    /// Adds the headers.
     pub(super) fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), TransportError> {
         let mut add = |name: &str, value: &str| match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             (Ok(name), Ok(value)) => {

@@ -10,7 +10,6 @@ use super::oidc::OidcProvider;
 use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::sync;
 
-/// An exec plugin or an auth provider.
 pub(super) struct Issuer {
     source: Source,
     /// Locked while the source issues credentials, so that concurrent requests ask it once: it may be interactive.

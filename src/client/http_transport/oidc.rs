@@ -26,7 +26,6 @@ use crate::sync::{Mutex, lock};
 
 /// How long before its expiry a token counts as expired, as in client-go.
 const EARLY: SignedDuration = SignedDuration::from_secs(10);
-/// The longest response of an issuer.
 const MAX_RESPONSE: usize = 1 << 20;
 
 /// An auth provider with its settings, as a kubeconfig has them.
@@ -129,7 +128,6 @@ impl OidcProvider {
         issued(&token.into())
     }
 
-    /// Asks the issuer where it refreshes tokens.
     async fn token_endpoint(&self, client: &HttpClient) -> Result<Uri, String> {
         let url = format!("{}/.well-known/openid-configuration", self.issuer.to_string().trim_end_matches('/'));
         let mut request = http::Request::new(Full::default());

@@ -71,7 +71,6 @@ pub struct HttpTransport {
     io: Option<IoThread>,
 }
 
-/// Sends requests over connections of its own.
 struct Sender {
     account: Arc<Account>,
     client: Mutex<BuiltClient>,
@@ -79,7 +78,6 @@ struct Sender {
     is_stale: AtomicBool,
 }
 
-/// A client, and the certificate that it sends.
 #[derive(Clone)]
 struct BuiltClient {
     client: HttpClient,
@@ -87,7 +85,6 @@ struct BuiltClient {
 }
 
 impl BuiltClient {
-    /// Returns true if it sends this certificate.
     fn sends(&self, identity: Option<&SecretString>) -> bool {
         self.identity.as_ref().map(SecretString::expose_secret) == identity.map(SecretString::expose_secret)
     }
@@ -138,7 +135,6 @@ impl TryFrom<Config> for Client {
 }
 
 impl Account {
-    /// Checks a configuration.
     fn new(config: Config) -> Result<Self, TransportError> {
         let base = parse_base_url(&config.url)?;
         let host = base.host().unwrap_or_default();
@@ -174,13 +170,11 @@ impl Account {
         Ok(Self { base, headers, connection, identity, credentials, issuer, proxy_password, is_near })
     }
 
-    /// Returns the URL of a request.
     fn url(&self, path_and_query: &str) -> Result<Uri, TransportError> {
         let url = format!("{}{path_and_query}", self.base.to_string().trim_end_matches('/'));
         url.parse().map_err(|error| setup(format!("the request's path: {error}")))
     }
 
-    /// Returns true if a part of the client certificate is in a file.
     fn has_certificate_files(&self) -> bool {
         self.identity.as_ref().is_some_and(Identity::has_files)
     }

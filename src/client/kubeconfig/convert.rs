@@ -132,13 +132,11 @@ fn impersonation(user: &KubeconfigFields) -> Result<Option<Impersonation>> {
     Ok(Some(Impersonation { user: name, uid, groups, extra }))
 }
 
-/// Returns an auth provider with its settings.
 fn provider_config(provider: &KubeconfigFields) -> Result<ProviderConfig> {
     let settings = provider.fields("config")?.map(|config| config.all_texts()).transpose()?.unwrap_or_default();
     Ok(ProviderConfig { name: provider.text("name")?.unwrap_or_default(), settings })
 }
 
-/// Returns the command of an exec plugin.
 fn exec_config(exec: &KubeconfigFields, cluster: &KubeconfigFields, address: &str) -> Result<ExecConfig> {
     let what = exec.what("exec");
     let Some(command) = exec.command("command")? else { return invalid(format!("{what} has no command")) };

@@ -44,7 +44,6 @@ impl KubeconfigFields {
         self.values.get(key).filter(|value| !value.is_null())
     }
 
-    /// Returns the error of a value that is not of the expected type.
     fn type_error<T>(&self, key: &str, expected: &str) -> Result<T> {
         let of = if self.what.is_empty() { String::new() } else { format!("{}: ", self.what) };
         invalid(format!("{of}{key} is not {expected}"))
@@ -103,7 +102,6 @@ impl KubeconfigFields {
         }
     }
 
-    /// Returns the certificate authorities in `certificate-authority-data`.
     pub(super) fn certificates(&self) -> Result<Option<Vec<u8>>> {
         const KEY: &str = "certificate-authority-data";
         let Some(pem) = self.decoded_base64(KEY)? else { return Ok(None) };
@@ -135,13 +133,11 @@ impl KubeconfigFields {
         }
     }
 
-    /// Returns a mapping from names to lists of strings.
     pub(super) fn text_lists(&self, key: &str) -> Result<Vec<(String, Vec<String>)>> {
         let Some(fields) = self.fields(key)? else { return Ok(Vec::new()) };
         fields.values.keys().map(|name| Ok((name.clone(), fields.texts(name)?))).collect()
     }
 
-    /// Returns all fields, which must be strings.
     pub(super) fn all_texts(&self) -> Result<HashMap<String, SecretString>> {
         self.values.keys().map(|key| Ok((key.clone(), self.text(key)?.unwrap_or_default().into()))).collect()
     }
@@ -157,7 +153,6 @@ impl KubeconfigFields {
         self.list(key)?.iter().map(variable).collect()
     }
 
-    /// Returns the extension with this name.
     pub(super) fn extension(&self, name: &str) -> Result<Option<Value>> {
         let named = |entry: &&Value| entry.get("name").and_then(Value::as_str) == Some(name);
         Ok(self.list("extensions")?.iter().find(named).and_then(|entry| entry.get("extension")).cloned())

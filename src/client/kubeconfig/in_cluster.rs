@@ -6,7 +6,6 @@ use std::{env, fs};
 use crate::client::http_transport::Config;
 use crate::client::transport::{TransportError, TransportErrorKind};
 
-/// The folder of the service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Config {
@@ -36,7 +35,6 @@ pub(super) fn pod_namespace() -> Option<String> {
     namespace_of_account(Path::new(ACCOUNT), |name| env::var(name).ok())
 }
 
-/// Returns host and port of the server.
 fn server_address(account: &Path, variable: &impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     let found = (set("KUBERNETES_SERVICE_HOST")?, set("KUBERNETES_SERVICE_PORT")?);

@@ -69,7 +69,6 @@ impl ListPlan {
     }
 }
 
-/// A list in progress.
 pub(super) struct Listing {
     pub(super) plan: ListPlan,
     /// The type meta that the response must have.
@@ -142,7 +141,6 @@ pub struct ListSummary {
 }
 
 impl ListSummary {
-    /// Returns the number of items that were received, delivered or not.
     pub(super) fn seen(&self) -> u64 {
         self.items + self.skipped + self.other_shards
     }

@@ -151,7 +151,6 @@ impl<F> List<F> {
         self.pages.summary()
     }
 
-    /// Returns the summary of a list that was read to its end.
     pub(super) fn into_summary(self) -> ListSummary {
         self.pages.run.listing.summary
     }
@@ -241,7 +240,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list), with the retries of this client.
+    /// Like [`list`](Self::list), with the retries of this client.
     #[must_use = "nothing is sent until it is polled"]
     pub fn current_version(
         &self,

@@ -19,7 +19,6 @@ use crate::object::ItemRef;
 use crate::object::shard::Shard;
 use crate::wire::Encoding;
 
-/// A response that is being read.
 pub(super) struct Page {
     pub(super) decoder: ListDecoder,
     pub(super) answer: Answer,
@@ -70,7 +69,6 @@ pub(super) struct Repeat {
     checksum: Option<Hasher>,
 }
 
-/// An item that an earlier attempt has processed.
 enum Repeated {
     Delivered,
     Skipped,
@@ -143,7 +141,6 @@ impl ListKind {
     }
 }
 
-/// The decoder's next event.
 enum PageEvent<T> {
     Item(T),
     Skipped,

@@ -79,7 +79,6 @@ impl Pages {
         Self { run: ListRun::new(plan), state: PagesState::Start }
     }
 
-    /// Returns the summary of the list, once it is complete.
     pub(super) fn summary(&self) -> Option<&ListSummary> {
         matches!(self.state, PagesState::Complete).then_some(&self.run.listing.summary)
     }

@@ -10,7 +10,6 @@ use crate::object::version::is_resumable;
 /// kube-apiserver `--request-timeout`.
 pub(in crate::client) const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A query string that is being written.
 #[derive(Default)]
 pub(super) struct Query(pub(super) String);
 

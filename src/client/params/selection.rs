@@ -82,7 +82,6 @@ impl Selection {
         }
     }
 
-    /// Returns true if it selects all objects.
     pub(in crate::client) fn is_all(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.shard.is_none()
     }
@@ -131,7 +130,6 @@ impl Selection {
         self.fields.validate().map_err(of("field"))
     }
 
-    /// The selectors as a query string, without `?`.
     pub(super) fn query(&self) -> Query {
         let mut query = Query::default();
         if let Some(labels) = self.label_text() {

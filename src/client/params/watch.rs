@@ -24,7 +24,6 @@ pub struct WatchParams {
     pub(in crate::client) timeout: Option<Duration>,
 }
 
-/// Where a watch begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::client) enum WatchStart {
     Now,
@@ -99,7 +98,6 @@ impl WatchParams {
         check_timeout(self.timeout)
     }
 
-    /// The query string of a connection that begins here.
     pub(in crate::client) fn query(&self, start: &WatchStart, bookmarks: bool, timeout: Duration) -> String {
         let mut query = self.selection.query();
         query.add("watch", "1");

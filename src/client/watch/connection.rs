@@ -30,7 +30,6 @@ use crate::object::version::is_resumable;
 /// that. The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The request that opens a connection.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
 
 impl WatchPlan {
@@ -83,7 +82,6 @@ impl WatchPlan {
     }
 }
 
-/// A response that is being read.
 pub(super) struct Connection {
     client: Client,
     pub(super) answer: Answer,

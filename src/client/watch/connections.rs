@@ -40,7 +40,6 @@ impl Connections {
         self.state = ConnectionState::Start;
     }
 
-    /// Closes the connection. No event follows.
     pub(super) fn close(&mut self) {
         self.state = ConnectionState::Ended;
     }
@@ -66,7 +65,7 @@ impl Connections {
         matches!(self.state, ConnectionState::Watching(_))
     }
 
-    /// As [`Watch::resource_version`](super::Watch::resource_version).
+    /// The same as [`Watch::resource_version`](super::Watch::resource_version).
     #[must_use]
     pub fn resource_version(&self) -> Option<&str> {
         self.run.version()

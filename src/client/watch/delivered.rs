@@ -22,7 +22,6 @@ use crate::object::version::{compare_resource_versions, is_comparable, is_older,
 /// kube-apiserver has at most 1,000 objects (`--lease-max-object-count`).
 const REMEMBERED: usize = 1 << 16;
 
-/// The delivered events.
 #[derive(Default)]
 pub(super) struct Delivered {
     pub(super) events: u64,
@@ -47,7 +46,6 @@ pub(super) struct Delivered {
     hasher: RandomState,
 }
 
-/// An event that was delivered.
 struct SeenEvent {
     /// The connection that sent it last.
     connection: u64,
@@ -128,7 +126,6 @@ impl Delivered {
             && self.last.get(object).is_some_and(is_earlier)
     }
 
-    /// Records an event that was delivered.
     pub(super) fn record_event(&mut self, fingerprint: Option<Fingerprint>, change: EventType, version: &str) {
         self.shares_versions |= change != EventType::Deleted && version == self.newest;
         self.advance_to(version, change);

@@ -74,7 +74,6 @@ struct Initial {
 }
 
 impl Initial {
-    /// Returns the time that is left for the next object.
     fn left(&self) -> Duration {
         let pieces = u32::try_from(1 + self.bytes / PROGRESS).unwrap_or(u32::MAX);
         self.timeout.min(self.timeout.saturating_mul(pieces).saturating_sub(self.waited))
@@ -136,7 +135,6 @@ impl Idle {
         waker
     }
 
-    /// Records the bytes that the poll found.
     pub(super) fn bytes(&mut self, bytes: usize) {
         match &mut self.initial {
             Some(initial) => initial.bytes += bytes as u64,

@@ -22,7 +22,6 @@ use crate::meta::EventType;
 use crate::object::ItemRef;
 use crate::object::version::compare_resource_versions;
 
-/// The watches of several namespaces.
 pub(super) struct Merged {
     watches: Vec<NamespaceWatch>,
     /// The index of the watch that is polled next.

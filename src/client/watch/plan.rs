@@ -39,7 +39,6 @@ pub(super) struct WatchPlan {
     pub(super) span: Span,
 }
 
-/// The request for the version at which the watch starts.
 pub(super) type Locating = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
 
 impl WatchPlan {
@@ -67,7 +66,6 @@ impl WatchPlan {
         Self { wrong_kind, namespace, limits, idle_timeout, bookmarks, ..plan }
     }
 
-    /// Requests the version of the collection.
     pub(super) fn locate(&self, client: &Client) -> Locating {
         let Self { resource, params, namespace, span, .. } = self;
         let located = span.in_scope(|| client.current_version(resource, &params.selection, namespace.as_deref()));
@@ -116,7 +114,6 @@ impl WatchPhase {
         matches!(self, Self::Changes { .. })
     }
 
-    /// Returns true if the next request is a list of the collection.
     pub(super) fn is_list(&self) -> bool {
         matches!(self, Self::InitialList { .. })
     }
@@ -126,7 +123,6 @@ impl WatchPhase {
         matches!(self, Self::InitialEvents { .. })
     }
 
-    /// Records that an object was delivered.
     pub(super) fn record_delivery(&mut self) {
         if let Self::InitialEvents { is_partial, .. } | Self::InitialList { is_partial, .. } = self {
             *is_partial = true;

@@ -122,7 +122,6 @@ enum NextRequest {
     },
 }
 
-/// The wait before a request.
 type Waiting = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// The watches of several namespaces share it, and one task polls them.
@@ -257,7 +256,6 @@ impl WatchRun {
         list.accept_versions().into_pages()
     }
 
-    /// Returns the version from which the watch resumes.
     pub(super) fn version(&self) -> Option<&str> {
         let version = self.delivered.resumes_from();
         (self.phase.is_synced() && !version.is_empty()).then_some(version)
@@ -337,13 +335,11 @@ impl WatchRun {
         self.delivered.newest().to_owned()
     }
 
-    /// Records that a list delivered an object.
     pub(super) fn record_listed(&mut self) {
         self.delivered.events += 1;
         self.phase.record_delivery();
     }
 
-    /// Records that a list delivered the initial state.
     pub(super) fn complete_list(&mut self, version: &str) -> Result<String, Error> {
         let replaces_refused = matches!(self.phase, WatchPhase::InitialList { replaces_refused: true, .. });
         let version = self.complete_initial_state(version);

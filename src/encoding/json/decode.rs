@@ -29,7 +29,6 @@ pub(crate) fn deserialize<T: DeserializeOwned>(item: &ItemRef<'_>) -> Result<T, 
 /// Charged for an object. A map of an untyped value takes 632 bytes for up to 11 members.
 const OBJECT: u64 = 1 << 10;
 
-/// Charged for an array.
 const ARRAY: u64 = 160;
 
 /// Charged for an empty object that is a member of an object, such as most fields in `managedFields`: a map of an
@@ -37,7 +36,6 @@ const ARRAY: u64 = 160;
 /// to about ten times.
 const EMPTY_MEMBER: u64 = 256;
 
-/// Charged for each comma: an element in a `Vec` that doubles, or an entry of a map.
 const COMMA: u64 = 112;
 
 /// Estimates how much memory the decoded object may take, by its brackets and commas.

@@ -29,7 +29,6 @@ const LONGEST_NAME: usize = 64;
 /// The first bytes of the Status that an API server writes after an item when it cannot encode the next one.
 const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
 
-/// A JSON body.
 pub(crate) struct JsonList {
     /// `field_start` is the offset of the current member or item.
     pub(crate) list: BodyState,

@@ -24,7 +24,6 @@ pub(crate) fn members<'a>(
     Ok(())
 }
 
-/// Skips a value.
 pub(crate) fn skip(field: &'static str, json: &mut Reader<'_>) -> Result<(), FieldFault> {
     json.value().map(drop).map_err(at(field))
 }

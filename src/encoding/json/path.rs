@@ -11,7 +11,6 @@ use crate::error::Fault;
 /// All values at the end of a path, in their order. They are found before the first is returned, and a fault is last.
 pub(crate) struct ValuesByName<'a>(vec::IntoIter<Result<&'a [u8], Fault>>);
 
-/// The text of a value.
 #[derive(Clone, Copy)]
 pub(crate) struct JsonValue<'a>(&'a [u8]);
 

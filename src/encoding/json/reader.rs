@@ -15,7 +15,6 @@ use crate::encoding::item_ref::End;
 use crate::encoding::utf8;
 use crate::wire::Fault;
 
-/// Reads values off the front of JSON.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
     /// The number of brackets around the position, including the body's.
@@ -83,7 +82,6 @@ impl<'a> Reader<'a> {
         self.rest.first().copied()
     }
 
-    /// Returns the rest of the JSON.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -101,7 +99,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// As [`object`](Self::object).
+    /// The same as [`object`](Self::object).
     pub(crate) fn array(&mut self) -> Result<Elements, Fault> {
         self.begin(b'[').map(|is_there| Elements(Members { is_first: true, is_open: is_there }))
     }
@@ -174,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// As [`text`](Self::text), for a version, a kind or a token, which is used as it is.
+    /// Like [`text`](Self::text), for a version, a kind or a token, which is used as it is.
     ///
     /// # Errors
     ///
@@ -195,7 +193,6 @@ impl<'a> Reader<'a> {
         serde_json::from_slice(self.value()?).map_err(|error| if error.is_data() { Fault::Type } else { Fault::Syntax })
     }
 
-    /// Checks that nothing but whitespace is left.
     pub(crate) fn end(&mut self) -> Result<(), Fault> {
         if self.peek().is_none() { Ok(()) } else { Err(Fault::Syntax) }
     }
@@ -279,7 +276,6 @@ impl Elements {
     }
 }
 
-/// Returns true if a value may begin with this byte.
 pub(crate) fn begins_value(byte: u8) -> bool {
     matches!(byte, b'"' | b'{' | b'[' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n')
 }

@@ -15,7 +15,6 @@ const MAX_DEPTH: u32 = 10_000;
 
 const BLOCK: usize = 64;
 
-/// The state of a scan at the end of a chunk.
 pub(crate) struct Scan {
     form: Form,
     depth: u32,
@@ -119,7 +118,7 @@ impl Scan {
         }
     }
 
-    /// As [`end`](Self::end), for an object or an array. Also adds the ends of the values in it.
+    /// Like [`end`](Self::end), for an object or an array. Also adds the ends of the values in it.
     pub(crate) fn end_with(&mut self, input: &[u8], ends: &mut Ends) -> Result<Option<usize>, Fault> {
         let end = self.nested_end::<SHALLOW>(input, &mut |at, depth| ends.add(at, depth))?;
         ends.scanned = ends.scanned.saturating_add(input.len());
@@ -251,7 +250,6 @@ impl Scan {
     }
 }
 
-/// The numbers of objects and arrays in a JSON value.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Brackets {
     /// Objects, except empty members.
@@ -401,7 +399,7 @@ mod tests {
         scan_by(Scan::end, value, lengths, max_depth)
     }
 
-    /// As [`end_of`].
+    /// The same as [`end_of`].
     fn scan_with_ends(value: &[u8], lengths: &[usize], max_depth: u32) -> (Result<Option<usize>, Fault>, Vec<End>) {
         let mut ends = Ends::default();
         let end = scan_by(|scan, chunk| scan.end_with(chunk, &mut ends), value, lengths, max_depth);

@@ -54,7 +54,6 @@ fn write_contents(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest.as_bytes());
 }
 
-/// Writes the name of a member, with the comma before and the colon after it.
 pub(crate) fn write_name(name: &str, out: &mut Vec<u8>) {
     if out.last() != Some(&b'{') {
         out.push(b',');

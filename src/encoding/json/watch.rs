@@ -19,7 +19,6 @@ use crate::error::{DecodeErrorKind, Limit};
 use crate::meta::INITIAL_EVENTS_END;
 use crate::wire::{BodyFormat, Fault, FieldFault, at};
 
-/// The state machine that finds the ends of frames.
 pub(crate) struct JsonWatch {
     state: JsonWatchState,
     /// The ends of values in the current frame.

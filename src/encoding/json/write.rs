@@ -8,17 +8,14 @@ use crate::encoding::writer::{Layout, ZeroMeta};
 use crate::meta::{ListMeta, Status, StatusCause, StatusDetails, TypeMeta};
 use crate::wire::{Fault, FieldFault, at};
 
-/// The end of an event, after its object.
 pub(crate) const EVENT_TAIL: &[u8] = b"}\n";
 
-/// Appends the beginning of an event, up to its object.
 pub(crate) fn write_event_head(event: &str, out: &mut Vec<u8>) {
     out.push(b'{');
     write_text("type", event, out);
     write_name("object", out);
 }
 
-/// Appends the beginning of a list, up to its items.
 pub(crate) fn write_list_head(layout: Layout, list: &TypeMeta, list_meta: &ListMeta, out: &mut Vec<u8>) {
     out.push(b'{');
     if layout == Layout::Unstructured {
@@ -31,7 +28,6 @@ pub(crate) fn write_list_head(layout: Layout, list: &TypeMeta, list_meta: &ListM
     write_name("items", out);
 }
 
-/// Appends the end of a list, after its items.
 pub(crate) fn write_list_tail(layout: Layout, list: &TypeMeta, list_meta: &ListMeta, out: &mut Vec<u8>) {
     if layout == Layout::Unstructured {
         write_text("kind", &list.kind, out);
@@ -114,7 +110,6 @@ fn write_details(details: &StatusDetails, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Appends the `metadata` of a typed list or a Status.
 fn write_list_meta(list_meta: &ListMeta, out: &mut Vec<u8>) {
     let ListMeta { resource_version, continue_token, remaining_item_count, shard_info } = list_meta;
     write_name("metadata", out);
@@ -135,7 +130,6 @@ fn write_list_meta(list_meta: &ListMeta, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Appends a member, unless it is empty.
 fn write_text(name: &str, text: &str, out: &mut Vec<u8>) {
     if !text.is_empty() {
         write_name(name, out);
@@ -143,7 +137,6 @@ fn write_text(name: &str, text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a member, unless it is 0.
 fn write_int(name: &str, value: i64, out: &mut Vec<u8>) {
     if value != 0 {
         write_name(name, out);
@@ -151,7 +144,6 @@ fn write_int(name: &str, value: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the object with this resource version in its metadata, and otherwise the same bytes.
 pub(crate) fn with_version(object: &[u8], version: &str) -> Result<Vec<u8>, FieldFault> {
     let mut json = Reader::new(object, 0);
     let position = |json: &Reader<'_>| object.len() - json.rest().len();

@@ -263,7 +263,6 @@ impl Layout {
     }
 }
 
-/// Appends the message in these pieces.
 fn write(layout: Layout, pieces: &[&[u8]], out: &mut Vec<u8>) {
     let mut fields: Vec<WireField<'_>> = pieces.iter().flat_map(|piece| Fields::new(piece)).flatten().collect();
     fields.sort_by_key(|field| field.number);
@@ -302,7 +301,6 @@ fn write(layout: Layout, pieces: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a field that is no message.
 fn write_leaf(of: Type, field: &WireField<'_>, out: &mut Vec<u8>) {
     match (of, field.value) {
         (Type::String, Value::Len(text)) if !is_utf8(text) => {

@@ -91,7 +91,6 @@ fn in_vec(element: u64) -> u64 {
     if element > 1024 { 3 * element } else { 4 * element }
 }
 
-/// Returns the size of a value's place in a struct.
 fn size_of_value(of: Type) -> u64 {
     static SIZES: OnceLock<Vec<u64>> = OnceLock::new();
 

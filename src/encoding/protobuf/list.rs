@@ -27,7 +27,6 @@ use crate::meta::{MAGIC, TypeMeta};
 
 const MAX_ITEM_LEN: u64 = i32::MAX as u64;
 
-/// A protobuf body after its magic.
 pub(crate) struct ProtobufList {
     /// Invariant: `list.position <= walked.end`. `field_start` is the offset of the current field's tag.
     pub(crate) list: BodyState,

@@ -19,7 +19,6 @@ pub(crate) enum ListMessage {
     ShardInfo,
 }
 
-/// The field numbers of a list's metadata and items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListShape {
     MetadataFirst,
@@ -41,7 +40,6 @@ pub(crate) enum ListField {
     Text(ListText),
 }
 
-/// A string that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListText {
     ApiVersion,

@@ -32,7 +32,7 @@ pub(crate) fn to_json(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, Item
     })
 }
 
-/// As [`to_json`], without `kind` and `apiVersion`, as in Go's typed lists.
+/// Like [`to_json`], without `kind` and `apiVersion`, as in Go's typed lists.
 pub(crate) fn to_list_item(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {
     write_object(item, out, |_| ())
 }
@@ -62,7 +62,6 @@ fn write_object(
     })
 }
 
-/// The value of a field.
 #[derive(Default)]
 enum Slot<'a> {
     #[default]
@@ -130,7 +129,6 @@ struct Messages {
 }
 
 impl Messages {
-    /// Merges a message into its slots.
     fn message<'a>(
         &mut self,
         message: &Message,

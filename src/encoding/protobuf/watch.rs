@@ -11,7 +11,6 @@ use crate::error::{DecodeErrorKind, Fault, Limit};
 use crate::meta::{INITIAL_EVENTS_END, MAGIC};
 use crate::wire::{FieldFault, at};
 
-/// The state machine that finds the ends of frames.
 #[derive(Clone, Copy)]
 pub(crate) enum ProtobufWatch {
     /// In the length of a frame, after its first `bytes` bytes, whose value is `so_far`.
@@ -23,7 +22,6 @@ pub(crate) enum ProtobufWatch {
 impl ProtobufWatch {
     pub(crate) const START: Self = Self::Length { so_far: 0, bytes: 0 };
 
-    /// Reads the length of a frame.
     fn length<'i>(
         &mut self,
         mut so_far: u32,

@@ -79,7 +79,6 @@ impl Tag {
     }
 }
 
-/// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WireField<'a> {
     pub(crate) number: u32,
@@ -99,7 +98,6 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Returns the bytes of a string, a bytes field or a message.
     pub(crate) fn bytes(self) -> Result<&'a [u8], Fault> {
         match self {
             Self::Len(bytes) => Ok(bytes),
@@ -125,7 +123,6 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message, as an iterator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields<'a> {
     pub(crate) rest: &'a [u8],
@@ -201,7 +198,7 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 
-    /// As [`tagged`](Self::tagged), if the field is the last one.
+    /// Like [`tagged`](Self::tagged), if the field is the last one.
     #[inline]
     pub(crate) fn sole(mut self, tag: u8) -> Option<&'a [u8]> {
         self.tagged(tag).filter(|_| self.rest.is_empty())
@@ -289,7 +286,6 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Appends a field that is a string, bytes or a message.
 pub(crate) fn write_len(number: u32, value: &[u8], out: &mut Vec<u8>) {
     write_len_head(number, value.len() as u64, out);
     out.extend_from_slice(value);

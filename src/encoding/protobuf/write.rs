@@ -14,7 +14,6 @@ use crate::wire::{Fault, FieldFault, at};
 /// The end of an envelope: an empty content encoding and an empty content type.
 pub(crate) const ENVELOPE_TAIL: &[u8] = b"\x1a\0\x22\0";
 
-/// Returns the length of a field whose value has this length.
 pub(crate) fn field_len(number: u32, len: u64) -> u64 {
     (key_len(number) + encoded_len_varint(len)) as u64 + len
 }
@@ -41,7 +40,6 @@ fn type_meta_len(type_meta: &TypeMeta) -> u64 {
     field_len(1, type_meta.api_version.len() as u64) + field_len(2, type_meta.kind.len() as u64)
 }
 
-/// Appends an object in its envelope.
 pub(crate) fn write_object(type_meta: &TypeMeta, object: &[u8], out: &mut Vec<u8>) {
     write_envelope(type_meta, object.len() as u64, out);
     out.extend_from_slice(object);
@@ -64,7 +62,6 @@ pub(crate) fn write_frame(event: &str, type_meta: &TypeMeta, object: &[u8], out:
     Some(())
 }
 
-/// Returns a list meta.
 pub(crate) fn list_meta(list_meta: &ListMeta) -> Vec<u8> {
     let ListMeta { resource_version, continue_token, remaining_item_count, shard_info } = list_meta;
     let mut out = Vec::new();
@@ -83,7 +80,6 @@ pub(crate) fn list_meta(list_meta: &ListMeta) -> Vec<u8> {
     out
 }
 
-/// Returns a Status.
 pub(crate) fn status(status: &Status) -> Vec<u8> {
     let Status { metadata, status, message, reason, details: status_details, code } = status;
     let mut out = Vec::new();

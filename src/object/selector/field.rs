@@ -8,7 +8,7 @@ use crate::object::field_path::FieldPath;
 use crate::object::path::pod;
 use crate::schema::Message;
 
-/// Selects objects by their fields; an empty selector selects everything. All requirements must hold.
+/// Selects objects by their fields. All requirements must hold, so an empty selector selects everything.
 ///
 /// ```
 /// use listwatch::FieldSelector;
@@ -17,8 +17,8 @@ use crate::schema::Message;
 /// assert_eq!("status.phase=Running,spec.nodeName!=node-1".parse(), Ok(built));
 /// ```
 ///
-/// A text is parsed as an API server does (apimachinery `fields.ParseSelector`). The resource decides by which fields
-/// its objects can be selected; the server returns 400 for others.
+/// A text is parsed as by an API server (apimachinery `fields.ParseSelector`). Each resource decides which fields its
+/// selectors may name, and the server answers 400 for others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct FieldSelector(pub(super) Vec<FieldRequirement>);
 
@@ -36,7 +36,7 @@ impl FieldSelector {
         Self::default()
     }
 
-    /// Requires that the field at `path`, like `metadata.name`, has this value.
+    /// Requires that the field at `path`, such as `metadata.name`, has this value.
     #[must_use]
     pub fn equal(self, path: impl Into<String>, value: impl Into<String>) -> Self {
         self.require(path, true, value)
@@ -56,12 +56,12 @@ impl FieldSelector {
 
     /// Returns true if the server would select the item.
     ///
-    /// All kinds can be selected by `metadata.name` and `metadata.namespace`. Pods can be selected by `spec.nodeName`,
-    /// `spec.restartPolicy`, `spec.schedulerName`, `spec.serviceAccountName`, `spec.hostNetwork`, `status.phase`,
-    /// `status.podIP` and `status.nominatedNodeName` too (kubernetes `pkg/registry/core/pod.ToSelectableFields`).
-    /// Custom resources can be selected by every field that is a string, an integer or a boolean, because only the
-    /// server knows which fields their definition names (`selectableFields` in apiextensions-apiserver
-    /// `pkg/registry/customresource`).
+    /// All kinds can be selected by `metadata.name` and `metadata.namespace`. Pods can also be selected by
+    /// `spec.nodeName`, `spec.restartPolicy`, `spec.schedulerName`, `spec.serviceAccountName`, `spec.hostNetwork`,
+    /// `status.phase`, `status.podIP` and `status.nominatedNodeName` (kubernetes
+    /// `pkg/registry/core/pod.ToSelectableFields`). The definition of a custom resource names its fields
+    /// (`selectableFields` in apiextensions-apiserver `pkg/registry/customresource`), but only the server knows the
+    /// definition, so every field that is a string, an integer or a boolean is accepted.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl FieldSelector {
     }
 }
 
-/// Returns a field's text, as the server compares it: an absent field is the empty text, or false.
+/// Returns a field's text as the server compares it: an absent field is the empty text, or `false`.
 fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError> {
     let (type_meta, kind) = (item.type_meta(), item.type_meta().item_kind());
     let message = Message::of(&type_meta.api_version, kind);
@@ -98,7 +98,8 @@ fn text_of<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError
     let (path, is_bool) = match field {
         Some(PodField::Text(path)) => (path, false),
         Some(PodField::Bool(path)) => (path, true),
-        // Only the definition of a custom resource knows its fields, and only in these encodings an object has them.
+        // The fields of a custom resource are known only to its definition, and present only in a self-describing
+        // encoding.
         None if message.is_none() && item.encoding.is_self_describing() => {
             (FieldPath::parse(path, type_meta).map_err(|_| unsupported())?, false)
         }

@@ -7,7 +7,7 @@ use super::check_reparsed;
 use super::field::{FieldRequirement, FieldSelector};
 use crate::error::InvalidInput;
 
-/// Writes the selector as in a request, with backslashes before `\`, `,` and `=` in values.
+/// Writes the selector as a request contains it, with backslashes before `\`, `,` and `=` in values.
 impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
@@ -25,15 +25,16 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Parses a selector as apimachinery `fields.ParseSelector` does: `=`, `==` and `!=`, and in values `\\`, `\,` and `\=`
-/// for the characters themselves. The error has the text that an API server sends. Any path is accepted: the resource
-/// decides about paths.
+/// Parses a selector as apimachinery `fields.ParseSelector` does, with the errors that an API server sends.
+///
+/// The operators are `=`, `==` and `!=`. In values, `\\`, `\,` and `\=` stand for the characters themselves. Any path
+/// is accepted, because only the resource can judge paths.
 impl FromStr for FieldSelector {
     type Err = InvalidInput;
 
     fn from_str(input: &str) -> Result<Self, InvalidInput> {
         let mut all = Vec::new();
-        // The API server parses the terms in the order of their texts, and reports its first error.
+        // The API server parses the terms in the order of their texts, and reports the first error.
         let mut refused: Option<(&str, RefusedTerm)> = None;
         for term in terms(input).filter(|term| !term.is_empty()) {
             match field_requirement(term) {
@@ -47,7 +48,7 @@ impl FromStr for FieldSelector {
         if let Some((term, fault)) = refused {
             return Err(InvalidInput::new(fault.message(input, term), input));
         }
-        // Sorts once: inserting each requirement in its place would move all others for each.
+        // Sorting once avoids moving all other requirements for each insertion.
         all.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Self(all))
     }
@@ -60,7 +61,6 @@ impl FieldSelector {
     }
 }
 
-/// Returns the parts between unescaped commas.
 fn terms(input: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     input.split(move |c: char| {
@@ -70,8 +70,8 @@ fn terms(input: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns path, whether the value must be equal, and the value. The first operator counts, because a path has no
-/// escapes.
+/// Returns the path, whether the value must be equal, and the value. The first operator counts, because a path cannot
+/// contain escapes.
 fn field_requirement(term: &str) -> Result<(&str, bool, String), RefusedTerm> {
     let (path, raw) = term.split_once('=').ok_or(RefusedTerm::NoOperator)?;
     match path.strip_suffix('!') {
@@ -89,7 +89,7 @@ enum RefusedTerm {
 }
 
 impl RefusedTerm {
-    /// Returns the API server's message, which may quote the whole selector. Only one term of a selector needs it.
+    /// Returns the API server's message, which may quote the whole selector.
     fn message(&self, input: &str, term: &str) -> String {
         match self {
             Self::NoOperator => format!("invalid selector: '{input}'; can't understand '{term}'"),

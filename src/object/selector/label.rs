@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::error::ItemError;
 use crate::object::meta_view::MetaView;
 
-/// Selects objects by their labels; an empty selector selects everything. All requirements must hold.
+/// Selects objects by their labels. All requirements must hold, so an empty selector selects everything.
 ///
 /// ```
 /// use listwatch::LabelSelector;
@@ -14,12 +14,11 @@ use crate::object::meta_view::MetaView;
 /// assert_eq!("app=web, tier in (front,back), !canary".parse(), Ok(built));
 /// ```
 ///
-/// A text is parsed and checked as an API server does (apimachinery `labels.Parse`), and its error is the server's.
-/// A client checks a selector that was built before it sends it. Requirements are sorted by key.
+/// Parsing checks a text as an API server does (apimachinery `labels.Parse`), and returns the server's error. A
+/// selector that was built is checked by the client before it is sent. Requirements are sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LabelSelector(pub(super) Vec<(String, LabelRequirement)>);
 
-/// A requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum LabelRequirement {
     Equal(String),
@@ -77,15 +76,17 @@ impl LabelSelector {
         self.require(key, LabelRequirement::DoesNotExist)
     }
 
-    /// Requires that the label exists and is an integer above the bound. A client refuses to send a negative bound, as
-    /// the server does.
+    /// Requires that the label exists and is an integer above the bound.
+    ///
+    /// Like the server, a client refuses a negative bound.
     #[must_use]
     pub fn greater_than(self, key: impl Into<String>, bound: i64) -> Self {
         self.require(key, LabelRequirement::GreaterThan(bound.to_string()))
     }
 
-    /// Requires that the label exists and is an integer below the bound. A client refuses to send a negative bound, as
-    /// the server does.
+    /// Requires that the label exists and is an integer below the bound.
+    ///
+    /// Like the server, a client refuses a negative bound.
     #[must_use]
     pub fn less_than(self, key: impl Into<String>, bound: i64) -> Self {
         self.require(key, LabelRequirement::LessThan(bound.to_string()))
@@ -97,8 +98,9 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
-    /// Returns true if the server would select the object with this metadata (apimachinery
-    /// `labels.Requirement.Matches`).
+    /// Returns true if the server would select an object with this metadata.
+    ///
+    /// Source: apimachinery `labels.Requirement.Matches`.
     ///
     /// # Errors
     ///
@@ -137,7 +139,7 @@ impl LabelRequirement {
     }
 }
 
-/// Compares two integers. Like Go's `strconv.ParseInt`, `i64` parses a sign and digits.
+/// Compares two integers, which `i64` parses like Go's `strconv.ParseInt`.
 fn compares(value: &str, bound: &str, compare: impl Fn(i64, i64) -> bool) -> bool {
     matches!((value.parse(), bound.parse()), (Ok(value), Ok(bound)) if compare(value, bound))
 }

@@ -105,7 +105,6 @@ fn is_dns_label(text: &str) -> bool {
     is_name(text) && !text.contains(|c: char| c.is_ascii_uppercase() || "_.".contains(c))
 }
 
-/// Quotes a text as Go's `strconv.Quote` does.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {

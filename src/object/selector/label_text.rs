@@ -9,7 +9,7 @@ use super::label::{LabelRequirement, LabelSelector};
 use super::label_rules::{check_key, quoted};
 use crate::error::InvalidInput;
 
-/// Writes the selector as in a request: without spaces around commas, `==` as `=`, values sorted.
+/// Writes the selector as a request contains it: without spaces around commas, `==` as `=`, values sorted.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
@@ -31,7 +31,7 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-/// Parses a selector as apimachinery `labels.Parse` does. The error has the text that an API server sends.
+/// Parses a selector as apimachinery `labels.Parse` does, with the errors that an API server sends.
 impl FromStr for LabelSelector {
     type Err = InvalidInput;
 
@@ -55,7 +55,7 @@ impl FromStr for LabelSelector {
                 _ => return Err(refused(format!("found '{token}', expected: ',' or 'end of string'"))),
             }
         }
-        // Sorts once: inserting each requirement in its place would move all others for each.
+        // Sorting once avoids moving all other requirements for each insertion.
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Self(all))
     }
@@ -94,7 +94,6 @@ impl LabelSelector {
         self.checked(key, label)
     }
 
-    /// Adds a requirement that an API server accepts.
     pub(super) fn checked(self, key: String, label: LabelRequirement) -> Result<Self, InvalidInput> {
         check_key("key", &key).and_then(|()| label.check(&key)).map_err(|message| InvalidInput::new(message, &key))?;
         Ok(self.require(key, label))
@@ -179,8 +178,8 @@ fn joined(values: &BTreeSet<String>) -> String {
     values.join(",")
 }
 
-/// Tokens as in apimachinery `labels.Lexer`: a word, one of the symbols `= == != ! < > ( ) ,`, or at the end the empty
-/// text. The parser decides by its place whether a word is a key, an operator or a value: `in in (in)`.
+/// Tokens as in apimachinery `labels.Lexer`: a word, one of the symbols `= == != ! < > ( ) ,`, or the empty text at the
+/// end. The parser decides by the place of a word whether it is a key, an operator or a value: `in in (in)`.
 #[derive(Clone, Copy)]
 struct Tokens<'a> {
     input: &'a str,
@@ -198,13 +197,12 @@ impl<'a> Tokens<'a> {
 
     fn next(&mut self) -> &'a str {
         let (token, rest) = self.split();
-        // The lexer ends a token at a NUL, and drops it. Any other NUL ends the selector.
+        // The lexer ends a token at a NUL and drops it. Any other NUL ends the selector.
         let rest = if token.is_empty() { rest } else { rest.strip_prefix('\0').unwrap_or(rest) };
         self.at = self.input.len() - rest.len();
         token
     }
 
-    /// Returns the next token and the text after it.
     fn split(self) -> (&'a str, &'a str) {
         let text = self.input.get(self.at..).unwrap_or_default().trim_start_matches(is_space);
         let length = if text.starts_with("==") || text.starts_with("!=") {

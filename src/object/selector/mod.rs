@@ -1,6 +1,6 @@
 //! Label and field selectors: built or parsed, checked, printed and evaluated as on an API server.
 //!
-//! The texts of errors are the API server's. A program over apimachinery v0.36 printed those in the tests.
+//! The texts of errors are the API server's; the tests contain what a program over apimachinery v0.36 printed.
 
 mod field;
 mod field_text;

@@ -156,7 +156,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     ///
     /// # Errors
     ///
-    /// As [`encoded`](Self::encoded).
+    /// The same as [`encoded`](Self::encoded).
     pub fn item(&self) -> Result<ItemRef<'_>, ItemError> {
         Ok(self.encoded()?.item())
     }
@@ -166,7 +166,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     ///
     /// # Errors
     ///
-    /// As [`encoded`](Self::encoded), and as [`ItemRef::to_json`].
+    /// Like [`encoded`](Self::encoded), and as [`ItemRef::to_json`].
     pub fn to_json(&self) -> Result<Vec<u8>, ItemError> {
         let mut json = Vec::new();
         self.item()?.to_json(&mut json)?;
@@ -260,7 +260,7 @@ impl<T: StoreType + ?Sized> Encoded<T> {
     ///
     /// # Errors
     ///
-    /// As [`Object::view`].
+    /// The same as [`Object::view`].
     pub fn view<'a, V: View<'a>>(&'a self) -> Result<V, ItemError> {
         // A check that was remembered before the kind of the collection was known may be of another kind.
         if let Some(type_meta) = self.codec.type_meta.get() {

@@ -270,7 +270,7 @@ impl<T: StoreType + ?Sized> Store<T> {
         save::save(&self.core, path.as_ref(), holds, None)
     }
 
-    /// As [`save`](Self::save), with the version from which a watch resumes.
+    /// Like [`save`](Self::save), with the version from which a watch resumes.
     pub(crate) fn save_from(&self, path: &Path, holds: &str, resumes_from: Option<&str>) -> Result<(), FileError> {
         save::save(&self.core, path, holds, resumes_from)
     }

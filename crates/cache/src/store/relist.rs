@@ -52,7 +52,7 @@ impl<T: StoreType + ?Sized> Relist<T> {
         self.write(ItemRef::new(encoding, bytes))
     }
 
-    /// As [`apply`](Self::apply), with the ends of values that the decoder has found.
+    /// Like [`apply`](Self::apply), with the ends of values that the decoder has found.
     pub(crate) fn write(&mut self, object: ItemRef<'_>) -> Result<ApplyOutcome<T>, StoreError> {
         let mut writer = self.core.writer();
         let origin = self.origin(&mut writer);
@@ -109,7 +109,7 @@ impl<T: StoreType + ?Sized> RelistCommit<T> {
     ///
     /// # Errors
     ///
-    /// As [`Relist::commit`].
+    /// The same as [`Relist::commit`].
     pub(crate) fn advance(&mut self) -> Result<bool, StoreError> {
         self.commit.advance(&self.relist.core)
     }

@@ -147,7 +147,7 @@ impl<T: StoreType + ?Sized> SubscriberBuilder<T> {
     ///
     /// # Panics
     ///
-    /// As [`resync`](Self::resync).
+    /// The same as [`resync`](Self::resync).
     pub fn delay_deletions(mut self, delay: Duration) -> Self {
         self.delayed = DelayedDeletions::new(delay);
         self

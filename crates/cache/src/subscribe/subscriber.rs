@@ -95,7 +95,7 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
     ///
     /// # Panics
     ///
-    /// As [`try_next`](Self::try_next).
+    /// The same as [`try_next`](Self::try_next).
     pub async fn next(&mut self) -> Option<Change<T>> {
         poll_fn(|cx| self.advance(Some(cx.waker()))).await
     }
