@@ -1,12 +1,14 @@
 //! `--limit`: what is known of the objects that it leaves out. Nobody may take a part for the whole.
 
-use indicatif::HumanCount;
-use listwatch::client::{List, Progress};
-use listwatch::{ItemError, ItemRef, ListMeta};
+use std::pin::pin;
 
-use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress};
+use futures::{Stream, StreamExt};
+use indicatif::HumanCount;
+use listwatch::ListMeta;
+
 use crate::failure::Failure;
 use crate::notices;
+use crate::output::ListProgress;
 use crate::signals::interrupted;
 
 /// The objects after those that are printed.
@@ -69,26 +71,27 @@ impl Rest {
 }
 
 /// Returns the number of objects that a server sent beyond the limit, by reading at most `most` of them.
-pub async fn count_surplus<F, O, E>(items: &mut List<F>, progress: &Progress, most: u64) -> Result<u64, Failure>
+pub async fn count_surplus<S, T>(
+    items: &mut S,
+    most: u64,
+    progress_of: impl Fn(&S) -> ListProgress,
+) -> Result<u64, Failure>
 where
-    F: FnMut(ItemRef<'_>) -> Result<O, E>,
-    E: Into<ItemError>,
+    S: Stream<Item = Result<T, Failure>> + Unpin,
 {
-    let count = async {
-        let mut surplus = 0;
-        while surplus < most
-            && let Some(item) = items.next().await
-        {
-            item.map_err(|error| list_failure(&error, SMALLER_PAGES))?;
-            surplus += 1;
-        }
-        Ok(surplus)
-    };
-    tokio::select! {
-        biased;
-        () = interrupted() => Err(Failure::Interrupted(list_progress(progress).text())),
-        counted = count => counted,
+    let mut interrupted = pin!(interrupted());
+    let mut surplus = 0;
+    while surplus < most {
+        let next = tokio::select! {
+            biased;
+            () = &mut interrupted => return Err(Failure::Interrupted(progress_of(items).text())),
+            next = items.next() => next,
+        };
+        let Some(item) = next else { break };
+        item?;
+        surplus += 1;
     }
+    Ok(surplus)
 }
 
 #[cfg(test)]

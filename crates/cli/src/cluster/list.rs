@@ -3,6 +3,7 @@
 use std::mem;
 use std::rc::Rc;
 
+use futures::{StreamExt, TryStreamExt};
 use listwatch::ItemError;
 use listwatch::client::{Client, ListSummary, Resource, Selection};
 use listwatch_tables::json_path::JsonPath;
@@ -190,7 +191,13 @@ impl ListPrinter {
                 return Err(Failure::Usage(error));
             }
             done.map_err(|error| list_failure(&error, SMALLER_PAGES))?;
-            if self.left == Some(0) && count_surplus(&mut items, &progress, 1).await? > 0 {
+            if self.left == Some(0)
+                && count_surplus(&mut items.by_ref().map_err(|error| list_failure(&error, SMALLER_PAGES)), 1, |_| {
+                    list_progress(&progress)
+                })
+                .await?
+                    > 0
+            {
                 return Ok((None, Rest::Some));
             }
             let Some(summary) = items.summary().cloned() else { return Ok((None, Rest::Some)) };

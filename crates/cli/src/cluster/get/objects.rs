@@ -1,0 +1,99 @@
+//! The objects of all targets, in a format other than a table.
+
+use std::rc::Rc;
+
+use listwatch::internal::chain;
+use listwatch::{Encoding, ItemRef, ListMeta, TypeMeta};
+
+use super::query::Query;
+use super::source::{Found, Page, Rows, Wanted};
+use crate::cluster::limit::{Rest, count_surplus};
+use crate::cluster::listing::print_warnings;
+use crate::failure::Failure;
+use crate::notices;
+use crate::output::{
+    Format, FormatContext, Needs, Output, OutputFormat, OutputOptions, Purpose, SummaryObject, print_rows,
+};
+
+/// Prints the objects of all targets.
+pub async fn print_objects(query: Query, format: &OutputFormat, options: OutputOptions) -> Result<(), Failure> {
+    let purpose = if query.is_one { Purpose::Object } else { Purpose::Objects };
+    let wanted = Wanted { all_fields: format.info.needs == Needs::Fields, ..query.wanted.clone() };
+    let format = format.build(&FormatContext { options, kind: None, purpose });
+    let mut output = Output::new(Rc::clone(&format), false);
+    let (mut count, mut missing, mut part) = (0, Vec::new(), None);
+    for target in &query.targets {
+        if target.name.is_none() {
+            let (items, after) = query.print_list(target, &wanted, &*format, &mut output).await?;
+            (count, part) = (count + items, after);
+            continue;
+        }
+        let object = match query.source.object(target).await {
+            Ok(object) => object,
+            Err(error) if error.is_not_found() => {
+                missing.push(error.text());
+                continue;
+            }
+            Err(error) => {
+                output.flush()?;
+                return Err(Failure::Error(error.text()));
+            }
+        };
+        let type_meta = TypeMeta::new(target.resource.api_version(), target.resource.kind());
+        let item = ItemRef::new(Encoding::Json, object.get().as_bytes()).with_type_meta(&type_meta);
+        let row = format.row(&item).map_err(|error| Failure::Error(chain(&error)))?;
+        row.map_or(Ok(()), |row| output.print_row(row))?;
+        count += 1;
+    }
+    notices::warn_of_unknown_fields(format.take_unknown_fields());
+    let is_printed = if query.is_one { count > 0 } else { count > 0 || !query.ignore_not_found };
+    if is_printed {
+        let no_type = TypeMeta::default();
+        let part = part.as_ref().map(|(_, meta)| SummaryObject::new(&no_type, meta, 0, 0));
+        output.end(part.as_ref())?;
+    }
+    if let Some((rest, _)) = part {
+        query.report(Some(0), rest);
+    }
+    if missing.is_empty() || query.ignore_not_found { Ok(()) } else { Err(Failure::Error(missing.join("; "))) }
+}
+
+impl Query {
+    /// Prints the objects of a resource, and returns their number, and if `--limit` was reached, what it left out, with
+    /// the metadata of a list that says so.
+    async fn print_list(
+        &self,
+        target: &Found,
+        wanted: &Wanted,
+        format: &dyn Format,
+        output: &mut Output,
+    ) -> Result<(u64, Option<(Rest, ListMeta)>), Failure> {
+        let type_meta = TypeMeta::new(target.resource.api_version(), target.resource.kind());
+        let (mut left, mut count, mut token) = (self.limit, 0, None);
+        loop {
+            let is_first = token.is_none();
+            let page = Page { size: Self::page_size(self.chunk_size, left), token: token.take() };
+            let mut rows = self.source.rows(target, wanted, page, left.is_some(), |item| {
+                // The kind of a list may come after its items, and that of metadata is another.
+                let has_kind = wanted.all_fields && !item.type_meta().kind.is_empty();
+                format.row(&if has_kind { item } else { item.with_type_meta(&type_meta) })
+            });
+            print_rows(&mut rows, output, &mut left, Rows::progress).await??;
+            let surplus = if left == Some(0) { count_surplus(&mut rows, u64::MAX, Rows::progress).await? } else { 0 };
+            let Some(summary) = rows.summary() else { return Ok((count, None)) };
+            if is_first {
+                print_warnings(summary);
+            }
+            count += summary.items;
+            let ListMeta { continue_token, remaining_item_count, .. } = &summary.list_meta;
+            if left == Some(0) {
+                let rest = Rest::after(surplus, continue_token, *remaining_item_count, self.wanted.selects_all());
+                return Ok((count, Some((rest, rest.list_meta(surplus, continue_token)))));
+            }
+            if left.is_none() || continue_token.is_empty() {
+                return Ok((count, None));
+            }
+            token = Some(continue_token.clone());
+        }
+    }
+}

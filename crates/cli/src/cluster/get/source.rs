@@ -1,0 +1,180 @@
+//! Where `get` reads: an API server.
+//!
+//! Nothing else of `get` knows the source. A source finds the resource of a typed name, lists the objects of a resource
+//! as rows, gets one object, and makes Tables. Formats, selections, limits and sorting are the same for all sources.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::{Stream, StreamExt};
+use listwatch::client::{Client, Error, List, ListParams, ListSummary, Progress, Resource, Selection};
+use listwatch::internal::chain;
+use listwatch::{FieldSelector, ItemError, ItemRef, Json, LabelSelector};
+use serde_json::value::RawValue;
+
+use super::table::Table;
+use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, list_resource};
+use crate::cluster::resource::find_resource;
+use crate::failure::Failure;
+use crate::notices;
+use crate::output::{ListProgress, Row};
+
+/// The source of objects.
+pub enum Source {
+    Cluster(Client),
+}
+
+/// A resource, where its objects are, and the name of one of them.
+#[derive(Clone)]
+pub struct Found {
+    pub resource: Resource,
+    /// `None` for all namespaces, and for resources without.
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+}
+
+/// Which objects of a resource are wanted, and what of them.
+#[derive(Clone, Default)]
+pub struct Wanted {
+    pub labels: Option<LabelSelector>,
+    pub fields: Option<FieldSelector>,
+    /// False if the metadata is enough.
+    pub all_fields: bool,
+}
+
+/// A part of a list.
+#[derive(Clone, Default)]
+pub struct Page {
+    /// The number of objects in a response; `None` for all.
+    pub size: Option<u32>,
+    /// Where the page begins.
+    pub token: Option<String>,
+}
+
+/// Why a source gave no object or Table.
+pub enum SourceError {
+    Request(Box<Error>),
+    Table(String),
+}
+
+/// The rows of a list, while it is read.
+pub enum Rows<F> {
+    Cluster { items: List<F>, progress: Progress },
+}
+
+impl Source {
+    /// Finds the resource of a name that the user typed.
+    pub async fn find(&self, typed: &str) -> Result<Resource, Failure> {
+        let Self::Cluster(client) = self;
+        find_resource(client, typed).await
+    }
+
+    /// Returns the rows that `decode` makes of the objects of a resource. With a page, they end with it.
+    pub fn rows<F>(&self, found: &Found, wanted: &Wanted, page: Page, is_single: bool, decode: F) -> Rows<F>
+    where
+        F: FnMut(ItemRef<'_>) -> Result<Option<Row>, ItemError>,
+    {
+        let Self::Cluster(client) = self;
+        let selection = wanted.selection();
+        let selection = if wanted.all_fields { selection.json() } else { selection.metadata_only() };
+        let place = (found.resource.clone(), found.namespace.clone());
+        let items = list_resource(client, &place, &page.params(selection), decode);
+        let items = if is_single { items.single_page(page.token) } else { items };
+        Rows::Cluster { progress: items.progress(), items }
+    }
+
+    /// Returns the object of a name, in JSON.
+    pub async fn object(&self, found: &Found) -> Result<Box<RawValue>, SourceError> {
+        let Self::Cluster(client) = self;
+        let (namespace, name) = (found.namespace.as_deref(), found.name.as_deref().unwrap_or_default());
+        let got = client.get::<Json<Box<RawValue>>>(&found.resource, namespace, name).await;
+        got.map(|object| *object).map_err(|error| SourceError::Request(Box::new(error)))
+    }
+
+    /// Returns a page of a collection, or an object, as a Table.
+    pub async fn table(&self, found: &Found, wanted: &Wanted, page: Page) -> Result<Table, SourceError> {
+        let Self::Cluster(client) = self;
+        let (Found { resource, namespace, name }, token) = (found, page.token.as_deref());
+        let namespace = namespace.as_deref();
+        let answer = match name {
+            Some(name) => client.table_of(resource, namespace, name).await,
+            None => client.table_page(resource, namespace, &page.params(wanted.selection()), token).await,
+        };
+        let (body, warnings) = answer.map_err(|error| SourceError::Request(Box::new(error)))?;
+        // Later pages repeat them.
+        if token.is_none() {
+            for warning in &warnings {
+                notices::warn(warning);
+            }
+        }
+        Table::parse(&body).map_err(SourceError::Table)
+    }
+}
+
+impl Wanted {
+    /// Returns true if no selector is set.
+    pub fn selects_all(&self) -> bool {
+        self.labels.is_none() && self.fields.is_none()
+    }
+
+    fn selection(&self) -> Selection {
+        let mut selection = Selection::all();
+        if let Some(selector) = &self.labels {
+            selection = selection.labels(selector.clone());
+        }
+        if let Some(selector) = &self.fields {
+            selection = selection.fields(selector.clone());
+        }
+        selection
+    }
+}
+
+impl Page {
+    fn params(&self, selection: Selection) -> ListParams {
+        match self.size {
+            Some(size) => ListParams::new(selection).page_size(size),
+            None => ListParams::new(selection),
+        }
+    }
+}
+
+impl SourceError {
+    /// Returns true if the source has no such object.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Request(error) if error.code() == Some(404))
+    }
+
+    pub fn text(&self) -> String {
+        match self {
+            Self::Request(error) => chain(&**error),
+            Self::Table(text) => text.clone(),
+        }
+    }
+}
+
+impl<F> Unpin for Rows<F> {}
+
+impl<F> Rows<F> {
+    pub fn progress(&self) -> ListProgress {
+        let Self::Cluster { progress, .. } = self;
+        list_progress(progress)
+    }
+
+    /// Returns what is known of the list at its end; `None` before.
+    pub fn summary(&self) -> Option<&ListSummary> {
+        let Self::Cluster { items, .. } = self;
+        items.summary()
+    }
+}
+
+impl<F> Stream for Rows<F>
+where
+    F: FnMut(ItemRef<'_>) -> Result<Option<Row>, ItemError>,
+{
+    type Item = Result<Option<Row>, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self::Cluster { items, .. } = &mut *self;
+        items.poll_next_unpin(context).map_err(|error| list_failure(&error, SMALLER_PAGES))
+    }
+}
