@@ -2,26 +2,32 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, RevisionFault};
 use crate::key_value::{KeyValue, Revision};
 use crate::pages::{Pages, Root};
+use crate::revisions::visit_revisions;
 use crate::state::State;
+use crate::storage_key::ROOTS;
 use crate::tree::{Walk, bucket, find_bucket, last};
+use crate::usage::{Usage, read_usage};
+use crate::wal;
 
 /// The bytes of the SHA-256 that `etcdctl snapshot save` appends.
 const HASH: u64 = 32;
 
 /// A data file of etcd (`member/snap/db`) or a snapshot (`etcdctl snapshot save`), open for reading.
 ///
-/// The file is held under a shared lock until the value is dropped. Nothing is mapped, and memory does not grow with the
+/// The file is held under a shared lock until this value and its states are dropped. Nothing is mapped, and memory does not grow with the
 /// file.
 #[derive(Debug)]
 pub struct DataFile {
-    pages: Pages,
+    pages: Arc<Pages>,
     path: PathBuf,
     newest: i64,
     compacted: i64,
@@ -50,7 +56,7 @@ impl DataFile {
     /// the file is not etcd's, and others if it is damaged or cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
-        let pages = Pages::open(&path)?;
+        let pages = Arc::new(Pages::open(&path)?);
         let newest = match last(&pages, bucket(&pages, "key")?)? {
             None => 0,
             Some(entry) => {
@@ -119,7 +125,7 @@ impl DataFile {
     ///
     /// [`ErrorKind::Compacted`] or [`ErrorKind::Future`] if the file does not have the state of this revision,
     /// [`ErrorKind::Spill`] if the temporary file cannot be written, and others if the file is damaged.
-    pub fn state(&self, prefix: &[u8], revision: Option<i64>, memory: usize) -> Result<State<'_>, Error> {
+    pub fn state(&self, prefix: &[u8], revision: Option<i64>, memory: usize) -> Result<State, Error> {
         let revision = revision.unwrap_or(self.newest);
         if revision < self.compacted {
             return Err(ErrorKind::Compacted { requested: revision, oldest: self.compacted }.into());
@@ -127,7 +133,76 @@ impl DataFile {
         if revision > self.newest {
             return Err(ErrorKind::Future { requested: revision, newest: self.newest }.into());
         }
-        State::new(&self.pages, bucket(&self.pages, "key")?, prefix, revision, memory)
+        State::new(Arc::clone(&self.pages), bucket(&self.pages, "key")?, prefix, revision, memory)
+    }
+
+    /// Returns the number of committed entries of the write-ahead log that the file does not have yet; `None` if there is
+    /// no log beside the file, or the file does not name its [`consistent_index`](Self::consistent_index). It reads the
+    /// last files of the log, 64 MB each.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Read`] if the log cannot be read.
+    pub fn missing_log_entries(&self) -> Result<Option<u64>, Error> {
+        let Some(index) = self.consistent_index else { return Ok(None) };
+        wal::entries_after(&self.path, index).map_err(|error| ErrorKind::Read(error).into())
+    }
+
+    /// Finds the folder of Kubernetes: the first of [`ROOTS`] that a key begins with, or the part before `/namespaces/`
+    /// of a key such as `/example/namespaces/default`; `None` if no key shows it. It reads until it has found the
+    /// folder, which usually takes a few pages.
+    ///
+    /// # Errors
+    ///
+    /// If a page is damaged or cannot be read.
+    pub fn find_root(&self) -> Result<Option<String>, Error> {
+        let mut found = None;
+        visit_revisions(&self.pages, bucket(&self.pages, "key")?, |entry| {
+            let key = std::str::from_utf8(entry.key).unwrap_or_default();
+            let is_known = |root: &&str| key.strip_prefix(*root).is_some_and(|rest| rest.starts_with('/'));
+            // OpenShift keeps its own resources in another folder, beside those of Kubernetes.
+            let known = ROOTS.iter().find(|root| is_known(root) && **root != "/openshift.io");
+            found = known.map(|root| (*root).to_owned()).or_else(|| match key.split_once("/namespaces/") {
+                Some((root, name)) if root.starts_with('/') && !name.contains('/') => Some(root.to_owned()),
+                _ => None,
+            });
+            Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(found)
+    }
+
+    /// Reads what takes the space of the file, with the `top` largest values and the `top` keys with the most revisions.
+    /// It walks through all buckets once, without reading whole values, and keeps `memory` bytes of keys, as
+    /// [`state`](Self::state).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Spill`] if the temporary file cannot be written, and others if the file is damaged.
+    pub fn usage(&self, top: usize, memory: usize) -> Result<Usage, Error> {
+        let mut buckets = vec![Root::Page(self.pages.meta.root)];
+        let (mut key_bucket, mut buffer) = (None, Vec::new());
+        // Both meta pages.
+        let mut other_pages = 2;
+        let mut is_root = true;
+        while let Some(root) = buckets.pop() {
+            let mut walk = Walk::new(&self.pages, root)?;
+            while let Some(entry) = walk.next()? {
+                if entry.element.is_bucket {
+                    let value = self.pages.value(&entry.page, entry.element, u64::MAX, &mut buffer)?;
+                    let bucket = entry.page.bucket(entry.index, value)?;
+                    if is_root && walk.key() == b"key" {
+                        key_bucket = Some(bucket);
+                    } else {
+                        buckets.push(bucket);
+                    }
+                }
+            }
+            other_pages += walk.pages();
+            is_root = false;
+        }
+        let key_bucket = key_bucket.ok_or(ErrorKind::NoBucket("key"))?;
+        other_pages += self.pages.free_list_pages();
+        read_usage(&self.pages, key_bucket, other_pages, top, memory)
     }
 
     /// Verifies what can be verified: the SHA-256 of a snapshot, the structure of every bucket, and the form of every

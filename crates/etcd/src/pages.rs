@@ -72,6 +72,13 @@ pub(crate) struct Element {
     value: (u64, u32),
 }
 
+impl Element {
+    /// The bytes that it takes in its page.
+    pub(crate) fn size(self) -> u64 {
+        ELEMENT as u64 + u64::from(self.key.1) + u64::from(self.value.1)
+    }
+}
+
 /// The root of a bucket: a page, or a leaf inside the value that declares the bucket.
 #[derive(Clone, Debug)]
 pub(crate) enum Root {
@@ -137,6 +144,17 @@ impl Pages {
         Page::new(id, offset, flags, count, end, bytes)
     }
 
+    /// The pages of the free list, if the file has one: etcd does not write it.
+    pub(crate) fn free_list_pages(&self) -> u64 {
+        if self.meta.free_list == u64::MAX {
+            return 0;
+        }
+        let mut header = Vec::new();
+        let read = self.read(self.meta.free_list.saturating_mul(self.page_size()), HEADER as u64, &mut header);
+        let overflow = read.ok().and_then(|()| Header::read(&header)).map_or(0, |header| header.overflow);
+        1 + u64::from(overflow)
+    }
+
     /// Reads `len` bytes at `offset`, which the caller has bounded, into `out`.
     fn read(&self, offset: u64, len: u64, out: &mut Vec<u8>) -> Result<(), Error> {
         let end = offset.saturating_add(len);
@@ -187,6 +205,11 @@ impl Page {
             other => return Err(ErrorKind::from(PageFault::Flags(other)).into()),
         };
         Ok(Self { id, offset, is_leaf, count: count.into(), end, bytes })
+    }
+
+    /// The number of pages of the file that it takes: an inline bucket takes none of its own.
+    pub(crate) fn pages(&self, page_size: u32) -> u64 {
+        self.end / u64::from(page_size)
     }
 
     /// The number of the page. An inline bucket has that of the page in which it lies.

@@ -1,8 +1,9 @@
-//! Keys in byte order, each with the place of its newest value: in memory up to a limit, beyond it in a temporary file.
+//! Keys in byte order, each with what is known about it, such as the place of its newest value: in memory up to a limit,
+//! beyond it in a temporary file.
 //!
-//! The bucket is in the order of revisions, and lists are in key order. Keys arrive in the order of revisions, so of two
-//! entries of a key the later one counts. The buffer is sorted, and entries that later ones replace are dropped, when it
-//! is full; if half of it is still in use then, it becomes a sorted run of the temporary file. The end merges the runs.
+//! The bucket is in the order of revisions, and lists are in key order. Keys arrive in the order of revisions, so a later
+//! entry of a key replaces an earlier one, or adds to it. When the buffer is full, it is sorted, and entries of one key
+//! become one; if half of it is still in use then, it becomes a sorted run of the temporary file. The end merges the runs.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -13,40 +14,42 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 
-/// Where the value of a key lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) page: u64,
-    pub(crate) index: u16,
-    pub(crate) is_tombstone: bool,
+/// What is kept of a key. It is written into the temporary file in a fixed number of bytes.
+pub(crate) trait Entry: Copy {
+    const LEN: usize;
+
+    /// Returns what is known after this entry, which follows an earlier one of the same key.
+    fn after(self, earlier: Self) -> Self;
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()>;
+    fn read(bytes: &[u8]) -> io::Result<Self>;
 }
 
-/// Collects keys with their places.
-pub(crate) struct KeySorter {
+/// Collects keys with their entries.
+pub(crate) struct KeySorter<E> {
     limit: usize,
-    buffer: Buffer,
+    buffer: Buffer<E>,
     runs: Option<Runs>,
 }
 
-/// Returns each key that is not deleted, once, in byte order.
-pub(crate) struct SortedKeys(Source);
+/// Returns each key once, in byte order.
+pub(crate) struct SortedKeys<E>(Source<E>);
 
-enum Source {
-    Memory { buffer: Buffer, next: usize },
-    Merge { heads: BinaryHeap<Head>, key: Vec<u8> },
+enum Source<E> {
+    Memory { buffer: Buffer<E>, next: usize },
+    Merge { heads: BinaryHeap<Head<E>>, key: Vec<u8> },
 }
 
-#[derive(Default)]
-struct Buffer {
+struct Buffer<E> {
     keys: Vec<u8>,
-    entries: Vec<BufferEntry>,
+    entries: Vec<BufferEntry<E>>,
 }
 
 #[derive(Clone, Copy)]
-struct BufferEntry {
+struct BufferEntry<E> {
     start: usize,
     len: usize,
-    place: Place,
+    entry: E,
 }
 
 struct Runs {
@@ -55,25 +58,26 @@ struct Runs {
     ends: Vec<u64>,
 }
 
-impl KeySorter {
+impl<E: Entry> KeySorter<E> {
     /// Keeps at most about `limit` bytes of keys in memory, at least 4 KiB. Sorting them makes a copy.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit: limit.max(4096), buffer: Buffer::default(), runs: None }
     }
 
-    /// Adds the place of a key, which replaces all places of this key that were added before.
-    pub(crate) fn push(&mut self, key: &[u8], place: Place) -> Result<(), Error> {
-        if self.buffer.size() + key.len() + size_of::<BufferEntry>() > self.limit && !self.buffer.entries.is_empty() {
+    /// Adds an entry of a key, which comes after all entries of this key that were added before.
+    pub(crate) fn push(&mut self, key: &[u8], entry: E) -> Result<(), Error> {
+        let size = self.buffer.size() + key.len() + size_of::<BufferEntry<E>>();
+        if size > self.limit && !self.buffer.entries.is_empty() {
             self.buffer.sort();
             if self.buffer.size() > self.limit / 2 {
                 self.spill().map_err(ErrorKind::Spill)?;
             }
         }
-        self.buffer.push(key, place);
+        self.buffer.push(key, entry);
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Result<SortedKeys, Error> {
+    pub(crate) fn finish(mut self) -> Result<SortedKeys<E>, Error> {
         self.buffer.sort();
         if self.runs.is_none() {
             return Ok(SortedKeys(Source::Memory { buffer: self.buffer, next: 0 }));
@@ -83,11 +87,8 @@ impl KeySorter {
         if let Some(runs) = self.runs {
             let mut start = 0;
             for (number, end) in runs.ends.into_iter().enumerate() {
-                let mut head =
-                    Head { number, key: Vec::new(), place: Place::NONE, run: Run::new(&runs.file, start, end) };
-                if head.advance().map_err(ErrorKind::Spill)? {
-                    heads.push(head);
-                }
+                let run = Run::new(&runs.file, start, end);
+                heads.extend(Head::first(number, run).map_err(ErrorKind::Spill)?);
                 start = end;
             }
         }
@@ -104,9 +105,9 @@ impl KeySorter {
         for entry in &self.buffer.entries {
             let key = self.buffer.key(entry);
             out.write_all(&(entry.len as u64).to_le_bytes())?;
-            out.write_all(&entry.place.to_bytes())?;
+            entry.entry.write(&mut out)?;
             out.write_all(key)?;
-            end += (8 + Place::LEN + key.len()) as u64;
+            end += (8 + E::LEN + key.len()) as u64;
         }
         out.flush()?;
         drop(out);
@@ -126,91 +127,80 @@ fn temporary_file() -> io::Result<File> {
     tempfile::tempfile()
 }
 
-impl SortedKeys {
-    /// Returns the next key and the place of its value.
-    pub(crate) fn next(&mut self) -> Result<Option<(&[u8], Place)>, Error> {
+impl<E: Entry> SortedKeys<E> {
+    /// Returns the next key and its entry.
+    pub(crate) fn next(&mut self) -> Result<Option<(&[u8], E)>, Error> {
         match &mut self.0 {
-            Source::Memory { buffer, next } => loop {
-                let Some(entry) = buffer.entries.get(*next) else { return Ok(None) };
+            Source::Memory { buffer, next } => {
+                let Some(entry) = buffer.entries.get(*next).copied() else { return Ok(None) };
                 *next += 1;
-                if !entry.place.is_tombstone {
-                    let entry = *entry;
-                    return Ok(Some((buffer.key(&entry), entry.place)));
-                }
-            },
-            Source::Merge { heads, key } => loop {
-                let Some(place) = merge_next(heads, key).map_err(ErrorKind::Spill)? else { return Ok(None) };
-                if !place.is_tombstone {
-                    return Ok(Some((key, place)));
-                }
-            },
+                Ok(Some((buffer.key(&entry), entry.entry)))
+            }
+            Source::Merge { heads, key } => {
+                let merged = merge_next(heads, key).map_err(ErrorKind::Spill)?;
+                Ok(merged.map(|entry| (key.as_slice(), entry)))
+            }
         }
     }
 }
 
-/// Takes the smallest key off the runs, with its place in the latest run.
-fn merge_next(heads: &mut BinaryHeap<Head>, key: &mut Vec<u8>) -> io::Result<Option<Place>> {
+/// Takes the smallest key off the runs, with what all runs know about it.
+fn merge_next<E: Entry>(heads: &mut BinaryHeap<Head<E>>, key: &mut Vec<u8>) -> io::Result<Option<E>> {
     let Some(first) = heads.peek() else { return Ok(None) };
     key.clone_from(&first.key);
-    let place = first.place;
-    // The later of two runs with this key is on top, so the others follow at once.
+    let mut merged = None::<E>;
+    // The latest run with this key is on top, and the earlier ones follow at once.
     while let Some(mut head) = heads.peek_mut() {
         if head.key != *key {
             break;
         }
+        merged = Some(merged.map_or(head.entry, |later| later.after(head.entry)));
         if !head.advance()? {
             PeekMut::pop(head);
         }
     }
-    Ok(Some(place))
+    Ok(merged)
 }
 
-impl Buffer {
+impl<E> Default for Buffer<E> {
+    fn default() -> Self {
+        Self { keys: Vec::new(), entries: Vec::new() }
+    }
+}
+
+impl<E: Entry> Buffer<E> {
     fn size(&self) -> usize {
-        self.keys.len() + self.entries.len() * size_of::<BufferEntry>()
+        self.keys.len() + self.entries.len() * size_of::<BufferEntry<E>>()
     }
 
-    fn push(&mut self, key: &[u8], place: Place) {
+    fn push(&mut self, key: &[u8], entry: E) {
         let (start, len) = (self.keys.len(), key.len());
         self.keys.extend_from_slice(key);
-        self.entries.push(BufferEntry { start, len, place });
+        self.entries.push(BufferEntry { start, len, entry });
     }
 
-    fn key(&self, entry: &BufferEntry) -> &[u8] {
+    fn key(&self, entry: &BufferEntry<E>) -> &[u8] {
         self.keys.get(entry.start..entry.start + entry.len).unwrap_or_default()
     }
 
-    /// Sorts the entries, and keeps the last one of each key.
+    /// Sorts the entries, and makes those of one key one.
     fn sort(&mut self) {
         let keys = std::mem::take(&mut self.keys);
-        let key = |entry: &BufferEntry| keys.get(entry.start..).and_then(|keys| keys.get(..entry.len));
+        let key = |entry: &BufferEntry<E>| keys.get(entry.start..).and_then(|keys| keys.get(..entry.len));
         self.entries.sort_by(|a, b| key(a).cmp(&key(b)));
         let mut kept = Buffer::default();
+        let mut merged = None::<E>;
         for (index, entry) in self.entries.iter().enumerate() {
             let this = key(entry);
-            if self.entries.get(index + 1).is_none_or(|next| key(next) != this) {
-                kept.push(this.unwrap_or_default(), entry.place);
+            let known = merged.map_or(entry.entry, |earlier| entry.entry.after(earlier));
+            if self.entries.get(index + 1).is_some_and(|next| key(next) == this) {
+                merged = Some(known);
+            } else {
+                kept.push(this.unwrap_or_default(), known);
+                merged = None;
             }
         }
         *self = kept;
-    }
-}
-
-impl Place {
-    const NONE: Self = Self { page: 0, index: 0, is_tombstone: true };
-    const LEN: usize = 11;
-
-    fn to_bytes(self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        bytes[..8].copy_from_slice(&self.page.to_le_bytes());
-        bytes[8..10].copy_from_slice(&self.index.to_le_bytes());
-        bytes[10] = self.is_tombstone.into();
-        bytes
-    }
-
-    fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
-        let [page @ .., low, high, tombstone] = bytes;
-        Self { page: u64::from_le_bytes(page), index: u16::from_le_bytes([low, high]), is_tombstone: tombstone != 0 }
     }
 }
 
@@ -241,57 +231,94 @@ impl Read for RunBytes {
 }
 
 /// The first entry of a run that has not been merged.
-struct Head {
+struct Head<E> {
     number: usize,
     key: Vec<u8>,
-    place: Place,
+    entry: E,
     run: Run,
 }
 
-impl Head {
+impl<E: Entry> Head<E> {
+    /// Reads the first entry of a run; nothing if the run is empty.
+    fn first(number: usize, mut run: Run) -> io::Result<Option<Self>> {
+        let mut key = Vec::new();
+        Ok(run.next(&mut key)?.map(|entry| Self { number, key, entry, run }))
+    }
+
     /// Reads the next entry; false at the end of the run.
     fn advance(&mut self) -> io::Result<bool> {
-        let mut len = [0; 8];
-        if self.run.0.get_ref().at == self.run.0.get_ref().end && self.run.0.buffer().is_empty() {
-            return Ok(false);
-        }
-        self.run.0.read_exact(&mut len)?;
-        let mut place = [0; Place::LEN];
-        self.run.0.read_exact(&mut place)?;
-        self.place = Place::from_bytes(place);
-        self.key.clear();
-        self.key.resize(usize::try_from(u64::from_le_bytes(len)).map_err(io::Error::other)?, 0);
-        self.run.0.read_exact(&mut self.key)?;
-        Ok(true)
+        let next = self.run.next(&mut self.key)?;
+        Ok(next.map(|entry| self.entry = entry).is_some())
     }
 }
 
-impl Ord for Head {
+impl Run {
+    fn next<E: Entry>(&mut self, key: &mut Vec<u8>) -> io::Result<Option<E>> {
+        let bytes = self.0.get_ref();
+        if bytes.at == bytes.end && self.0.buffer().is_empty() {
+            return Ok(None);
+        }
+        let mut len = [0; 8];
+        self.0.read_exact(&mut len)?;
+        key.clear();
+        key.resize(E::LEN, 0);
+        self.0.read_exact(key)?;
+        let entry = E::read(key)?;
+        key.clear();
+        key.resize(usize::try_from(u64::from_le_bytes(len)).map_err(io::Error::other)?, 0);
+        self.0.read_exact(key)?;
+        Ok(Some(entry))
+    }
+}
+
+impl<E> Ord for Head<E> {
     /// A max-heap: the smallest key is greatest, and of equal keys that of the latest run.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key.cmp(&self.key).then(self.number.cmp(&other.number))
     }
 }
 
-impl PartialOrd for Head {
+impl<E> PartialOrd for Head<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Head {
+impl<E> PartialEq for Head<E> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Head {}
+impl<E> Eq for Head<E> {}
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    /// The number of entries of a key, and the number of the last one.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Counted(u64, u64);
+
+    impl Entry for Counted {
+        const LEN: usize = 16;
+
+        fn after(self, earlier: Self) -> Self {
+            Self(self.0 + earlier.0, self.1)
+        }
+
+        fn write(&self, out: &mut impl Write) -> io::Result<()> {
+            out.write_all(&self.0.to_le_bytes())?;
+            out.write_all(&self.1.to_le_bytes())
+        }
+
+        fn read(bytes: &[u8]) -> io::Result<Self> {
+            let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+            Ok(Self(number(0), number(8)))
+        }
+    }
 
     #[test]
     fn sorts_as_a_map_does_with_and_without_a_file() {
@@ -301,17 +328,16 @@ mod tests {
             let mut sorter = KeySorter::new(limit);
             for number in 0..5000_u64 {
                 let key = format!("/registry/{:0width$}", random.u32(0..2000), width = random.usize(4..9));
-                let place = Place { page: number, index: random.u16(..), is_tombstone: random.u8(..4) == 0 };
-                sorter.push(key.as_bytes(), place).unwrap();
-                expected.insert(key.into_bytes(), place);
+                sorter.push(key.as_bytes(), Counted(1, number)).unwrap();
+                let known = expected.entry(key.into_bytes()).or_insert(Counted(0, 0));
+                *known = Counted(1, number).after(*known);
             }
             assert_eq!(sorter.runs.is_some(), spills, "seed {seed}");
             let mut keys = sorter.finish().unwrap();
             let mut actual = Vec::new();
-            while let Some((key, place)) = keys.next().unwrap() {
-                actual.push((key.to_vec(), place));
+            while let Some((key, entry)) = keys.next().unwrap() {
+                actual.push((key.to_vec(), entry));
             }
-            expected.retain(|_, place| !place.is_tombstone);
             assert_eq!(actual, expected.into_iter().collect::<Vec<_>>(), "seed {seed}");
         }
     }
@@ -320,9 +346,9 @@ mod tests {
     fn many_revisions_of_few_keys_need_no_file() {
         let mut sorter = KeySorter::new(4096);
         for number in 0..100_000 {
-            let place = Place { page: number, index: 0, is_tombstone: false };
-            sorter.push(format!("key-{}", number % 10).as_bytes(), place).unwrap();
+            sorter.push(format!("key-{}", number % 10).as_bytes(), Counted(1, number)).unwrap();
         }
         assert!(sorter.runs.is_none());
+        assert_eq!(sorter.finish().unwrap().next().unwrap(), Some((&b"key-0"[..], Counted(10_000, 99_990))));
     }
 }

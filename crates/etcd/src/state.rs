@@ -1,29 +1,61 @@
 //! The state of the key space at one revision.
 
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::error::{Error, RevisionFault};
-use crate::key_value::{KeyValue, Revision};
+use crate::error::Error;
+use crate::key_value::KeyValue;
 use crate::pages::{Page, Pages, Root};
-use crate::sorted_keys::{KeySorter, Place, SortedKeys};
-use crate::tree::Walk;
+use crate::revisions::visit_revisions;
+use crate::sorted_keys::{Entry, KeySorter, SortedKeys};
 
-/// The bytes of a value that are read to find its key, which stands first. Keys of Kubernetes are shorter.
-const KEY_AT_FRONT: u64 = 1024;
+/// Where the newest value of a key lies.
+#[derive(Clone, Copy)]
+struct Place {
+    page: u64,
+    index: u16,
+    is_tombstone: bool,
+}
+
+impl Entry for Place {
+    const LEN: usize = 11;
+
+    fn after(self, _earlier: Self) -> Self {
+        self
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&self.page.to_le_bytes())?;
+        out.write_all(&self.index.to_le_bytes())?;
+        out.write_all(&[self.is_tombstone.into()])
+    }
+
+    fn read(bytes: &[u8]) -> io::Result<Self> {
+        let bytes: [u8; Self::LEN] = bytes.try_into().map_err(io::Error::other)?;
+        let [page @ .., low, high, tombstone] = bytes;
+        Ok(Self {
+            page: u64::from_le_bytes(page),
+            index: u16::from_le_bytes([low, high]),
+            is_tombstone: tombstone != 0,
+        })
+    }
+}
 
 /// The keys of a [`DataFile`](crate::DataFile) at one revision, in byte order, each with its value.
-pub struct State<'f> {
-    pages: &'f Pages,
-    keys: SortedKeys,
+pub struct State {
+    pages: Arc<Pages>,
+    keys: SortedKeys<Place>,
     revision: i64,
     buffer: Vec<u8>,
+    key: Vec<u8>,
     /// The page of the last value. A small bucket lies inside of another page, and has this one only.
     page: Option<Arc<Page>>,
 }
 
-impl<'f> State<'f> {
+impl State {
     pub(crate) fn new(
-        pages: &'f Pages,
+        pages: Arc<Pages>,
         root: Root,
         prefix: &[u8],
         revision: i64,
@@ -34,39 +66,40 @@ impl<'f> State<'f> {
             Root::Inline(page) => Some(Arc::clone(page)),
             Root::Page(_) => None,
         };
-        let mut walk = Walk::new(pages, root)?;
-        let mut buffer = Vec::new();
-        while let Some(entry) = walk.next()? {
-            let at = Revision::parse(walk.key()).map_err(|fault| entry.page.error(fault))?;
-            if entry.element.is_bucket {
-                return Err(entry.page.error(RevisionFault::Value));
-            }
+        visit_revisions(&pages, root, |entry| {
             // Later revisions are skipped, but walked through: a damaged one must not end the state early, and the order of
             // the keys shows it.
-            if at.main > revision {
-                continue;
+            if entry.at.main <= revision && entry.key.starts_with(prefix) {
+                // A page has at most 65,535 elements.
+                let index = u16::try_from(entry.index).unwrap_or(u16::MAX);
+                let place = Place { page: entry.page.id(), index, is_tombstone: entry.at.is_tombstone };
+                sorter.push(entry.key, place)?;
             }
-            let mut front = pages.value(&entry.page, entry.element, KEY_AT_FRONT, &mut buffer)?;
-            let key = if let Some(key) = KeyValue::key_at_front(front) {
-                key
-            } else {
-                front = pages.value(&entry.page, entry.element, u64::MAX, &mut buffer)?;
-                KeyValue::parse(front).map_err(|fault| entry.page.error(fault))?.key
-            };
-            if !key.starts_with(prefix) {
-                continue;
-            }
-            // A page has at most 65,535 elements.
-            let index = u16::try_from(entry.index).unwrap_or(u16::MAX);
-            sorter.push(key, Place { page: entry.page.id(), index, is_tombstone: at.is_tombstone })?;
-        }
-        Ok(Self { pages, keys: sorter.finish()?, revision, buffer: Vec::new(), page })
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Self { pages, keys: sorter.finish()?, revision, buffer: Vec::new(), key: Vec::new(), page })
     }
 
     /// The revision of this state.
     #[must_use]
     pub fn revision(&self) -> i64 {
         self.revision
+    }
+
+    /// Reads the next key, without its value.
+    ///
+    /// # Errors
+    ///
+    /// If the temporary file of the keys cannot be read.
+    pub fn next_key(&mut self) -> Result<Option<&[u8]>, Error> {
+        while let Some((key, place)) = self.keys.next()? {
+            if !place.is_tombstone {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                return Ok(Some(&self.key));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the next key and its value.
@@ -76,7 +109,13 @@ impl<'f> State<'f> {
     /// If a page is damaged or cannot be read. The state is incomplete then.
     #[expect(clippy::should_implement_trait, reason = "it borrows from the state")]
     pub fn next(&mut self) -> Result<Option<KeyValue<'_>>, Error> {
-        let Some((_, place)) = self.keys.next()? else { return Ok(None) };
+        let place = loop {
+            match self.keys.next()? {
+                Some((_, place)) if place.is_tombstone => {}
+                Some((_, place)) => break place,
+                None => return Ok(None),
+            }
+        };
         let page = match self.page.take() {
             Some(page) if page.id() == place.page => page,
             _ => Arc::new(self.pages.page(place.page)?),
@@ -88,7 +127,7 @@ impl<'f> State<'f> {
     }
 }
 
-impl std::fmt::Debug for State<'_> {
+impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State").field("revision", &self.revision).finish_non_exhaustive()
     }

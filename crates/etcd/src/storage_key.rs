@@ -66,14 +66,40 @@ fn resource_of(folder: &str) -> &str {
     SPECIAL.iter().find(|(_, special)| *special == folder).map_or(folder, |(resource, _)| resource)
 }
 
+/// The built-in groups whose keys contain the group. Keys of the other built-in groups do not.
+const GROUPS_IN_KEYS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+
+/// The groups of built-in resources whose names have a dot, today and in earlier releases. A group without a dot is built
+/// in, because a definition needs one.
+const BUILT_IN_GROUPS: [&str; 19] = [
+    "admissionregistration.k8s.io",
+    "auditregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "lifecycle.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "settings.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
 /// Returns the beginning of all keys of a resource, in one namespace or in all: `/registry/minions/` for `nodes`.
 ///
-/// `group` is that of a resource whose keys have it: a custom resource, `apiextensions.k8s.io` or
-/// `apiregistration.k8s.io`. The groups of other built-in resources are not part of their keys.
+/// `group` is that of the API, such as `""` or `apps`.
 #[must_use]
-pub fn storage_prefix(root: &str, group: Option<&str>, resource: &str, namespace: Option<&str>) -> String {
+pub fn storage_prefix(root: &str, group: &str, resource: &str, namespace: Option<&str>) -> String {
     let mut prefix = format!("{root}/");
-    if let Some(group) = group {
+    if group.contains('.') && !BUILT_IN_GROUPS.contains(&group) || GROUPS_IN_KEYS.contains(&group) {
         prefix.push_str(group);
         prefix.push('/');
         prefix.push_str(resource);
@@ -115,7 +141,15 @@ mod tests {
         ] {
             let parsed = StorageKey { group, resource, namespace, name };
             assert_eq!(StorageKey::parse(key.as_bytes(), "/registry"), Some(parsed), "{key}");
-            assert_eq!(storage_prefix("/registry", group, resource, namespace) + name, key);
+            assert_eq!(storage_prefix("/registry", group.unwrap_or_default(), resource, namespace) + name, key);
+        }
+        for (group, resource, prefix) in [
+            ("apps", "deployments", "/registry/deployments/"),
+            ("events.k8s.io", "events", "/registry/events/"),
+            ("networking.k8s.io", "ingresses", "/registry/ingress/"),
+            ("gateway.networking.k8s.io", "gateways", "/registry/gateway.networking.k8s.io/gateways/"),
+        ] {
+            assert_eq!(storage_prefix("/registry", group, resource, None), prefix);
         }
         for other in [
             "compact_rev_key",

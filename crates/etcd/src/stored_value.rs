@@ -18,14 +18,19 @@ pub enum StoredValue<'a> {
     },
     /// A custom resource, or any object of a server that stores JSON.
     Json(&'a [u8]),
+    /// An object of a server that stores YAML (`--storage-media-type=application/yaml`). The caller parses it, and passes
+    /// the JSON to [`Json`](Self::Json).
+    Yaml(&'a [u8]),
     /// CBOR, which the API server can store for custom resources since 1.32. It is not read.
     Cbor,
     /// An object that the API server has encrypted (`k8s:enc:PROVIDER:v1:KEY:`).
     Encrypted {
         /// The provider: `aescbc`, `aesgcm`, `secretbox` or `kms`.
         provider: &'a str,
+        /// The name of the provider's key, or with `kms` that of the plugin.
+        key_name: &'a str,
     },
-    /// Something else, such as YAML or text of the API server itself.
+    /// Something else, such as the text of a key of the API server itself.
     Other,
 }
 
@@ -45,11 +50,17 @@ impl<'a> StoredValue<'a> {
             return unknown(envelope).unwrap_or(Self::Other);
         }
         if let Some(rest) = value.strip_prefix(ENCRYPTED) {
-            let provider = rest.split(|byte| *byte == b':').next().and_then(|name| std::str::from_utf8(name).ok());
-            return Self::Encrypted { provider: provider.unwrap_or("an unknown provider") };
+            let mut parts =
+                rest.splitn(4, |byte| *byte == b':').map(|part| std::str::from_utf8(part).unwrap_or_default());
+            let (provider, _version, key_name) = (parts.next(), parts.next(), parts.next());
+            return Self::Encrypted { provider: provider.unwrap_or_default(), key_name: key_name.unwrap_or_default() };
         }
         if value.starts_with(CBOR) {
             return Self::Cbor;
+        }
+        // Go writes the members in alphabetical order.
+        if value.starts_with(b"apiVersion:") || value.starts_with(b"kind:") {
+            return Self::Yaml(value);
         }
         if value.trim_ascii_start().starts_with(b"{") { Self::Json(value) } else { Self::Other }
     }
@@ -228,10 +239,11 @@ mod tests {
         for (value, expected) in [
             (&br#"{"kind":"Widget"}"#[..], StoredValue::Json(br#"{"kind":"Widget"}"#)),
             (b"\xd9\xd9\xf7\xa0", StoredValue::Cbor),
-            (b"k8s:enc:aescbc:v1:key1:\x01\x02", StoredValue::Encrypted { provider: "aescbc" }),
-            (b"k8s:enc:", StoredValue::Encrypted { provider: "" }),
+            (b"k8s:enc:aescbc:v1:key1:\x01\x02", StoredValue::Encrypted { provider: "aescbc", key_name: "key1" }),
+            (b"k8s:enc:", StoredValue::Encrypted { provider: "", key_name: "" }),
             (b"k8s\0\x0a\x09", StoredValue::Other),
-            (b"kind: Pod", StoredValue::Other),
+            (b"apiVersion: v1\nkind: Pod", StoredValue::Yaml(b"apiVersion: v1\nkind: Pod")),
+            (b"kinds", StoredValue::Other),
             (b"", StoredValue::Other),
         ] {
             assert_eq!(StoredValue::of(value), expected, "{value:?}");

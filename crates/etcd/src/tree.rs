@@ -14,6 +14,8 @@ pub(crate) struct Walk<'p> {
     /// The branches and the leaf on the way to the next element, each with the index of the next element.
     path: Vec<(Arc<Page>, usize)>,
     visited: u64,
+    /// The pages of all visited branches and leaves, with their overflow pages.
+    pages_taken: u64,
     last_key: Vec<u8>,
     buffer: Vec<u8>,
 }
@@ -27,7 +29,8 @@ pub(crate) struct Entry {
 
 impl<'p> Walk<'p> {
     pub(crate) fn new(pages: &'p Pages, root: Root) -> Result<Self, Error> {
-        let mut walk = Self { pages, path: Vec::new(), visited: 0, last_key: Vec::new(), buffer: Vec::new() };
+        let mut walk =
+            Self { pages, path: Vec::new(), visited: 0, pages_taken: 0, last_key: Vec::new(), buffer: Vec::new() };
         match root {
             Root::Page(id) => walk.descend(id)?,
             Root::Inline(page) => walk.path.push((page, 0)),
@@ -53,6 +56,11 @@ impl<'p> Walk<'p> {
         }
     }
 
+    /// The number of pages that were visited, with their overflow pages.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages_taken
+    }
+
     /// The key of the element that `next` returned last.
     pub(crate) fn key(&self) -> &[u8] {
         &self.last_key
@@ -75,6 +83,7 @@ impl<'p> Walk<'p> {
         if self.visited > self.pages.meta.pages {
             return Err(page.error(PageFault::Circle));
         }
+        self.pages_taken += page.pages(self.pages.meta.page_size);
         self.path.push((Arc::new(page), 0));
         Ok(())
     }

@@ -67,6 +67,29 @@ fn reads_the_objects_and_what_the_file_says_of_itself() {
 }
 
 #[test]
+fn tells_what_takes_the_space() {
+    let file = DataFile::open(SMALL).unwrap();
+    assert_eq!(file.find_root().unwrap().as_deref(), Some("/registry"));
+    assert_eq!(file.missing_log_entries().unwrap(), None);
+    let usage = file.usage(2, 4096).unwrap();
+    assert_eq!((usage.page_size, usage.pages, usage.free_pages, usage.key_pages), (4096, 5, 0, 1));
+    let counts = |usage: &listwatch_etcd::KeyUsage| (usage.keys, usage.deleted_keys, usage.old_revisions);
+    let by_resource: Vec<_> = usage.by_resource.iter().map(|(name, usage)| (&**name, counts(usage))).collect();
+    let one = (1, 0, 0);
+    assert_eq!(
+        by_resource,
+        [("/registry/jobs", one), ("/registry/namespaces", one), ("/registry/pods", one), ("compact_rev_key", one)]
+    );
+    let namespaces: Vec<_> = usage.by_namespace.iter().map(|(name, usage)| (&**name, usage.keys)).collect();
+    assert_eq!(namespaces, [("", 2), ("default", 2)]);
+    let largest: Vec<_> = usage.largest.iter().map(|used| (&*used.key, used.revisions)).collect();
+    assert_eq!(largest, [("/registry/pods/default/pi-dqtsw", 1), ("/registry/jobs/default/pi", 1)]);
+    assert_eq!(usage.total.bytes, usage.by_resource.values().map(|usage| usage.bytes).sum::<u64>());
+    // What each value has, its key and revisions, and the 17 bytes of the bucket's own key with their index.
+    assert!(usage.largest[0].newest_bytes > 1576 + 31 + 33 && usage.largest[0].newest_bytes < 1576 + 31 + 60);
+}
+
+#[test]
 fn refuses_states_that_the_file_does_not_have() {
     let file = DataFile::open(SMALL).unwrap();
     for (revision, text) in [
