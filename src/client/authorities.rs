@@ -2,11 +2,11 @@
 //!
 //! webpki builds and verifies the chain. Read this before a change.
 //!
-//! - Go checks dates, basic constraints and usages of a trusted certificate too, which webpki does not. So a
-//!   certificate with a [reason](Certificate::why_no_issuer) against it is no issuer here.
-//! - Go accepts a server whose own certificate is trusted, byte for byte, whoever has signed it.
+//! - Unlike webpki, Go also checks the dates, basic constraints and usages of a trusted certificate. A certificate with
+//!   a [reason](Certificate::why_no_issuer) against it is therefore not an issuer here.
+//! - Go accepts a server whose own certificate is trusted, byte for byte, whoever signed it.
 //! - Go accepts a server's certificate that is a CA, which webpki refuses: see [`Trusted::verify_chain`].
-//! - The certificates of the platform are loaded when the first handshake needs them. Images without any are common,
+//! - The platform's certificates are loaded when the first handshake needs them, because images without any are common,
 //!   and most clusters have an authority of their own.
 
 use std::path::{Path, PathBuf};
@@ -30,9 +30,9 @@ use crate::sync::{Mutex, lock};
 
 /// Certificate authorities that verify a server.
 ///
-/// They accept a server as Go's crypto/x509 does, so as kubectl does: also a server whose own certificate is among
-/// them, byte for byte, and a server whose certificate is a CA. Its name, its dates, and the signature of the handshake
-/// are verified in all cases. RSA keys need 2,048 bits.
+/// They accept a server as Go's crypto/x509, and so kubectl, does. This includes a server whose own certificate is
+/// among them, byte for byte, and a server whose certificate is a CA. The name, the dates and the signature of the
+/// handshake are always verified, and RSA keys need 2,048 bits.
 pub struct Authorities {
     source: Source,
     provider: Arc<CryptoProvider>,
@@ -53,11 +53,11 @@ struct Trusted {
 }
 
 impl Authorities {
-    /// Trusts these certificates (DER).
+    /// Trusts these certificates in DER.
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`] if none of them is a certificate.
+    /// [`TransportErrorKind::Setup`] when none of them is a certificate.
     pub fn from_der(
         certificates: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
@@ -70,26 +70,29 @@ impl Authorities {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`] if the text contains no certificate.
+    /// [`TransportErrorKind::Setup`] when the text contains no certificate.
     pub fn from_pem(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<Self, TransportError> {
         Self::from_der(certificates(pem), provider)
     }
 
-    /// Trusts the certificates in this file (PEM). Each TLS handshake reads it again, so a rotated authority is trusted
-    /// at once. While it cannot be read, the previous certificates are trusted.
+    /// Trusts the certificates in this PEM file, which each TLS handshake reads again.
+    ///
+    /// A rotated authority is therefore trusted at once. While the file cannot be read, the previous certificates are
+    /// trusted.
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`] if the file cannot be read, or contains no certificate.
+    /// [`TransportErrorKind::Setup`] when the file cannot be read or contains no certificate.
     pub fn from_file(path: impl Into<PathBuf>, provider: Arc<CryptoProvider>) -> Result<Self, TransportError> {
         let path = path.into();
         let trusted = Mutex::new(Arc::new(Trusted::read(&path).map_err(setup)?));
         Ok(Self { source: Source::Chosen { file: Some(path), trusted }, provider })
     }
 
-    /// Trusts the certificate authorities of the platform, which its own verifier decides.
+    /// Trusts what the platform's own verifier trusts.
     ///
-    /// The first TLS handshake loads them. If the platform has none, handshakes fail with an error that says so.
+    /// The first TLS handshake loads its certificate authorities. If the platform has none, handshakes fail with an
+    /// error that says so.
     #[must_use]
     pub fn of_platform(provider: Arc<CryptoProvider>) -> Self {
         Self { source: Source::Platform(Mutex::new(None)), provider }
@@ -112,7 +115,7 @@ fn current(file: Option<&PathBuf>, trusted: &Mutex<Arc<Trusted>>) -> Arc<Trusted
     Arc::clone(&lock(trusted))
 }
 
-/// Returns the verifier of the platform. It loads the certificates unless an earlier call did.
+/// Returns the verifier of the platform, and loads the certificates unless an earlier call did.
 fn platform_verifier(
     loaded: &Mutex<Option<Arc<Verifier>>>,
     provider: &Arc<CryptoProvider>,
@@ -142,7 +145,7 @@ impl Trusted {
         Self::new(certificates(&pem)).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Verifies a server's certificate, without its name.
+    /// Verifies a server's certificate, but not its name.
     fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -157,7 +160,7 @@ impl Trusted {
         }
         let verified = self.verify_chain(end_entity, intermediates, now, algorithms.all);
         match verified {
-            // The intermediates do not matter then, for example if one has expired.
+            // In that case the intermediates do not matter, even if one has expired.
             Err(_) if self.certificates.contains(end_entity) && is_valid_alone(end_entity, now, algorithms) => Ok(()),
             Err(error) => Err(self.explain(error, end_entity, intermediates, now)),
             verified => verified,
@@ -166,8 +169,8 @@ impl Trusted {
 
     /// Verifies the chain up to a trusted certificate.
     ///
-    /// webpki refuses the certificate of a CA as the certificate of a server. It then verifies a copy whose only
-    /// difference is the flag that makes it a CA, and the issuer's signature is verified over the original.
+    /// webpki refuses the certificate of a CA as the certificate of a server. It then verifies a copy that differs only
+    /// in the flag that makes it a CA, while the issuer's signature is verified over the original.
     fn verify_chain(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -331,9 +334,7 @@ impl SignatureVerificationAlgorithm for OverOriginal<'_> {
     }
 }
 
-/// Returns true if a trusted certificate may be a server's, whoever has signed it: its dates and its purposes fit.
-///
-/// webpki looks for issuers after all other checks (`check_issuer_independent_properties`).
+/// Returns true if a trusted certificate may be a server's, whoever signed it, because its dates and purposes fit.
 fn is_valid_alone(certificate: &CertificateDer<'_>, now: UnixTime, algorithms: &WebPkiSupportedAlgorithms) -> bool {
     let none = Trusted { certificates: Vec::new() };
     let alone = none.verify_chain(certificate, &[], now, algorithms.all);
@@ -357,7 +358,7 @@ fn is_ca_error(error: &rustls::Error) -> bool {
     }
 }
 
-/// Returns the error of a handshake's signature, which may be of a key that no provider verifies.
+/// Returns the error of a handshake's signature, whose key may be one that no provider verifies.
 fn explain_key(error: rustls::Error, certificate: &CertificateDer<'_>) -> rustls::Error {
     let small = Certificate::parse(certificate).and_then(|found| small_key("the server's certificate", &found));
     small.unwrap_or(error)

@@ -1,4 +1,4 @@
-//! Response bodies: timed and decompressed while they arrive, and read as an error if they are not the requested list.
+//! Response bodies: timed and decompressed while they arrive, and read as an error if they are not what was requested.
 //!
 //! ```text
 //! Transport ──> Guarded (counts, idle timeout, deadline) ──> Gunzip, if the headers say gzip ──> Turns ──> decoder
@@ -6,21 +6,22 @@
 //!
 //! Read this before a change.
 //!
-//! - Bytes are counted and timed as they were sent. A small compressed body may decompress to gigabytes; `Limits` bound
-//!   that.
-//! - The idle timeout runs only while a poll finds no bytes. So the time of a slow consumer does not count.
-//! - A body that drips never idles for long. So waits are also added up, after the first byte of the body and then
-//!   after each [`PROGRESS`] bytes.
-//! - Bytes are polled before the clock. Bytes that waited for the consumer are not late.
+//! - Bytes are counted and timed as they were sent. A small compressed body may decompress to gigabytes, which `Limits`
+//!   bound.
+//! - The idle timeout runs only while a poll finds no bytes, so the time of a slow consumer does not count.
+//! - A body that arrives in drips never idles for long. Waits are therefore also added up: after the first byte of the
+//!   body, and again after each [`PROGRESS`] bytes.
+//! - Bytes are polled before the clock, because bytes that waited for the consumer are not late.
 //! - The deadline is polled before the bytes, because it limits the consumer too.
-//! - Servers from 1.37 write a gzip member for each flush. So another member may follow, and zeros between are ignored.
+//! - Servers from 1.37 write a gzip member for each flush, so another member may follow, and zeros in between are
+//!   ignored.
 //! - Bytes may contain nothing: empty chunks, empty members, white space. Each loop over them ends its poll after some,
-//!   so that other tasks and timers get a turn, and compressed bytes without contents are limited.
-//! - The end of the input inside a member is [`TransportErrorKind::Broken`], which is retried. Damaged data is
+//!   so that other tasks and timers can run, and compressed bytes without contents are limited.
+//! - The end of the input inside a member is [`TransportErrorKind::Broken`], which is retried, while damaged data is
 //!   [`TransportErrorKind::Compression`], which is not.
 //! - Only the headers decide the content coding. An unknown coding is refused before the body is read.
-//! - At most 1 MiB of an error's body is read, for at most 10 s, however slowly the bytes drip, and 300 characters of
-//!   it are quoted. It is redacted before it is truncated, because half a token is a secret too.
+//! - Of an error's body, at most 1 MiB is read, for at most 10 s however slowly the bytes arrive, and 300 characters
+//!   are quoted. They are redacted before they are truncated, because half a token is a secret too.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -53,31 +54,31 @@ const ERROR_TIME: Duration = Duration::from_secs(10);
 
 const SNIPPET_CHARS: usize = 300;
 
-/// The bytes on the network for which a body gets [`MOST_WAITED`] again. Any link that is of use is faster.
+/// After how many bytes on the network a body may use up [`MOST_WAITED`] again. Any useful link is faster.
 const PROGRESS: usize = 64 << 10;
 
-/// The most time, in sum, that a body may let its reader wait for [`PROGRESS`] bytes, unless the idle timeout is
-/// longer. API servers end a list after 60 s.
+/// How long in total a body may let its reader wait for [`PROGRESS`] bytes, unless the idle timeout is longer. API
+/// servers end a list after 60 s.
 const MOST_WAITED: Duration = Duration::from_secs(90);
 
 /// The size of the pieces of a decompressed body.
 const DECOMPRESSED_CHUNK: usize = 64 << 10;
 
-/// The most bytes that a consumer gets before other tasks have a turn. Without it, a body of white space, or of
-/// anything else without an item, would keep the consumer's task in one poll.
+/// How many bytes a consumer receives before other tasks can run. Otherwise a body without an item, for example of
+/// white space, would keep the consumer's task in a single poll.
 const TURN: usize = 1 << 20;
 
 /// The least that a chunk counts towards a turn.
 const LEAST_OF_TURN: usize = 16 << 10;
 
-/// The most gzip members that are begun in one poll.
+/// How many gzip members may begin in one poll.
 const MEMBERS_OF_TURN: u32 = 32;
 
-/// The most compressed bytes for each decompressed byte, in addition to [`COMPRESSED_EXCESS`]. Only a body of empty
-/// members or blocks, or of long gzip headers, needs more.
+/// How many compressed bytes there may be for each decompressed byte, in addition to [`COMPRESSED_EXCESS`]. Only a body
+/// of empty members or blocks, or of long gzip headers, needs more.
 const MOST_COMPRESSED: u64 = 32;
 
-/// The compressed bytes that may precede any contents.
+/// How many compressed bytes may precede any contents.
 const COMPRESSED_EXCESS: u64 = 1 << 20;
 
 /// Returns the decompressed body. Each wait for bytes is limited to `idle`, and the whole body to `deadline`.
@@ -116,7 +117,7 @@ pub(super) fn body(
 }
 
 /// Returns the content coding in lower case, without `identity`; several codings are joined. Names of codings are
-/// case-insensitive, and `x-gzip` is `gzip` (RFC 9110, section 8.4.1).
+/// case-insensitive, and `x-gzip` is the same as `gzip` (RFC 9110, section 8.4.1).
 fn content_coding(headers: &HeaderMap) -> Option<String> {
     let values = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let all = values.collect::<Vec<_>>().join(",").to_ascii_lowercase();
@@ -125,12 +126,12 @@ fn content_coding(headers: &HeaderMap) -> Option<String> {
     (!codings.is_empty()).then_some(codings)
 }
 
-/// The bytes of a body on the network, which it counts and times.
+/// The bytes of a body on the network, counted and timed.
 struct Guarded {
     chunks: Chunks,
     idle: Option<Duration>,
-    /// The start of the wait that `timer` limits. It starts with a poll that finds no bytes, so the time of the
-    /// consumer does not count.
+    /// When the wait that `timer` limits began. It begins with a poll that finds no bytes, so the time of the consumer
+    /// does not count.
     waiting: Option<Instant>,
     /// `None` before the first byte.
     progress: Option<BodyProgress>,
@@ -150,7 +151,7 @@ struct BodyProgress {
 impl Guarded {
     fn receive(&mut self, bytes: usize) {
         self.counters.wire(bytes);
-        // Bytes that are found after the limit waited for a slow consumer, at the end or all the time.
+        // Bytes that are found after the limit have waited for a slow consumer.
         let waited = self.waiting.take().filter(|_| Instant::now() <= self.timer.deadline());
         let waited = waited.map_or(Duration::ZERO, |since| since.elapsed());
         let Some(progress) = &mut self.progress else {
@@ -197,7 +198,7 @@ impl Stream for Guarded {
         if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
             return Poll::Ready(Some(Err(TransportError::new(TransportErrorKind::Deadline, ""))));
         }
-        // Polls the bytes before the clock: bytes that waited for a slow consumer are not late.
+        // The bytes are polled before the clock, because bytes that waited for a slow consumer are not late.
         if let Poll::Ready(next) = this.chunks.as_mut().poll_next(cx) {
             this.receive(next.as_ref().map_or(0, |next| next.as_ref().map_or(0, Bytes::len)));
             return Poll::Ready(next.map(|next| next.map_err(TransportError::in_body)));
@@ -212,10 +213,10 @@ pub(super) fn idle_error(idle: Duration) -> TransportError {
     TransportError::new(TransportErrorKind::ReadIdle, message)
 }
 
-/// Gives other tasks a turn after each [`TURN`] of a body.
+/// Lets other tasks run after each [`TURN`] of a body.
 struct Turns<S> {
     chunks: S,
-    /// The bytes since the consumer last had to wait.
+    /// How many bytes followed since the consumer last had to wait.
     spent: usize,
 }
 
@@ -236,7 +237,7 @@ impl<S: Stream<Item = Result<Bytes, TransportError>> + Unpin> Stream for Turns<S
     }
 }
 
-/// Ends a poll, and requests the next one.
+/// Ends a poll and requests the next one.
 fn later<T>(cx: &Context<'_>) -> Poll<T> {
     cx.waker().wake_by_ref();
     Poll::Pending
@@ -245,11 +246,11 @@ fn later<T>(cx: &Context<'_>) -> Poll<T> {
 /// The compressed bytes for `StreamReader`, with errors as `io::Error`.
 struct ForReader {
     guarded: Guarded,
-    /// The number of compressed bytes.
+    /// How many compressed bytes there were.
     compressed: u64,
-    /// The number of bytes that they have decompressed to.
+    /// To how many bytes they have decompressed.
     contents: u64,
-    /// True if a chunk was read in this poll of [`Gunzip`]. It had no contents if another one is read.
+    /// True if this poll of [`Gunzip`] read a chunk. If another one is read, the chunk had no contents.
     has_read: bool,
 }
 
@@ -286,7 +287,7 @@ type Compressed = StreamReader<ForReader, Bytes>;
 enum Members {
     Before(Compressed),
     In(Box<GzipDecoder<Compressed>>),
-    /// After a member: another may follow, because servers from 1.37 write one for each flush. gzip ignores zeros here.
+    /// After a member. Another may follow, because servers from 1.37 write one for each flush; gzip ignores zeros here.
     After(Compressed),
     Ended,
 }
@@ -371,8 +372,8 @@ pub(super) async fn next_chunk(chunks: &mut Chunks) -> Result<Option<Bytes>, Tra
     }
 }
 
-/// Returns the beginning of a body, including `first`, which was already read. It is the whole body if that is short
-/// and arrives in time, or all bytes before an interruption.
+/// Returns the beginning of a body, including `first`, which was already read. The result is the whole body if it is
+/// short and arrives in time, or everything before an interruption.
 pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
     let mut bytes = Vec::from(first);
     let end = Instant::now() + ERROR_TIME;
@@ -387,7 +388,7 @@ pub(super) async fn beginning(first: Bytes, chunks: &mut Chunks) -> Vec<u8> {
 }
 
 /// The body of an API server's 404 for a path that it does not serve (Go's `http.NotFound`), for example of a custom
-/// resource whose definition was deleted. An object that does not exist is a Status instead.
+/// resource whose definition was deleted. For an object that does not exist, the body is a Status instead.
 const NO_SUCH_PATH: &str = "404 page not found";
 
 /// Returns the error of a response with this status, whatever its body is.
@@ -418,8 +419,7 @@ fn kind_of(mut status: Status, code: u16, headers: &HeaderMap, is_kubernetes: bo
     ErrorKind::Api { code, status: Box::new(status), retry_after, is_status: is_kubernetes }
 }
 
-/// Returns the seconds of a `Retry-After`; `None` for a date, which client-go ignores too, because the clocks may
-/// differ.
+/// Returns the seconds of a `Retry-After`. Like client-go, it ignores a date, because the clocks may differ.
 fn seconds(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
@@ -443,7 +443,7 @@ pub(super) fn snippet(body: &[u8], transport: &dyn Transport) -> Option<String> 
     if text.chars().take(SNIPPET_CHARS).any(|c| c == char::REPLACEMENT_CHARACTER || c == '\0') {
         return None;
     }
-    // Redacts before it truncates, because half a token is a secret too.
+    // Redaction comes before truncation, because half a token is a secret too.
     let text = redact(transport, text.split_whitespace().collect::<Vec<_>>().join(" "));
     let mut snippet: String = text.chars().take(SNIPPET_CHARS).collect();
     if snippet.len() < text.len() {

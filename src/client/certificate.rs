@@ -1,7 +1,7 @@
-//! The fields of a certificate that rustls does not show (RFC 5280).
+//! The fields of a certificate that rustls does not expose (RFC 5280).
 //!
-//! They decide nothing alone: webpki builds and verifies the chain of a server, and [`Authorities`] only refuses more
-//! than webpki does, except for [`Certificate::without_ca_flag`], whose doc says why that is safe.
+//! Alone they decide nothing: webpki builds and verifies the chain of a server, and [`Authorities`] only refuses more
+//! than webpki does. The exception is [`Certificate::without_ca_flag`], whose doc says why that is safe.
 //!
 //! [`Authorities`]: super::Authorities
 
@@ -31,7 +31,7 @@ const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 /// The bit `keyCertSign` in the first byte of a key usage.
 const CERT_SIGN: u8 = 0x04;
 
-/// The size of the smallest RSA keys that ring and aws-lc-rs verify.
+/// The size in bits of the smallest RSA keys that ring and aws-lc-rs verify.
 pub(super) const MIN_RSA_BITS: usize = 2048;
 
 pub(super) struct Certificate<'a> {
@@ -102,8 +102,9 @@ impl<'a> Certificate<'a> {
         Some(8 * (modulus.len() - zeros) - first.leading_zeros() as usize)
     }
 
-    /// Returns why Go's `x509.Certificate.Verify` would not accept this certificate as the issuer of another one;
-    /// `None` if it would. webpki checks none of this for a trusted certificate, and no key usage at all.
+    /// Returns why Go's `x509.Certificate.Verify` would not accept this certificate as an issuer; `None` if it would.
+    ///
+    /// For a trusted certificate, webpki checks none of this, and it never checks a key usage.
     pub(super) fn why_no_issuer(&self, now: UnixTime) -> Option<&'static str> {
         let Some((not_before, not_after)) = self.dates() else { return Some("has malformed dates") };
         let now = i64::try_from(now.as_secs()).ok().and_then(|now| Timestamp::from_second(now).ok());
@@ -128,7 +129,7 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// Returns true if the path length constraint is 0: the certificate may sign only certificates of servers.
+    /// Returns true if the path length constraint is 0, so that the certificate may sign only certificates of servers.
     pub(super) fn signs_only_leaves(&self) -> bool {
         let Some(mut fields) = self.basic_constraints() else { return false };
         if fields.peek() == Some(BOOLEAN) {
@@ -137,11 +138,11 @@ impl<'a> Certificate<'a> {
         fields.read(INTEGER).and_then(|length| length.bytes(self.der)) == Some(&[0])
     }
 
-    /// Returns the certificate with `cA` in its basic constraints turned from true to false, so that webpki verifies it
-    /// as the certificate of a server; `None` if it is not a CA.
+    /// Returns the certificate with `cA` in its basic constraints turned to false; `None` if it is not a CA.
     ///
-    /// Its signature must be verified over the bytes of the original, whose only difference is this byte. So an issuer
-    /// that signed the certificate of a CA has the same server accepted as in Go, and nothing else.
+    /// webpki then verifies it as the certificate of a server. The signature must be verified over the bytes of the
+    /// original, which differs only in this byte. An issuer that signed the certificate of a CA therefore has the same
+    /// server accepted as in Go, and nothing else.
     pub(super) fn without_ca_flag(&self) -> Option<Vec<u8>> {
         let flag = self.basic_constraints()?.read(BOOLEAN)?.content;
         let mut copy = self.der.to_vec();

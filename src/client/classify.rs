@@ -1,18 +1,18 @@
-//! What failed, and what to do next: the only classification of errors.
+//! The only classification of errors: what failed, and what to do next.
 //!
 //! Read this before a change.
 //!
-//! - [`judge`] decides both. Lists, gets, watches and reflectors map its [`RetryAdvice`] to their next step, and metrics
-//!   count its [`ErrorClass`].
-//! - Its match of `ErrorKind` has no `_`: a new kind does not compile until both are decided.
-//! - [`DecodeError::is_incomplete`](crate::DecodeError::is_incomplete) decides what a truncation is, also for this
-//!   file.
-//! - An expired version or token comes first, whatever the status code is. No retry of the same request helps.
+//! - [`judge`] decides both. Lists, gets, watches and reflectors turn its [`RetryAdvice`] into their next step, and
+//!   metrics count its [`ErrorClass`].
+//! - Its match of `ErrorKind` has no `_`, so a new kind does not compile until both are decided.
+//! - [`DecodeError::is_incomplete`](crate::DecodeError::is_incomplete) decides what a truncation is, for this file as
+//!   well.
+//! - An expired version or token comes first, whatever the status code, because no retry of the same request helps.
 //! - Only a Status of Kubernetes says that a version has expired. A proxy's error says nothing about the version,
 //!   however often it returns.
-//! - A TLS error is final until a server was reached. Later it may be the rotation of a certificate.
-//! - 401, 403 and 404 may end when a role or a resource is created. So a watch retries them, and a list does not.
-//! - A list that the server's request timeout interrupted would be interrupted again. A reflector relists it in pages.
+//! - A TLS error is final until the server was reached once. Later it may be the rotation of a certificate.
+//! - 401, 403 and 404 may end when a role or a resource is created, so a watch retries them, and a list does not.
+//! - A list that the server's request timeout interrupted would be interrupted again, so a reflector relists in pages.
 //! - The caller's own error ([`ItemError`](crate::ItemError) of an item) would return for the same item.
 //! - [`most_fruitless`] exists because some servers end a watch of an expired version without an error.
 
@@ -23,29 +23,28 @@ use super::transport::TransportErrorKind;
 use crate::error::DecodeErrorKind;
 use crate::wire::BodyFormat;
 
-/// The longest `Retry-After` that is obeyed. client-go obeys each (`rest/with_retry.go`); API servers send seconds, and
-/// a proxy may send anything. After a longer one a list or get ends in the error, and a watch or a reflector retries
+/// The longest `Retry-After` that is obeyed. client-go obeys any (`rest/with_retry.go`); API servers send seconds, but
+/// a proxy may send anything. After a longer one, a list or get ends in the error, and a watch or a reflector retries
 /// after this time.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// What failed, in one of a few words, for metrics and alerts: see [`Error::class`].
+/// What failed, in one of a few words for metrics and alerts: see [`Error::class`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// The server has forgotten the version or the continue token: [`Error::is_expired`].
+    /// The server has forgotten the version or the continue token: see [`Error::is_expired`].
     Expired,
-    /// The server limits requests: 429.
+    /// The server limits requests (429).
     Throttled,
-    /// Rights or credentials are missing: 401, 403, and credentials that cannot be issued.
+    /// Rights or credentials are missing (401, 403), or credentials cannot be issued.
     Denied,
-    /// The request is invalid, or the resource does not exist: all other codes below 500, and requests that were not
-    /// sent.
+    /// The request is invalid or was not sent, or the resource does not exist (all other codes below 500).
     Rejected,
-    /// The server failed: 408 and 5xx.
+    /// The server failed (408, 5xx).
     Server,
-    /// No connection, or one that broke or stalled before the end of the body.
+    /// There was no connection, or it broke or stalled before the end of the body.
     Connection,
-    /// The response is not what was requested: a redirect, a proxy's page, or a body that cannot be decoded.
+    /// The response is not what was requested, but a redirect, a proxy's page, or a body that cannot be decoded.
     Response,
 }
 
@@ -54,7 +53,7 @@ impl ErrorClass {
     pub const ALL: &[Self] =
         &[Self::Expired, Self::Throttled, Self::Denied, Self::Rejected, Self::Server, Self::Connection, Self::Response];
 
-    /// Returns the class as a word in lower case, for a label.
+    /// Returns the class as a lower-case word, for a label.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -83,19 +82,22 @@ impl ErrorClass {
 pub enum RetryAdvice {
     /// The same request may succeed soon.
     Retry,
-    /// The same request may succeed once a role is granted, the resource is created, or credentials or a proxy are
-    /// repaired.
+    /// The same request may succeed once somebody grants a role, creates the resource, or repairs credentials or a
+    /// proxy.
     RetryAfterRepair,
-    /// The server has forgotten the resource version or the continue token: only a request without it can succeed.
+    /// The server has forgotten the resource version or the continue token, so only a request without it can succeed.
     StartOver,
-    /// The response cannot be used, and the same request may return the same response. A list in another form may not.
+    /// The response cannot be used. Repeating the request may return the same response, but a list in another form may
+    /// not.
     Relist,
-    /// The caller has to change something.
+    /// The caller must change something.
     GiveUp,
 }
 
-/// Returns what failed, and what to do next. A TLS error is retried if the server `was_reached` before, because a
-/// certificate was rotated; the class does not depend on that.
+/// Returns what failed, and what to do next.
+///
+/// A TLS error is retried if the server `was_reached` before, because a certificate may have been rotated. The class
+/// does not depend on that.
 fn judge(error: &Error, was_reached: bool) -> (ErrorClass, RetryAdvice) {
     use self::ErrorClass::{Connection, Denied, Expired, Rejected, Response, Server, Throttled};
     use self::RetryAdvice::{GiveUp, Relist, Retry, RetryAfterRepair, StartOver};
@@ -119,7 +121,7 @@ fn judge(error: &Error, was_reached: bool) -> (ErrorClass, RetryAdvice) {
                 408 | 500..=599 => (Server, later),
                 600.. => (Server, GiveUp),
                 401 | 403 => (Denied, RetryAfterRepair),
-                // 410 of a proxy: that of an API server has expired.
+                // A proxy's 410, because that of an API server has expired.
                 404 | 410 => (Rejected, RetryAfterRepair),
                 _ => (Rejected, GiveUp),
             }
@@ -132,7 +134,7 @@ fn judge(error: &Error, was_reached: bool) -> (ErrorClass, RetryAdvice) {
         },
         ErrorKind::Decode(error) if error.is_incomplete() => (Connection, Retry),
         ErrorKind::Decode(error) if matches!(error.kind(), DecodeErrorKind::Item(_)) => (Response, GiveUp),
-        // A body of text is a proxy's page.
+        // A text is a proxy's page.
         ErrorKind::Redirect { .. } | ErrorKind::UnexpectedBody { format: BodyFormat::Html | BodyFormat::Text, .. } => {
             (Response, RetryAfterRepair)
         }
@@ -160,11 +162,12 @@ impl Error {
         judge(self, false).0
     }
 
-    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, and a failed, broken or stalled
+    /// Returns true if the same call may succeed soon: after 408, 429, any 5xx, or a failed, broken or stalled
     /// connection.
     ///
-    /// The client has then already retried, within its [`Retry`](super::Retry), unless items were delivered. Returns
-    /// false if the server's request timeout interrupted a list: it would interrupt the next list too.
+    /// By then the client has already retried, within its [`Retry`](super::Retry), unless items were delivered. A list
+    /// that the server's request timeout interrupted is not retryable, because the timeout would interrupt the next
+    /// list too.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         classify(self, false) == RetryAdvice::Retry
@@ -173,9 +176,9 @@ impl Error {
 
 /// Returns what to do after an error of one group's discovery document.
 ///
-/// While the server of a group is down, the API server responds with 503 at once (kube-aggregator `handler_proxy.go`),
-/// and a retry would delay the other groups. A retry helps if the server asked for it, or the connection broke:
-/// client-go retries only these (`rest/with_retry.go`).
+/// While the server of a group is down, the API server answers 503 at once (kube-aggregator `handler_proxy.go`), and a
+/// retry would delay the other groups. A retry helps if the server asked for one or the connection broke, which are the
+/// only errors that client-go retries (`rest/with_retry.go`).
 pub(super) fn classify_version(error: &Error, was_reached: bool) -> RetryAdvice {
     match error.kind() {
         ErrorKind::Api { retry_after: None, .. } => RetryAdvice::RetryAfterRepair,
@@ -183,12 +186,13 @@ pub(super) fn classify_version(error: &Error, was_reached: bool) -> RetryAdvice 
     }
 }
 
-/// Returns the number of connections from one version after which the version counts as expired, if each of them ends
-/// like this one, without an event; `None` if the end is no sign of an expired version, like 429 or a refused
-/// connection.
+/// Returns how many connections that end like this one let their version count as expired.
 ///
-/// `at_once` is true if the server accepted the watch and it ended at once. client-go lists again after one such end,
-/// and after each error but 429 and refused connections (`tools/cache/reflector.go`, `handleWatch`).
+/// They all start from that version and end without an event. The result is `None` if such an end is no sign of an
+/// expired version, as after 429 or a refused connection.
+///
+/// `at_once` is true if the server accepted the watch and it ended at once. client-go relists after a single such end,
+/// and after every error but 429 and refused connections (`tools/cache/reflector.go`, `handleWatch`).
 pub(super) fn most_fruitless(error: Option<&Error>, at_once: bool) -> Option<u32> {
     let breaks = || at_once.then_some(MOST_FAILED);
     match error.map(Error::kind) {
@@ -200,11 +204,11 @@ pub(super) fn most_fruitless(error: Option<&Error>, at_once: bool) -> Option<u32
     }
 }
 
-/// The number of watches that the server may end at once before their version counts as expired.
+/// How many watches the server may end at once before their version counts as expired.
 const MOST_ENDED: u32 = 3;
 
-/// The number of watches that may fail before their version counts as expired. With the default backoff, they take a
-/// minute or two.
+/// How many watches may fail before their version counts as expired. With the default backoff, they take a minute or
+/// two.
 const MOST_FAILED: u32 = 8;
 
 #[cfg(test)]

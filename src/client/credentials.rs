@@ -16,14 +16,13 @@ use super::redact::redact_secret;
 use super::transport::{TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
-/// How long a token may be sent by requests that do not wait for a read of its file by another request.
+/// How long a token may be sent by requests that do not wait until another request has read its file.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// The credentials that a transport sends in the `Authorization` header, for implementations of
-/// [`Transport`](super::Transport).
+/// The credentials that a transport sends in the `Authorization` header.
 ///
-/// Neither errors nor `Debug` output show them. Header values are marked as sensitive. The memory of secrets is
-/// overwritten when they are dropped.
+/// They serve implementations of [`Transport`](super::Transport). Neither errors nor `Debug` output show them, header
+/// values are marked as sensitive, and the memory of secrets is overwritten when they are dropped.
 #[derive(Default)]
 pub struct Credentials {
     source: Source,
@@ -33,7 +32,7 @@ pub struct Credentials {
 #[derive(Default)]
 struct LastSecret {
     secret: Option<SecretString>,
-    /// When it was read from a file; `None` since the server has refused it.
+    /// When it was read from a file; `None` after the server refused it.
     read: Option<Instant>,
 }
 
@@ -52,7 +51,8 @@ enum Source {
 }
 
 impl Credentials {
-    /// Creates credentials of this bearer token. White space around it is ignored. An empty token is no credentials.
+    /// Creates credentials from a bearer token, around which white space is ignored. An empty token means no
+    /// credentials.
     #[must_use]
     pub fn bearer(token: &str) -> Self {
         let token = SecretString::from(token.trim());
@@ -61,58 +61,60 @@ impl Credentials {
         Self { source, last: last_secret(Some(token)) }
     }
 
-    /// Creates credentials of a user's name and password.
+    /// Creates credentials from a user's name and password.
     #[must_use]
     pub fn basic(user: &str, password: &str) -> Self {
         let encoded = BASE64_STANDARD.encode(format!("{user}:{password}"));
         Self { source: Source::Basic(encoded.into()), last: last_secret(Some(password.into())) }
     }
 
-    /// Creates credentials of the bearer token in this file, which is read for each request, by one request at a time
-    /// and on a thread for blocking tasks. Others send the token of the last 10 s meanwhile, unless the server has
-    /// [refused](Self::refuse) it; without one they wait.
+    /// Creates credentials from the bearer token in this file, which is read for each request.
+    ///
+    /// One request at a time reads it, on a thread for blocking tasks. Meanwhile, other requests send the token of the
+    /// last 10 s, or wait if there is none or the server has [refused](Self::refuse) it.
     ///
     /// If the file cannot be read or is empty, the previous token is used, as in client-go
-    /// (`transport/token_source.go`). Before the first token, it is `initial`.
+    /// (`transport/token_source.go`). Until the first successful read, this is `initial`.
     #[must_use]
     pub fn token_file(path: impl Into<PathBuf>, initial: Option<&str>) -> Self {
         let (path, reading) = (path.into().into(), Arc::default());
         Self { source: Source::TokenFile { path, reading }, last: last_secret(initial.map(SecretString::from)) }
     }
 
-    /// Returns true unless there are no credentials.
+    /// Returns true if there are credentials.
     #[must_use]
     pub fn is_some(&self) -> bool {
         !matches!(self.source, Source::None)
     }
 
-    /// Returns true if a later header may differ, because a file is read.
+    /// Returns true if a later header may differ, because it comes from a file.
     #[must_use]
     pub fn can_change(&self) -> bool {
         matches!(self.source, Source::TokenFile { .. })
     }
 
-    /// Notes that the server has refused the last credentials: each request then waits until a file is read.
+    /// Notes that the server has refused the last credentials, so that each request waits until the file is read again.
     pub fn refuse(&self) {
         lock(&self.last).read = None;
     }
 
-    /// Checks credentials that are not in a file.
+    /// Checks credentials that are not in a file, as [`header`](Self::header) would.
     ///
     /// # Errors
     ///
-    /// Those of [`header`](Self::header).
+    /// The errors of [`header`](Self::header).
     pub fn check(&self) -> Result<(), TransportError> {
         self.known_header().map(drop)
     }
 
-    /// Returns the value of the `Authorization` header; `None` without credentials. A token file is read on the current
-    /// tokio runtime.
+    /// Returns the value of the `Authorization` header; `None` without credentials.
+    ///
+    /// A token file is read on the current tokio runtime.
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Credentials`] if the file has no token and there is no previous one, or if the token
-    /// contains a character that no header can carry. The error names the source, and does not show the token.
+    /// [`TransportErrorKind::Credentials`] when the file contains no token and there is no previous one, or when the
+    /// token contains a character that no header can carry. The error names the source but does not show the token.
     pub async fn header(&self) -> Result<Option<HeaderValue>, TransportError> {
         let Source::TokenFile { path, reading } = &self.source else { return self.known_header() };
         let reader = match Arc::clone(reading).try_lock_owned() {
@@ -123,7 +125,7 @@ impl Credentials {
             },
         };
         let (file, last) = (Arc::clone(path), Arc::clone(&self.last));
-        // It ends also if the request is dropped, so that a file system that hangs has one reader.
+        // The read continues even if the request is dropped, so that a file system that hangs has only one reader.
         let read = spawn_blocking(move || {
             let _reader = reader;
             read_token(&file, &last)
@@ -170,7 +172,7 @@ fn last_secret(secret: Option<SecretString>) -> Arc<Mutex<LastSecret>> {
     Arc::new(Mutex::new(LastSecret { secret, read: None }))
 }
 
-/// Reads the token, or returns the last one. The lock is not held meanwhile.
+/// Reads the token or returns the last one, without holding the lock while it reads.
 fn read_token(path: &Path, last: &Mutex<LastSecret>) -> Result<HeaderValue, TransportError> {
     let token = match fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => Err(format!("{}: the file is empty", path.display())),

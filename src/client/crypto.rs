@@ -6,14 +6,14 @@ use rustls::crypto::CryptoProvider;
 
 use super::transport::{TransportError, TransportErrorKind};
 
-/// Returns the crypto provider of TLS: the default that the program has installed in rustls, else aws-lc-rs or ring by
-/// the features of this crate.
+/// Returns the crypto provider of TLS: the default that the program installed in rustls, or else the feature's.
 ///
-/// It never asks rustls to choose, which panics in a program that has both.
+/// If both features are enabled, aws-lc-rs is used. rustls is never asked to choose, because it panics in a program
+/// that has both.
 ///
 /// # Errors
 ///
-/// [`TransportErrorKind::Setup`] if there is none.
+/// [`TransportErrorKind::Setup`] when there is none.
 pub fn crypto_provider() -> Result<Arc<CryptoProvider>, TransportError> {
     if let Some(installed) = CryptoProvider::get_default() {
         return Ok(Arc::clone(installed));

@@ -12,10 +12,10 @@ use crate::error::{DecodeError, DecodeErrorKind, InvalidInput, Limit};
 use crate::meta::{Status, StatusCause, StatusDetails, TypeMeta};
 use crate::wire::BodyFormat;
 
-/// The failure of a call, with the number of items delivered before.
+/// Why a call failed, and how many items it delivered before.
 ///
-/// The delivered items are exact, but the list may have more. The error is displayed on one line, with its causes and
-/// without credentials.
+/// The delivered items are correct, but the list may contain more. The text is one line, with the causes and without
+/// credentials.
 #[derive(Clone, Debug)]
 pub struct Error(Box<ErrorParts>);
 
@@ -40,7 +40,7 @@ impl Error {
         self
     }
 
-    /// Names the namespace, if the call was for several.
+    /// Adds the namespace, if the call was for several.
     pub(super) fn with_namespace(mut self, namespace: Option<String>) -> Self {
         self.0.namespace = namespace;
         self
@@ -56,7 +56,7 @@ impl Error {
         self
     }
 
-    /// Removes credentials from all text that a server or a proxy sent, except for text of items.
+    /// Removes credentials from all text that a server or a proxy sent, except from text of items.
     pub(super) fn redacted(mut self, transport: &dyn Transport) -> Self {
         let clean = |text: &mut String| *text = redact(transport, mem::take(text));
         match &mut self.0.kind {
@@ -107,25 +107,25 @@ impl Error {
         &self.0.kind
     }
 
-    /// Returns the number of items that the call delivered before, over all its pages and namespaces.
+    /// Returns how many items the call delivered before the error, over all pages and namespaces.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items
     }
 
-    /// Returns the namespace whose list or watch failed, if the call was for several namespaces.
+    /// Returns the namespace whose list or watch failed, if the call was for several.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.0.namespace.as_deref()
     }
 
-    /// Returns the id of the request in the server's audit log, if the server sent it.
+    /// Returns the id of the request in the server's audit log, if the server sent one.
     #[must_use]
     pub fn audit_id(&self) -> Option<&str> {
         self.0.audit_id.as_deref()
     }
 
-    /// Returns the error that the API server, or a proxy, sent.
+    /// Returns the error that the API server or a proxy sent.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match self.kind() {
@@ -161,16 +161,16 @@ impl Error {
         }
     }
 
-    /// Returns true if the version or the continue token has expired, or [may have](ErrorKind::NoProgress): list from
-    /// the start.
+    /// Returns true if the version or the continue token has expired, or [may have](ErrorKind::NoProgress).
     ///
-    /// Servers report it in a Status with code 410, with one of the reasons `Expired` and `Gone`, or with the text of
-    /// etcd or kine that the revision was compacted. A continue token that the server refuses with 400 counts as
-    /// expired, too. A 410 without a Status does not: it is from a proxy.
+    /// The caller should then list from the start. Servers report expiry in a Status with code 410, with the reason
+    /// `Expired` or `Gone`, or with the text of etcd or kine that the revision was compacted. A continue token that the
+    /// server refuses with 400 counts as expired too, but a 410 without a Status does not, because it comes from a
+    /// proxy.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         match self.kind() {
-            // Another release of the server, perhaps behind a balancer, cannot read the token.
+            // Another release of the server, perhaps behind a load balancer, cannot read the token.
             ErrorKind::Api { code: 400, is_status: true, .. } if self.0.of_later_page => true,
             ErrorKind::Api { code, status, is_status: true, .. } => {
                 let is_compacted = *code >= 500 && status.message.contains("has been compact");
@@ -181,10 +181,10 @@ impl Error {
         }
     }
 
-    /// Returns true if the watch cache has not seen the requested version yet: retry in a second.
+    /// Returns true if the server's watch cache has not yet seen the requested version. Retry in a second.
     ///
-    /// Servers report it as a cause, and those before 1.17 or behind some aggregators only as a text (client-go
-    /// `tools/cache/reflector.go`, `isTooLargeResourceVersionError`).
+    /// Servers report this as a cause. Those before 1.17, and some behind aggregators, report it only as text
+    /// (client-go `tools/cache/reflector.go`, `isTooLargeResourceVersionError`).
     #[must_use]
     pub fn is_too_large_version(&self) -> bool {
         const TEXT: &str = "Too large resource version";
@@ -259,27 +259,27 @@ impl std::error::Error for Error {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The parameters, or the resource, namespace or name, are invalid. Nothing was sent.
+    /// The parameters, the resource, the namespace or the name are invalid, so nothing was sent.
     #[error("{0}")]
     Params(InvalidInput),
 
-    /// A response with an error status, or a `Status` in place of a list or an object.
+    /// The server responded with an error status, or with a `Status` in place of a list or an object.
     #[error("{}", Api(status, *retry_after))]
     #[non_exhaustive]
     Api {
-        /// The code of the Status, else of HTTP.
+        /// The code of the Status, or else of HTTP.
         code: u16,
-        /// The server's error. If the body is not a Status, it has only the code, and the beginning of the body as its
-        /// message.
+        /// The server's error.
+        ///
+        /// If the body is not a Status, it consists of the code and the beginning of the body as its message.
         status: Box<Status>,
-        /// The `Retry-After` of the headers, else of the Status.
+        /// The `Retry-After` of the headers, or else of the Status.
         retry_after: Option<Duration>,
-        /// True if the body is a Status, as an API server sends it; false if a proxy may have answered.
+        /// True if the body is a Status, as API servers send it; false if a proxy may have answered.
         is_status: bool,
     },
 
-    /// The transport failed before or while it received the response. An interrupted list is
-    /// [`Incomplete`](Self::Incomplete).
+    /// The transport failed before or during the response. An interrupted list is [`Incomplete`](Self::Incomplete).
     #[error("{0}")]
     Transport(TransportError),
 
@@ -289,28 +289,30 @@ pub enum ErrorKind {
     Incomplete {
         /// The error of the transport; `None` if the body ended without one.
         cause: Option<TransportError>,
-        /// The bytes of the body that were received, after decompression.
+        /// How many bytes of the body were received, after decompression.
         bytes: u64,
         /// The time from the request to the interruption.
         elapsed: Duration,
-        /// The request timeout of the server, if `elapsed` is at least 90 % of it: then the server probably interrupted
-        /// the list. [`ListParams::page_size`](super::ListParams::page_size) or a faster consumer avoids that.
+        /// The server's request timeout, if `elapsed` is at least 90 % of it.
+        ///
+        /// The server then probably interrupted the list, which [`ListParams::page_size`](super::ListParams::page_size)
+        /// or a faster consumer avoids.
         request_timeout: Option<Duration>,
     },
 
-    /// The body is not a list, exceeds a limit, or has an item that cannot be decoded.
+    /// The body is not a list, exceeds a limit, or contains an item that cannot be decoded.
     #[error("{0}")]
     Decode(DecodeError),
 
-    /// The response is neither protobuf nor JSON of the API: a proxy's page, CBOR.
+    /// The response is neither protobuf nor JSON of the API, but for example a proxy's page or CBOR.
     #[error("{}", unexpected(*format, content_type.as_deref(), snippet.as_deref()))]
     #[non_exhaustive]
     UnexpectedBody {
-        /// The format of the body, by its first byte.
+        /// The format of the body, judged by its first byte.
         format: BodyFormat,
         /// The `Content-Type` header.
         content_type: Option<String>,
-        /// The beginning of a text, on one line and without credentials.
+        /// The beginning of the body if it is text, on one line and without credentials.
         snippet: Option<String>,
     },
 
@@ -327,7 +329,8 @@ pub enum ErrorKind {
     #[error("the retried page has other items than before")]
     PageChanged,
 
-    /// A later page has another resource version than the first page, so the list would be no snapshot.
+    /// A later page has another resource version than the first, so the list would not be a snapshot.
+    ///
     /// [`List::allow_inconsistent`](super::List::allow_inconsistent) accepts such pages.
     #[error("the pages have several resource versions, {first:?} and {found:?}: the list is no snapshot")]
     #[non_exhaustive]
@@ -338,29 +341,29 @@ pub enum ErrorKind {
         found: String,
     },
 
-    /// The server sent a continue token again, so the pages would never end.
+    /// The server repeated a continue token, so the pages would never end.
     #[error("the server sent the same continue token again: its pages do not end")]
     RepeatedToken,
 
-    /// A redirect that the transport did not follow, because that could send the credentials to another server.
+    /// The server redirects elsewhere, and following it could send the credentials to another server.
     #[error(
         "the server redirects to {} ({status}), where the client does not follow",
         .to.as_deref().unwrap_or("a relative location")
     )]
     Redirect {
-        /// The status.
+        /// The HTTP status of the redirect.
         status: StatusCode,
-        /// Scheme, host and port of the target, without path and query; `None` if one of them is missing.
+        /// The scheme, host and port of the target, without path and query; `None` if one of them is missing.
         to: Option<String>,
     },
 
-    /// The server ended or failed several watches from one version without an event, so the version may have expired.
+    /// The server ended several watches from one version without an event, so the version may have expired.
     #[error("{}", no_progress(resource_version, *watches, last.as_deref()))]
     #[non_exhaustive]
     NoProgress {
-        /// The version.
+        /// The version from which they started.
         resource_version: String,
-        /// The number of watches.
+        /// How many watches there were.
         watches: u32,
         /// The error of the last watch; `None` if the server ended it without an error.
         last: Option<Box<Error>>,
@@ -370,12 +373,12 @@ pub enum ErrorKind {
     #[error("cannot read the discovery document {0}")]
     Discovery(String),
 
-    /// The server has no resource of the typed name, or does not list it, or several resources have the name.
+    /// The typed name names no resource, several resources, or one that the server does not list.
     #[error("{0}")]
     Unresolved(String),
 }
 
-/// Writes the server's error with the reasons of its causes.
+/// Writes the server's error together with the reasons of its causes.
 struct Api<'a>(&'a Status, Option<Duration>);
 
 impl fmt::Display for Api<'_> {

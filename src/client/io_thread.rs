@@ -7,11 +7,11 @@
 //!
 //! In one run on two cores, a list of 50,000 objects of 2.4 kB took 227 ms of CPU instead of 260 ms on a caller's
 //! runtime of several threads, and one of 20,000 objects of 22 kB 640 ms instead of 770 ms. On a runtime of one thread
-//! the first took 165 and 177 ms, and the second the same. A change of a watch gains nothing: the guide's page about
+//! the first took 165 and 177 ms, and the second the same. A change of a watch gains nothing. The guide's page about
 //! performance has the figures.
 //!
-//! The transports of a process share these threads, at most one for each core. A transport stays on its thread, because
-//! its connections cannot move.
+//! The transports of a process share these threads, of which there is at most one for each core. A transport stays on
+//! its thread, because its connections cannot move.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -32,21 +32,20 @@ use tracing::instrument::{Instrument, WithSubscriber};
 use super::transport::{Chunks, Response, TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
-/// The size in bytes at which a piece is sent, even if more can be read.
+/// At this size, a piece is sent even if more can be read.
 const PIECE: usize = 256 << 10;
 
-/// A thread that sends the requests of a transport and reads its responses, so that a connection and its reader share
-/// one thread.
+/// A thread that sends the requests of a transport and reads its responses, so that connection and reader share it.
 ///
-/// The transports of a process share such threads, at most as many as the process has cores
-/// ([`std::thread::available_parallelism`]). The first request chooses the thread, and the transport stays on it: a new
-/// one while there are fewer than cores, else the thread with the fewest transports and open responses. All TLS of a
+/// The transports of a process share such threads, of which there are at most as many as the process has cores
+/// ([`std::thread::available_parallelism`]). The first request of a transport chooses its thread for good: a new one
+/// while there are fewer than cores, otherwise the one with the fewest transports and open responses. All TLS of a
 /// transport therefore runs on one core, and whatever blocks its thread delays the other transports on it.
 ///
-/// Each piece of a body (at most about 256 KiB) crosses to the caller's thread. A body that waits for its server keeps
+/// Each piece of a body, at most about 256 KiB, crosses to the caller's thread. A body that waits for its server keeps
 /// no memory for the next piece.
 ///
-/// A thread ends, with all tasks on it, once every `IoThread` that uses it and all responses that they returned are
+/// A thread ends, with all tasks on it, once every `IoThread` that uses it and all responses that these returned are
 /// dropped. If no thread can be started, the next request tries again.
 pub struct IoThread {
     pool: &'static Pool,
@@ -80,14 +79,15 @@ impl IoThread {
         Self { pool, running: Mutex::default() }
     }
 
-    /// Runs `get`, which sends a request, on the thread, and reads the body of its response there.
+    /// Runs `get`, which sends a request, on the thread, and reads the body of the response there.
     ///
     /// Up to three pieces of a body, of about 256 KiB each, wait for a slow consumer. Dropping the future or the
     /// response ends its task on the thread.
     ///
     /// # Errors
     ///
-    /// The errors of `get`; [`TransportErrorKind::Other`] if no thread can be started, or if `get` or the body panics.
+    /// The errors of `get`, and [`TransportErrorKind::Other`] when no thread can be started, or `get` or the body
+    /// panics.
     pub async fn get(
         &self,
         get: impl Future<Output = Result<Response, TransportError>> + Send + 'static,
@@ -129,7 +129,7 @@ impl Pool {
         Self { most, threads: Mutex::default() }
     }
 
-    /// Returns a new thread, or the one with the fewest users if there are as many as allowed or none can be started.
+    /// Returns a new thread, or the one with the fewest users if no more are allowed or none can be started.
     fn choose(&self, start: impl FnOnce() -> io::Result<Arc<Running>>) -> io::Result<Arc<Running>> {
         let mut threads = lock(&self.threads);
         let running: Vec<_> = threads.iter().filter_map(Weak::upgrade).collect();
@@ -153,15 +153,16 @@ fn start() -> io::Result<Arc<Running>> {
     Ok(Arc::new(Running { runtime: handle, _running: sender }))
 }
 
-/// Reads a body to its end. Sends chunks in pieces: of [`PIECE`] bytes, or of the chunks that have arrived.
+/// Reads a body to its end, and sends its chunks in pieces: of [`PIECE`] bytes, or of what has arrived.
 ///
 /// A piece takes its buffer along, so nothing is allocated while the body is silent.
 async fn hand_over(mut body: Chunks, pieces: mpsc::Sender<Result<Bytes, TransportError>>) {
     let mut gathered = Vec::new();
-    // The next piece is probably as long, so its buffer need not grow: lists have long pieces, and watches short ones.
+    // The next piece is probably as long, because lists have long pieces and watches short ones, so its buffer need not
+    // grow.
     let mut last_length = 0;
     loop {
-        // Completes after the connection's task had a turn to deliver more.
+        // Completes after the task of the connection had a turn to deliver more.
         let mut turn = pin!(yield_now());
         let next = poll_fn(|cx| match body.as_mut().poll_next(cx) {
             Poll::Ready(next) => Poll::Ready(Some(next)),

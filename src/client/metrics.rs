@@ -6,27 +6,30 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The counters of a [`Client`](super::Client) and its clones since the client was created: see
-/// [`Client::metrics`](super::Client::metrics).
+/// The counters of a [`Client`](super::Client) and its clones: see [`Client::metrics`](super::Client::metrics).
+///
+/// All but the last two only grow, from the creation of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Requests sent, including retries.
+    /// Requests that were sent, including retries.
     pub requests: u64,
-    /// Retries after an error: of lists, documents, connections of watches, and attempts of reflectors.
+    /// Retries after an error, of lists, documents, connections of watches, and attempts of reflectors.
     pub retries: u64,
     /// Bytes of bodies on the network.
     pub wire_bytes: u64,
     /// Items that lists delivered.
     pub items: u64,
-    /// Events with an object that watches delivered.
+    /// Events with an object that watches have delivered.
     pub events: u64,
-    /// Lists and watches that started over, because a continue token or a version had expired.
+    /// Lists and watches that started over because a continue token or a version had expired.
     pub restarts: u64,
-    /// Connections of watches that the server has accepted, and that are open now.
+    /// Connections of watches that the server has accepted and that are open now.
     pub open_watches: u64,
-    /// Requests that wait for the head of their response now. It stays high while the server is slow, and while the
-    /// transport queues requests, for example because the server allows no more streams on an HTTP/2 connection.
+    /// Requests that now wait for the head of their response.
+    ///
+    /// The number stays high while the server is slow, and while the transport queues requests, for example because the
+    /// server allows no more streams on an HTTP/2 connection.
     pub waiting_requests: u64,
 }
 

@@ -1,10 +1,11 @@
-//! Reports in the log that requests for a collection fail, or do not complete it, and that they succeed again.
+//! Logs when requests for a collection fail or do not complete it, and when they succeed again.
 //!
-//! A watch or a reflector retries without a limit, so nobody would learn of an outage otherwise. Until the first
-//! success each failure is a warning. Later a watch breaks now and then, so only a failure that needs a repair is one
-//! at once; any other must last for a few retries. Then there is a warning each minute, and one when the outage ends.
+//! A watch or a reflector retries without a limit, so otherwise nobody would learn of an outage. Until the first
+//! success, each failure is a warning. After that a watch breaks now and then, so only a failure that somebody must
+//! repair is a warning at once; any other must last for a few retries. A warning follows each minute, and another one
+//! when the outage ends.
 //!
-//! A server may also send a list too slowly to ever complete it. No request fails then.
+//! A server may also send a list too slowly to ever complete it, although no request fails.
 
 use std::time::Duration;
 
@@ -14,23 +15,23 @@ use super::error::Error;
 use super::transport::chain;
 use crate::sync::{Mutex, lock};
 
-/// The number of failures in a row after which requests that once succeeded are worth a warning.
+/// How many failures in a row are worth a warning once requests have succeeded.
 const FEW: u32 = 3;
 
-/// The time between two warnings of an outage, approximately: each is at a failure.
+/// The approximate time between two warnings of an outage, each of which is at a failure.
 const BETWEEN: Duration = Duration::from_secs(60);
 
-/// A success that is followed by a failure within this time did not end the outage: a failing server may accept
+/// A success that a failure follows within this time did not end the outage, because a failing server may accept
 /// connections.
 const RELAPSE: Duration = Duration::from_secs(10);
 
-/// The time after which a collection that is not complete is worth a warning.
+/// After how long an incomplete collection is worth a warning.
 const SLOW: Duration = Duration::from_secs(300);
 
 /// The time between two such warnings.
 const BETWEEN_SLOW: Duration = Duration::from_secs(600);
 
-/// The failures of the requests for one collection. A reflector shares it with its watches.
+/// The failures of the requests for one collection, which a reflector shares with its watches.
 #[derive(Debug)]
 pub struct Outage {
     resource: String,
@@ -57,9 +58,9 @@ struct Syncing {
 
 #[derive(Debug)]
 struct Failing {
-    /// The first failure since the outage began, or since a warning said that it ended.
+    /// When the first failure was, since the outage began or a warning said that it ended.
     since: Instant,
-    /// The failures since then.
+    /// How many failures there were since then.
     failures: u32,
     last: String,
     /// True if a warning has reported the failures since the last success.
@@ -73,7 +74,8 @@ impl Outage {
         Self { resource, server, state: Mutex::default() }
     }
 
-    /// Until [`end_sync`](Self::end_sync), a connection that the server accepts is no success.
+    /// Marks the beginning of a sync. Until [`end_sync`](Self::end_sync), a connection that the server accepts is no
+    /// success.
     pub fn begin_sync(&self) {
         let since = Instant::now();
         let syncing = Syncing { since, warns_at: since + SLOW, is_reported: false };
@@ -150,7 +152,7 @@ impl Outage {
         }
         failing.failures = failing.failures.saturating_add(1);
         failing.last.clone_from(&error);
-        // The failure that is nearest to a minute after the last warning.
+        // The failure that is closest to a minute after the last warning.
         let is_due = failing.warned_at.is_none_or(|at| now.duration_since(at) + wait / 2 >= BETWEEN);
         let lasts = failing.failures >= FEW || failing.warned_at.is_some();
         let warns = !has_succeeded || is_due && (needs_repair || lasts);
@@ -190,13 +192,13 @@ impl Outage {
         if !std::mem::take(&mut failing.is_reported) {
             return;
         }
-        // If the requests soon fail again, that is another outage for who reads the log.
+        // If requests soon fail again, that is another outage to whoever reads the log.
         let (failures, error) = (std::mem::take(&mut failing.failures), failing.last.clone());
         let seconds = now.duration_since(failing.since).as_secs_f64();
         drop(state);
         let Self { resource, server, .. } = self;
         let (server, to) = (server.as_deref(), self.named(" to "));
-        // A warning as well: who reads of the outage must read of its end.
+        // Also a warning, because whoever reads about the outage must read about its end.
         tracing::warn!(
             name: "listwatch.outage_ended",
             target: "listwatch",

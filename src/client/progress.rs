@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::metrics::Totals;
 
-/// A handle to the progress of a list. It is cheap to clone and to read, from any thread.
+/// A handle to the progress of a list, which is cheap to clone and to read from any thread.
 #[derive(Clone, Debug)]
 pub struct Progress(pub(super) Arc<Counters>);
 
@@ -24,33 +24,35 @@ pub(super) struct Counters {
 const UNKNOWN: u64 = u64::MAX;
 
 impl Progress {
-    /// Returns the bytes of bodies on the network, before decompression.
+    /// Returns how many bytes of bodies have arrived on the network, before decompression.
     #[must_use]
     pub fn wire_bytes(&self) -> u64 {
         self.0.wire_bytes()
     }
 
-    /// Returns the bytes of bodies that were decoded, after decompression.
+    /// Returns how many bytes of bodies were decoded, after decompression.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of delivered items.
+    /// Returns how many items were delivered.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.0.items.load(Ordering::Relaxed)
     }
 
-    /// Returns approximately the value of [`bytes`](Self::bytes) at the end of the current page. Known once the
-    /// envelope has been read; always `None` for JSON.
+    /// Returns approximately what [`bytes`](Self::bytes) will be at the end of the current page.
+    ///
+    /// This is known once the envelope was read. For JSON it is always `None`.
     #[must_use]
     pub fn expected_bytes(&self) -> Option<u64> {
         known(self.0.expected_bytes.load(Ordering::Relaxed))
     }
 
-    /// Returns approximately the value of [`items`](Self::items) at the end. Known for lists in pages, if the server
-    /// counts the remaining items.
+    /// Returns approximately what [`items`](Self::items) will be at the end.
+    ///
+    /// This is known for a list in pages if the server counts the remaining items.
     #[must_use]
     pub fn expected_items(&self) -> Option<u64> {
         known(self.0.expected_items.load(Ordering::Relaxed))

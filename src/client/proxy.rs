@@ -8,16 +8,17 @@ use ipnet::IpNet;
 
 use super::transport::is_loopback;
 
-/// Returns the URL of the proxy that the environment names for this server, for implementations of
-/// [`Transport`](super::Transport). The URL may contain a password: no log should show it.
+/// Returns the URL of the proxy that the environment names for this server. It may contain a password, so do not log
+/// it.
 ///
-/// The rules are those of Go (`golang.org/x/net/http/httpproxy`), so of kubectl. `HTTPS_PROXY` is for `https` servers,
-/// `HTTP_PROXY` for `http` servers, and `ALL_PROXY` is not used. A proxy without a scheme is `http`. `NO_PROXY`
-/// excludes servers: names with their subdomains, `.suffixes`, addresses, CIDR ranges, each optionally with a port, and
-/// `*` for all. A server on loopback has no proxy. Each variable may be in lower case; an empty one is unset.
+/// The rules for implementations of [`Transport`](super::Transport) are those of Go, and so of kubectl
+/// (`golang.org/x/net/http/httpproxy`). `HTTPS_PROXY` is for `https` servers, `HTTP_PROXY` for `http` servers, and
+/// `ALL_PROXY` is not used. A proxy without a scheme is `http`. `NO_PROXY` excludes servers by names with their
+/// subdomains, `.suffixes`, addresses or CIDR ranges, each optionally with a port, and all servers by `*`. A server on
+/// loopback has no proxy. Each variable may be in lower case, and an empty one counts as unset.
 ///
-/// In a CGI program, where `REQUEST_METHOD` is set, `HTTP_PROXY` is ignored, because it may be a header of the caller.
-/// Go refuses the request.
+/// In a CGI program, where `REQUEST_METHOD` is set, `HTTP_PROXY` is ignored because it may be a header of the caller.
+/// Go refuses the request instead.
 #[must_use]
 pub fn environment_proxy(server: &Uri) -> Option<String> {
     choose(server, |name| env::var(name).ok())
@@ -68,7 +69,7 @@ fn excludes(list: &str, host: &str, port: u16) -> bool {
     })
 }
 
-/// `.example.com` matches subdomains, `example.com` the domain too.
+/// Returns true if the domain matches: `.example.com` matches its subdomains, and `example.com` itself too.
 fn matches_domain(name: &str, host: &str) -> bool {
     let Some(before) = host.strip_suffix(name) else { return false };
     match name.strip_prefix('.') {

@@ -1,7 +1,7 @@
 //! Removes credentials from texts of servers and proxies.
 //!
-//! The rule: no eight bytes of a secret that follow each other in it are shown together, neither as they are nor in
-//! base64. A page may truncate or wrap what it echoes, and a header of basic authorization is base64.
+//! The rule: no eight consecutive bytes of a secret are ever shown, neither as they are nor in base64. A page may
+//! truncate or wrap what it echoes, and a header of basic authorization is base64.
 
 use std::collections::HashSet;
 
@@ -9,8 +9,8 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, Engine};
 
 use super::transport::Transport;
 
-/// Words that follow `Bearer` and `Basic` in messages without credentials, such as `invalid bearer token` of API
-/// servers.
+/// Words that follow `Bearer` and `Basic` in messages without credentials, such as an API server's
+/// `invalid bearer token`.
 const NO_CREDENTIALS: [&str; 7] =
     ["auth", "authentication", "authorization", "credentials", "redacted", "token", "tokens"];
 
@@ -19,7 +19,7 @@ const REDACTED: &str = "[redacted]";
 /// The length of the parts of a secret that are not shown.
 const PART: usize = 8;
 
-/// Shorter secrets are only removed where they are no part of a longer word.
+/// Shorter secrets are removed only where they are not part of a longer word.
 const SHORTEST: usize = 4;
 
 /// Removes the transport's secrets, words after `Bearer` or `Basic`, and JSON web tokens.
@@ -53,15 +53,15 @@ fn is_web_token(word: &str) -> bool {
     word.find("eyJ").is_some_and(|at| word.get(at..).is_some_and(|token| token.len() > 16))
 }
 
-/// Replaces a secret in a text with `[redacted]`: the whole secret, its base64 form, and any part of eight bytes or
-/// more of either, because a page may truncate or wrap what it echoes. A shorter secret is only found whole, and one of
-/// less than four bytes only where it is no part of a longer word.
+/// Replaces a secret in a text with `[redacted]`, for implementations of [`Transport::redact`].
 ///
-/// A secret of lower-case letters, `-`, `.` and `:` only may be an ordinary word, such as a user's name. It stays where
-/// API servers quote the name of a user, a group, a namespace or a resource: `User "nobody" cannot list resource
-/// "pods"`.
+/// It replaces the secret, its base64 form, and any part of either that has eight bytes or more, because a page may
+/// truncate or wrap what it echoes. A shorter secret is found only as a whole, and one of less than four bytes only
+/// where it is not part of a longer word.
 ///
-/// For implementations of [`Transport::redact`].
+/// A secret that consists only of lower-case letters, `-`, `.` and `:` may be an ordinary word, such as a user's name.
+/// It stays where API servers quote the name of a user, a group, a namespace or a resource:
+/// `User "nobody" cannot list resource "pods"`.
 #[must_use]
 pub fn redact_secret(text: String, secret: &str) -> String {
     /// The words before a quoted name, in messages of API servers (apiserver `responsewriters.ForbiddenStatus`).
@@ -77,7 +77,7 @@ pub fn redact_secret(text: String, secret: &str) -> String {
     let (mut clean, mut rest) = (String::with_capacity(text.len()), &*text);
     while let Some((before, after)) = rest.split_once(&quoted) {
         let is_name = NAMED.iter().any(|noun| before.ends_with(noun));
-        // A part of the secret may be in the text around it, never in the quotes.
+        // The text around the quotes may contain a part of the secret; the quotes themselves cannot.
         clean.push_str(&redact_parts(before, secret));
         clean.push_str(if is_name { &quoted } else { "\"[redacted]\"" });
         rest = after;
@@ -92,7 +92,7 @@ fn redact_parts(text: &str, secret: &str) -> String {
     let part = secret.len().min(PART);
     let mut forms = vec![secret.as_bytes().to_vec()];
     if secret.len() >= PART {
-        // base64 encodes groups of three bytes. They begin at the first, second or third byte, whatever precedes it.
+        // base64 encodes groups of three bytes, which begin at the first, second or third byte, whatever precedes it.
         for rest in (0..3).filter_map(|first| secret.as_bytes().get(first..)) {
             let groups = rest.get(..rest.len() / 3 * 3).unwrap_or_default();
             forms.extend([&BASE64_STANDARD, &BASE64_URL_SAFE].map(|engine| engine.encode(groups).into_bytes()));

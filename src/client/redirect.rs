@@ -1,4 +1,4 @@
-//! Redirects that a transport follows: of a GET, within one origin, as Go's `http.Client` does.
+//! The redirects that a transport follows: those of a GET within one origin, as in Go's `http.Client`.
 
 use http::header::LOCATION;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -9,10 +9,10 @@ use super::transport::{TransportError, TransportErrorKind};
 /// The most requests for one response, as in Go's `http.Client`.
 const MAX_REQUESTS: usize = 10;
 
-/// Decides which redirects of one request are followed, for implementations of [`Transport`](super::Transport).
+/// Decides which redirects of a request are followed, for implementations of [`Transport`](super::Transport).
 ///
-/// Those of a GET to the same scheme, host and port are. A redirect to another origin is not, because it would take the
-/// credentials there: [`Client`](super::Client) refuses such a response.
+/// Only redirects of a GET to the same scheme, host and port are followed. A redirect to another origin would take the
+/// credentials there, so [`Client`](super::Client) refuses such a response.
 pub struct Redirects {
     from: Uri,
     is_get: bool,
@@ -26,7 +26,7 @@ impl Redirects {
         Self { from: url, is_get: method == Method::GET, requests: 1 }
     }
 
-    /// Returns the URL to request instead, with the same headers; `None` if the response is the answer.
+    /// Returns the URL to request instead, with the same headers; `None` if the response is final.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Redirects {
     pub fn next_url(&mut self, status: StatusCode, headers: &HeaderMap) -> Result<Option<Uri>, TransportError> {
         let Some(target) = self.target(status, headers) else { return Ok(None) };
         if self.requests == MAX_REQUESTS {
-            // Without the target, which may quote credentials.
+            // The target is left out, because it may quote credentials.
             let error = format!("again after {MAX_REQUESTS} requests");
             return Err(TransportError::new(TransportErrorKind::Redirect, error));
         }

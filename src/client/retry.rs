@@ -1,7 +1,7 @@
 //! How often requests are retried, and the waits between attempts.
 //!
-//! [`Tries`] counts the attempts of one request. It never retries after an item, because items would repeat:
-//! `list/pages.rs` checks that first, and compares a repeated page by its checksum.
+//! [`Tries`] counts the attempts of one request. A request is never retried after an item, because items would repeat:
+//! `list/pages.rs` checks this first, and compares a repeated page by its checksum.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use super::error::Error;
 use super::metrics::Totals;
 use super::transport::chain;
 
-/// The shortest wait between two attempts. Without it a wait of zero would never grow.
+/// The shortest wait between two attempts, because a wait of zero would never grow.
 const MIN_DELAY: Duration = Duration::from_millis(10);
 
 /// How often the client retries a request after a [retryable](Error::is_retryable) error.
 ///
-/// A request is retried before its first item. A page that a continue token names is retried after that too: if the
-/// delivered items do not arrive again in the same order, the list ends in
+/// A request is retried only before its first item. A page that a continue token names is also retried later, and if
+/// the delivered items do not arrive again in the same order, the list ends in
 /// [`ErrorKind::PageChanged`](super::ErrorKind::PageChanged). Each page has its own attempts.
 ///
-/// Waits between attempts grow exponentially, with jitter, and are at least the server's `Retry-After`. A `Retry-After`
-/// of more than 5 minutes ends a list or get in the error; watches and reflectors then retry after 5 minutes. The
-/// attempts themselves do not count: the connect timeout of the transport and
+/// Waits between attempts grow exponentially, with jitter, and last at least as long as the server's `Retry-After`. If
+/// that exceeds 5 minutes, a list or get ends in the error, while watches and reflectors retry after 5 minutes. The
+/// time of the attempts themselves does not count: the connect timeout of the transport and
 /// [`Client::read_idle_timeout`](super::Client::read_idle_timeout) limit each of them, and
 /// [`List::deadline`](super::List::deadline) limits all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,36 +42,38 @@ impl Retry {
     /// The default of [`delay`](Self::delay).
     pub const DEFAULT_DELAY: Duration = Duration::from_millis(200);
 
-    /// Sends every request once.
+    /// Sends every request only once.
     #[must_use]
     pub fn never() -> Self {
         Self::default().tries(1)
     }
 
-    /// Limits the number of attempts, the first one included: [`DEFAULT_TRIES`](Self::DEFAULT_TRIES) unless set.
+    /// Limits the number of attempts, including the first. The default is [`DEFAULT_TRIES`](Self::DEFAULT_TRIES).
     #[must_use]
     pub const fn tries(mut self, tries: u32) -> Self {
         self.tries = tries;
         self
     }
 
-    /// Limits the sum of the waits between attempts: [`DEFAULT_TOTAL`](Self::DEFAULT_TOTAL) unless set. Where the next
-    /// wait would exceed it, the error is returned at once.
+    /// Limits the sum of the waits between attempts. The default is [`DEFAULT_TOTAL`](Self::DEFAULT_TOTAL).
+    ///
+    /// If the next wait would exceed the limit, the error is returned at once.
     #[must_use]
     pub const fn total(mut self, total: Duration) -> Self {
         self.total = total;
         self
     }
 
-    /// Sets the wait before the second attempt: [`DEFAULT_DELAY`](Self::DEFAULT_DELAY) unless set, and at least 10 ms.
-    /// Each further wait is twice as long. Jitter at most doubles each of them.
+    /// Sets the wait before the second attempt, at least 10 ms. The default is [`DEFAULT_DELAY`](Self::DEFAULT_DELAY).
+    ///
+    /// Each further wait is twice as long, and jitter at most doubles it.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Returns unlimited waits, which grow exponentially to `max`. Jitter at most doubles each of them.
+    /// Returns an unlimited number of waits, which grow exponentially to `max`. Jitter at most doubles each of them.
     pub(super) fn backoff(self, max: Duration) -> ExponentialBackoff {
         exponential(self.delay.max(MIN_DELAY), max.max(MIN_DELAY))
     }

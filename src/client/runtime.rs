@@ -1,8 +1,8 @@
-//! What runtimes of tokio and their clocks require of the client.
+//! What tokio's runtimes and their clocks require of the client.
 //!
 //! Timers and sockets belong to a runtime of tokio. A timer panics when it is polled after its runtime has ended, and
-//! never fires if nobody drives its runtime. So each future and body of the client remembers its runtime, and ends in
-//! an error on another one.
+//! never fires if nobody drives its runtime. Each future and body of the client therefore remembers its runtime, and
+//! ends in an error on any other.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::error::Error;
 use super::transport::{TransportError, TransportErrorKind};
 
-/// The longest time that a caller sets: an `Instant` cannot hold the end of much longer times.
+/// The longest time that a caller can set, because an `Instant` cannot hold the end of much longer times.
 pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The runtime that polled first.
@@ -23,7 +23,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 pub(super) struct OwnRuntime(Option<Id>);
 
 impl OwnRuntime {
-    /// Returns an error outside of a runtime, and on another runtime than the first time.
+    /// Returns an error outside of a runtime, and on another runtime than at the first call.
     pub(super) fn check(&mut self) -> Result<(), TransportError> {
         let wrong = |message| TransportError::new(TransportErrorKind::Setup, message);
         let current =
@@ -40,8 +40,7 @@ impl OwnRuntime {
 ///
 /// # Errors
 ///
-/// The errors of the future, and [`TransportErrorKind::Setup`] outside of a runtime, and on another runtime than
-/// before.
+/// The errors of the future, and [`TransportErrorKind::Setup`] outside of a runtime or on another runtime than before.
 pub fn on_own_runtime<T, E: From<Error>>(
     future: impl Future<Output = Result<T, E>>,
 ) -> impl Future<Output = Result<T, E>> {
@@ -58,7 +57,7 @@ pub fn on_own_runtime<T, E: From<Error>>(
 pub struct Timer(Option<(Id, Pin<Box<Sleep>>)>);
 
 impl Timer {
-    /// Waits until this time; for ever outside of a runtime.
+    /// Waits until this time, or forever outside of a runtime.
     ///
     /// # Panics
     ///

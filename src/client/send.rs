@@ -1,4 +1,4 @@
-//! Sends one request, and judges the head of its response.
+//! Sends a request, and judges the head of the response.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,7 +21,7 @@ use super::transport::{Chunks, Request, TransportError, TransportErrorKind, chai
 use super::warning::warning_texts;
 use crate::wire::{Beginning, BodyFormat};
 
-/// The time after which a request that has no response is reported.
+/// After how long a request without a response is reported.
 const FIRST_REPORT: Duration = Duration::from_secs(10);
 
 /// The time between two reports of the same request.
@@ -29,7 +29,7 @@ const BETWEEN_REPORTS: Duration = Duration::from_secs(60);
 
 pub(super) struct Answer {
     pub(super) headers: HeaderMap,
-    /// The first bytes of the body; empty if the body is.
+    /// The first bytes of the body, which are empty only if the body is.
     pub(super) first: Bytes,
     pub(super) chunks: Chunks,
     pub(super) audit_id: Option<String>,
@@ -53,8 +53,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Sends a request once, and waits for the head of the response. Each byte of the body has the timeout `body_idle`.
-    /// After a 401 it retries once if the transport renews credentials.
+    /// Sends a request once, and waits for the head of the response. Each wait for bytes of the body is limited to
+    /// `body_idle`. After a 401, it retries once if the transport renews credentials.
     pub(super) async fn head(
         &self,
         path_and_query: String,
@@ -127,7 +127,7 @@ impl Client {
         Ok(Answer { headers, first: Bytes::new(), chunks, audit_id, warnings, started })
     }
 
-    /// Returns the error for a body that is neither protobuf nor the requested JSON.
+    /// Returns the error for a body that is neither protobuf nor JSON of the API.
     pub(super) fn unexpected(&self, beginning: &[u8], headers: &HeaderMap) -> ErrorKind {
         if let Some(found) = body::status(beginning) {
             return body::of_status(found, 500, headers);
@@ -145,10 +145,11 @@ impl Client {
     }
 }
 
-/// Waits for the response to a request, which `name` returns without credentials.
+/// Waits for the response to a request, and logs a warning while there is none. `name` returns the request without
+/// credentials.
 ///
-/// A server may be slow, and a transport may queue a request for ever: HTTP clients let a stream of HTTP/2 wait until
-/// the server allows one more, and tell nobody.
+/// A slow server is one reason. Another is a transport that queues a request indefinitely: HTTP clients let a stream of
+/// HTTP/2 wait until the server allows one more, and tell nobody.
 async fn warn_while_waiting<T, E>(
     request: impl Future<Output = Result<T, E>>,
     name: impl Fn() -> String,

@@ -18,8 +18,9 @@ use super::io_thread::IoThread;
 use super::redact::redact_secret;
 use super::transport::{Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind};
 
-/// A [`Transport`] over a function from `http::Request` to `http::Response`: a `kube::Client` of any version since
-/// 0.89, a tower service, or another HTTP client.
+/// A [`Transport`] over a function from `http::Request` to `http::Response`.
+///
+/// The function calls a `kube::Client` of any version since 0.89, a tower service, or another HTTP client.
 ///
 /// ```no_run
 /// use http::{Request, Response};
@@ -35,9 +36,9 @@ use super::transport::{Request, Response, ResponseFuture, Transport, TransportEr
 /// # }
 /// ```
 ///
-/// For a tower service that is `Clone`, the function is `move |request| service.clone().oneshot(request)`; `oneshot` is
-/// a method of `tower::ServiceExt`. The guide of `listwatch-kube` has the lines for a `kube::Client`, which adds its
-/// base URL.
+/// For a tower service that is `Clone`, the function is `move |request| service.clone().oneshot(request)`, where
+/// `oneshot` comes from `tower::ServiceExt`. The guide of `listwatch-kube` shows the lines for a `kube::Client`, which
+/// adds its own base URL.
 ///
 /// | what | from |
 /// |---|---|
@@ -48,16 +49,16 @@ use super::transport::{Request, Response, ResponseFuture, Transport, TransportEr
 /// | redirects | [`Client`] refuses them; the function must not follow them to another origin |
 /// | credentials after a 401 | the function; [`Client`] does not repeat the request at once |
 ///
-/// The body streams. Dropping the future of a request, or its body, drops what the function returned.
+/// The body streams, and dropping the future of a request, or the body, drops what the function returned.
 ///
-/// `Auto` of [`Compression`] requests no compression: tower-http, which kube uses, reads only the first of several gzip
-/// members, and a watch of Kubernetes 1.37 has several. Without a layer that decompresses, [`Compression::Gzip`] is
-/// safe.
+/// With `Auto` of [`Compression`], the transport requests no compression, because tower-http, which kube uses, reads
+/// only the first of several gzip members, and a watch of Kubernetes 1.37 sends several. If no layer decompresses,
+/// [`Compression::Gzip`] is safe.
 ///
 /// # Errors
 ///
-/// The transport finds the kind of an error as [`TransportError::from_error`] does, with [`TransportErrorKind::Broken`]
-/// for what it does not recognize. A function that knows more returns a [`TransportError`].
+/// The kind of an error is found as by [`TransportError::from_error`], with [`TransportErrorKind::Broken`] for
+/// everything that it does not recognize. A function that knows more can return a [`TransportError`].
 ///
 /// [`Client`]: crate::client::Client
 /// [`Client::read_idle_timeout`]: crate::client::Client::read_idle_timeout
@@ -89,7 +90,7 @@ impl ServiceTransport {
         let send = move |request: http::Request<Bytes>| -> BoxFuture<'static, _> {
             let send = Arc::clone(&send);
             Box::pin(async move {
-                // Called when polled: a layer may need the runtime.
+                // Called when polled, because a layer may need the runtime.
                 let response = send(request.map(Q::from)).await.map_err(service_error)?;
                 let (head, body) = response.into_parts();
                 Ok(Response::new(head.status, head.headers, Box::pin(DataFrames(Box::pin(body)))))
@@ -101,14 +102,14 @@ impl ServiceTransport {
     /// Calls the function, and reads the bodies, on a thread of the library: see [`IoThread`].
     ///
     /// The function must not block, because other transports share the thread. Connections that it opens live on the
-    /// thread, which ends when no transport uses it any more. So the function must not share them with other code.
+    /// thread, which ends when no transport uses it any more, so the function must not share them with other code.
     #[must_use]
     pub fn on_own_thread(mut self) -> Self {
         self.io_thread = Some(IoThread::default());
         self
     }
 
-    /// Redacts this secret from errors. JSON web tokens and words after `Bearer` are redacted without it.
+    /// Redacts this secret from errors. JSON web tokens, and words after `Bearer` or `Basic`, are redacted anyway.
     #[must_use]
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
         self.secrets.push(secret.into().into());

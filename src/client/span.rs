@@ -1,12 +1,12 @@
 //! The fields that the spans of lists, watches and gets share.
 //!
-//! Texts of callers are recorded as strings, which subscribers quote and escape, and never by `%`.
+//! Texts of callers are recorded as strings, never by `%`, because subscribers quote and escape strings.
 
 use tracing::Span;
 
 use super::error::Error;
 
-/// The number of namespaces that a span names.
+/// How many namespaces a span names.
 const NAMED: usize = 10;
 
 /// Records the namespaces; none stands for all.

@@ -12,14 +12,15 @@ use super::progress::Counters;
 use super::resource::Resource;
 use super::warning::warning_texts;
 
-/// What kubectl accepts. A server that knows no Table sends the objects.
+/// What kubectl accepts. A server that does not know Tables sends the objects.
 const ACCEPT: HeaderValue = HeaderValue::from_static(
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
 );
 
 impl Client {
-    /// Requests a page of a collection as a Table, and returns the body and the server's warnings. Only the command uses
-    /// it.
+    /// Requests a page of a collection as a Table, for the command.
+    ///
+    /// Returns the body and the server's warnings.
     #[doc(hidden)]
     pub async fn table_page(
         &self,
@@ -32,8 +33,9 @@ impl Client {
         self.table(path).await
     }
 
-    /// Requests an object as a Table with one row, and returns the body and the server's warnings. Only the command uses
-    /// it.
+    /// Requests an object as a Table with one row, for the command.
+    ///
+    /// Returns the body and the server's warnings.
     #[doc(hidden)]
     pub async fn table_of(
         &self,

@@ -12,17 +12,16 @@ use rustls::{ClientConfig, ConfigBuilder, client::WantsClientCert};
 use super::certificate::{Certificate, MIN_RSA_BITS};
 use super::transport::{TransportError, TransportErrorKind};
 
-/// Returns the TLS settings of a client that verifies servers by this verifier, such as
-/// [`Authorities`](super::authorities::Authorities).
+/// Returns the TLS settings of a client that verifies servers with this verifier.
 ///
-/// With an identity, which is a certificate with its intermediates followed or preceded by its key, all in PEM, the
-/// client authenticates. The certificate is sent as it is, also one of X.509 version 1, as Go does: the server verifies
-/// it.
+/// With an identity, the client authenticates itself. An identity is a certificate with its intermediates, followed or
+/// preceded by its key, all in PEM. The certificate is sent as it is, even if it is of X.509 version 1, because as in
+/// Go it is for the server to verify.
 ///
 /// # Errors
 ///
-/// [`TransportErrorKind::Setup`] if the certificate or the key is missing, malformed, encrypted or too small, or if
-/// they do not belong together. The error shows no part of the key.
+/// [`TransportErrorKind::Setup`] when the certificate or the key is missing, malformed, encrypted or too small, or when
+/// the two do not belong together. The error shows no part of the key.
 pub fn tls_config(
     provider: &Arc<CryptoProvider>,
     verifier: Arc<dyn ServerCertVerifier>,
@@ -41,7 +40,7 @@ pub fn tls_config(
     })
 }
 
-/// Reads a certificate and its key. rustls' own way parses the certificate, and refuses version 1.
+/// Reads a certificate and its key. rustls would parse the certificate, and refuse version 1.
 fn certified_key(provider: &CryptoProvider, pem: &[u8]) -> Result<CertifiedKey, TransportError> {
     const MISSING: &str = "the client certificate and key: not one of each as PEM";
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| setup(MISSING))?;
@@ -56,7 +55,7 @@ fn certified_key(provider: &CryptoProvider, pem: &[u8]) -> Result<CertifiedKey, 
             format!("the client certificate has an RSA key of {bits} bits, and at least {MIN_RSA_BITS} are required");
         return Err(setup(error));
     }
-    // The parser's errors are not quoted: they might contain a part of the key.
+    // The parser's errors are not quoted, because they might contain a part of the key.
     let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| setup(MISSING))?;
     let key = provider.key_provider.load_private_key(key);
     let key = key.map_err(|_| setup("the key of the client certificate is malformed, or not RSA, ECDSA or Ed25519"))?;

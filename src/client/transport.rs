@@ -11,41 +11,42 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use http::{HeaderMap, StatusCode};
 
-/// Sends requests to one API server.
+/// Sends requests to one API server, and manages connections, TLS and credentials.
 ///
-/// It manages connections, TLS and credentials. It must not follow a redirect to another origin, because that would
-/// send the credentials there: see [`Redirects`](super::Redirects). It neither requests compression nor decompresses,
-/// and it does not retry a request that got a response.
+/// A transport must not follow a redirect to another origin, because that would send the credentials there: see
+/// [`Redirects`](super::Redirects). It neither requests compression nor decompresses, and does not retry a request that
+/// got a response.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a GET and waits for the head of the response.
     fn get(&self, request: Request) -> ResponseFuture<'_>;
 
-    /// Sends a POST with this body, whose type is in the headers, and waits for the head of the response. Only reviews
-    /// of tokens and of access are sent this way: a POST is not retried.
+    /// Sends a POST with this body, and waits for the head of the response.
     ///
-    /// The default returns an error, because a transport for lists and watches need not implement it.
+    /// The headers contain the type of the body. Only reviews of tokens and of access are sent this way, because a POST
+    /// is not retried. A transport for lists and watches need not implement this method: the default returns an error.
     fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
         drop((request, body));
         Box::pin(async { Err(TransportError::new(TransportErrorKind::Setup, "this transport sends only GETs")) })
     }
 
-    /// Returns true if [`Compression::Auto`](super::Compression::Auto) should request no compression. The server is in
-    /// the same cluster or on the same host, where compression costs more than it saves; or the transport does not know.
+    /// Returns true if [`Compression::Auto`](super::Compression::Auto) should request no compression.
+    ///
+    /// This is so if the server is in the same cluster or on the same host, where compression costs more than it saves.
     fn is_near(&self) -> bool {
         false
     }
 
-    /// Returns true if a request after a 401 may use other credentials than the previous request.
+    /// Returns true if a request after a 401 may use other credentials than the one before.
     fn renews_credentials(&self) -> bool {
         false
     }
 
-    /// Removes the secrets of this transport from a text that a server or a proxy sent.
+    /// Removes the transport's secrets from a text that a server or a proxy sent.
     fn redact(&self, text: String) -> String {
         text
     }
 
-    /// Returns the server's address for logs, such as `10.0.0.1:6443`, without credentials; `None` if it is unknown.
+    /// Returns the server's address for logs, such as `10.0.0.1:6443`, without credentials; `None` if unknown.
     fn server(&self) -> Option<String> {
         None
     }
@@ -77,10 +78,10 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
     }
 }
 
-/// The most headers of a response that a transport accepts, of 400 kB in total: gateways add hundreds of cookies. Go
-/// limits only the bytes.
+/// The most headers of a response that a transport accepts, 400 kB in total.
 ///
-/// hyper's own limit is 100. It allocates 64 bytes for each header that is allowed, while it parses.
+/// Gateways add hundreds of cookies, and Go limits only the bytes. hyper's own limit is 100; it allocates 64 bytes for
+/// each header that is allowed, while it parses.
 pub const MAX_HEADERS: usize = 2_048;
 
 /// The future that [`Transport::get`] and [`Transport::post`] return.
@@ -88,13 +89,13 @@ pub type ResponseFuture<'a> = BoxFuture<'a, Result<Response, TransportError>>;
 
 pub(super) type Chunks = BoxStream<'static, Result<Bytes, TransportError>>;
 
-/// A GET, or a POST without its body. It carries no credentials: the transport adds them.
+/// A GET, or a POST without its body. It contains no credentials, because the transport adds them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
     /// The path from `/api` or `/apis`, and the query, percent-encoded.
     pub path_and_query: String,
-    /// Headers like `Accept`.
+    /// Headers such as `Accept`.
     pub headers: HeaderMap,
 }
 
@@ -109,11 +110,11 @@ impl Request {
 /// A response of the server.
 #[non_exhaustive]
 pub struct Response {
-    /// The status, of any class.
+    /// The HTTP status, of any class.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body as sent, still compressed if the headers say so.
+    /// The body as it was sent, still compressed if the headers say so.
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
@@ -135,14 +136,15 @@ impl fmt::Debug for Response {
     }
 }
 
-/// The failure of a request, or of the body of its response.
+/// Why a request, or the body of its response, failed.
 ///
-/// It has a text and no source, because the errors of HTTP libraries contain headers, and URLs with continue tokens.
+/// It consists of a text without a source, because the errors of HTTP libraries contain headers, and URLs with continue
+/// tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
     kind: TransportErrorKind,
     message: String,
-    /// The host and port of the server, if they are known.
+    /// The host and port of the server, if known.
     server: Option<String>,
     io: Option<io::ErrorKind>,
 }
@@ -150,19 +152,22 @@ pub struct TransportError {
 impl TransportError {
     /// Creates an error with a message, which must not contain secrets. Control characters are escaped.
     ///
-    /// The message says why: `cannot connect to 10.0.0.1:6443` and the like precede it, by the [kind](Self::kind). It
-    /// says what happened for [`Setup`](TransportErrorKind::Setup), [`ReadIdle`](TransportErrorKind::ReadIdle),
-    /// [`Deadline`](TransportErrorKind::Deadline) and [`Other`](TransportErrorKind::Other), which nothing precedes.
+    /// The message says why, because the [kind](Self::kind) adds a beginning such as `cannot connect to 10.0.0.1:6443`.
+    /// Nothing is added for [`Setup`](TransportErrorKind::Setup), [`ReadIdle`](TransportErrorKind::ReadIdle),
+    /// [`Deadline`](TransportErrorKind::Deadline) and [`Other`](TransportErrorKind::Other), whose message says what
+    /// happened.
     pub fn new(kind: TransportErrorKind, message: impl AsRef<str>) -> Self {
         Self { kind, message: escaped(message.as_ref()), server: None, io: None }
     }
 
-    /// Converts the error of an HTTP library. The message consists of the messages of the error and its sources, each
-    /// once, without those that only name a layer of a library, such as `client error (Connect)`.
+    /// Converts the error of an HTTP library, whose messages must not contain secrets.
+    ///
+    /// The new message joins the messages of the error and its sources, each once, except those that only name a layer
+    /// of a library, such as `client error (Connect)`. Control characters are escaped.
     ///
     /// The kind is [`TransportErrorKind::Tls`] if rustls failed, [`TransportErrorKind::Connect`] if hyper's client or
-    /// the system could not connect, else `otherwise`. A `TransportError` among the sources is returned as it is. The
-    /// messages must not contain secrets; control characters in them are escaped.
+    /// the system could not connect, and `otherwise` in all other cases. If a source is a `TransportError`, it is
+    /// returned unchanged.
     #[must_use]
     pub fn from_error(otherwise: TransportErrorKind, error: &(dyn StdError + 'static)) -> Self {
         if let Some(error) = causes(error).find_map(|cause| cause.downcast_ref::<Self>()) {
@@ -175,11 +180,11 @@ impl TransportError {
         Self { io, ..Self::new(kind_of(error, otherwise), joined(informative)) }
     }
 
-    /// Returns the error of a body: after the head of the response, a failure of TLS or of the connection interrupts
-    /// it.
+    /// Returns the error of a body. After the head of the response, a failure of TLS or of the connection is an
+    /// interruption.
     ///
-    /// A server that fails sends a fatal alert, and a box between may damage a record. Neither says anything about the
-    /// certificates, which were accepted before.
+    /// A server that fails sends a fatal alert, and a proxy on the way may damage a record. Neither says anything about
+    /// the certificates, which were accepted before.
     pub(super) fn in_body(self) -> Self {
         match self.kind {
             TransportErrorKind::Tls | TransportErrorKind::Connect => Self { kind: TransportErrorKind::Broken, ..self },
@@ -187,23 +192,22 @@ impl TransportError {
         }
     }
 
-    /// Names the server, by host and port, unless the error names it.
+    /// Adds the host and port of the server, unless the error contains them.
     pub(super) fn at(mut self, server: Option<String>) -> Self {
         self.server = self.server.or(server);
         self
     }
 
-    /// Returns the kind of the innermost [`io::Error`] that caused this error, if [`from_error`](Self::from_error)
-    /// found one.
+    /// Returns the kind of the innermost [`io::Error`], if [`from_error`](Self::from_error) found one.
     ///
     /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) means that the server closed the connection in the middle of a
-    /// body, as API servers do with watches that were open for long.
+    /// body, as API servers do with watches that have been open for long.
     #[must_use]
     pub fn io_error_kind(&self) -> Option<io::ErrorKind> {
         self.io
     }
 
-    /// Returns the message, which may contain text of the peer, for example of a GOAWAY.
+    /// Returns the message, which may contain text of the peer, such as that of a GOAWAY.
     pub(super) fn message_mut(&mut self) -> &mut String {
         &mut self.message
     }
@@ -245,15 +249,15 @@ impl std::error::Error for TransportError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransportErrorKind {
-    /// A setting is wrong: a URL, a certificate, a file, a kubeconfig.
+    /// A setting is wrong, such as a URL, a certificate, a file or a kubeconfig.
     Setup,
     /// The credentials could not be read.
     Credentials,
-    /// The connection was refused, timed out, or has no route or no host.
+    /// The connection was refused or timed out, or there is no route or no such host.
     Connect,
-    /// Client and server do not accept each other's certificates.
+    /// The client and the server do not accept each other's certificates.
     Tls,
-    /// The connection was closed in the middle of a body, also of a compressed one, or the stream was reset.
+    /// The connection was closed in the middle of a body, compressed or not, or the stream was reset.
     Broken,
     /// No byte arrived within the read-idle timeout.
     ReadIdle,
@@ -267,7 +271,7 @@ pub enum TransportErrorKind {
     Other,
 }
 
-/// Escapes control characters and other characters that a terminal does not show as they are.
+/// Escapes control characters, and other characters that a terminal does not show as they are.
 fn escaped(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -283,7 +287,7 @@ pub fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Returns the kind that the error or one of its sources has, else `otherwise`.
+/// Returns the kind that the error or one of its sources implies, or `otherwise`.
 fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> TransportErrorKind {
     // h2 keeps only the text of a connection's error, for example when a server refuses a client certificate after the
     // handshake.
@@ -297,16 +301,16 @@ fn kind_of(error: &(dyn StdError + 'static), otherwise: TransportErrorKind) -> T
     }
 }
 
-/// Returns true for the error of hyper-util's client that could not connect, and for a refused connection.
+/// Returns true if hyper-util's client could not connect, and for a refused connection.
 ///
-/// The error of hyper-util (`client/legacy/client.rs`) is under the errors of kube and reqwest. Its text is compared
-/// instead of its type, because `listwatch` does not depend on an HTTP client.
+/// The error of hyper-util (`client/legacy/client.rs`) is also beneath the errors of kube and reqwest. Its text is
+/// compared rather than its type, because the feature `client` does not depend on an HTTP client.
 fn is_failed_connect(cause: &(dyn StdError + 'static)) -> bool {
     let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     cause.downcast_ref().is_some_and(refused) || cause.to_string() == "client error (Connect)"
 }
 
-/// Returns true for the message of a layer of reqwest, hyper-util or hyper that has a source, which says more.
+/// Returns true for a message that only names a layer of reqwest, hyper-util or hyper, while its source says more.
 fn names_a_layer(message: &str) -> bool {
     const LAYERS: [&str; 8] = [
         "error sending request",
@@ -321,7 +325,7 @@ fn names_a_layer(message: &str) -> bool {
     message.starts_with("client error (") || LAYERS.contains(&message)
 }
 
-/// Returns the message of an error in the words of a user, if a library or the system has others.
+/// Returns the message of an error in the words of a user, where a library or the system uses others.
 fn without_library(cause: &(dyn StdError + 'static)) -> String {
     if let Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) = cause.downcast_ref() {
         return "the server may not use TLS: try http://".to_owned();
@@ -349,8 +353,8 @@ fn joined(messages: impl Iterator<Item = String>) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the error and its sources. The source of an `io::Error` is the source of the error that it holds, so this
-/// returns the held error first. rustls has no sources, but may hold an error of a verifier.
+/// Returns the error and its sources. An `io::Error` has the source of the error inside, so that error is returned
+/// first. rustls has no sources, but may contain an error of a verifier.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     let source = |error: &&'a (dyn StdError + 'static)| {
         let error = *error;
@@ -365,7 +369,7 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
     std::iter::successors(Some(error), source)
 }
 
-/// Returns true for an error that displays what the error that it holds displays.
+/// Returns true for an error that displays nothing but the error inside.
 fn holds_another(cause: &(dyn StdError + 'static)) -> bool {
     cause.downcast_ref::<io::Error>().is_some_and(|error| error.get_ref().is_some())
 }

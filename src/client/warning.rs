@@ -1,8 +1,9 @@
 //! The warnings of a server.
 
-/// Returns the texts of a `Warning` header that kubectl prints: those of the code 299. A header may contain several
-/// warnings. After one that is malformed, its others are ignored, as in apimachinery (`ParseWarningHeaders` in
-/// `util/net`).
+/// Returns the texts of a `Warning` header that kubectl prints, which are those with the code 299.
+///
+/// A header may contain several warnings. As in apimachinery (`ParseWarningHeaders` in `util/net`), those after a
+/// malformed one are ignored.
 pub(super) fn warning_texts(header: &[u8]) -> Vec<String> {
     let (mut texts, mut rest) = (Vec::new(), header.trim_ascii());
     while let Some((code, text, after)) = next_warning(rest) {

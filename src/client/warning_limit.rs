@@ -1,4 +1,4 @@
-//! The limit of warnings that a server or a reader can repeat at will.
+//! The limit on warnings that a server or a reader can repeat at will.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -8,14 +8,15 @@ use tokio::time::Instant;
 
 use crate::sync::{Mutex, lock};
 
-/// The time in which an identical warning is logged once.
+/// Within this time, an identical warning is logged only once.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The most different warnings in that time.
+/// How many different warnings are logged within that time.
 const MOST: usize = 100;
 
-/// Limits the warnings that a peer can repeat: each text is logged at most once a minute, and at most 100 texts are. It
-/// keeps a hash of each, and none of the texts.
+/// Limits the warnings that a peer can repeat: each text is logged at most once a minute, and at most 100 texts are.
+///
+/// It keeps only a hash of each text.
 #[derive(Debug, Default)]
 pub struct WarningLimit {
     hasher: RandomState,
@@ -25,13 +26,13 @@ pub struct WarningLimit {
 #[derive(Debug)]
 struct LoggedWarning {
     at: Instant,
-    /// The number of identical warnings since then.
+    /// How many identical warnings followed since then.
     left_out: u64,
 }
 
 impl WarningLimit {
-    /// Returns the number of identical warnings that were left out since the last one that was logged; `None` if this
-    /// one is to be left out, too.
+    /// Returns how many identical warnings were left out since the last one was logged; `None` to leave this one out
+    /// too.
     #[must_use]
     pub fn admit(&self, warning: impl Hash) -> Option<u64> {
         let (key, now) = (self.hasher.hash_one(warning), Instant::now());

@@ -1,7 +1,7 @@
 //! YAML as values of JSON, as client-go reads it (`sigs.k8s.io/yaml`).
 //!
-//! The crate granit-parser parses the text into events, and limits how deep they nest. This file builds values of them:
-//! it resolves scalars by the core schema of YAML 1.2, aliases, and merge keys. A repeated key replaces the earlier one.
+//! The crate granit-parser parses the text into events and limits their nesting. This file turns them into values: it
+//! resolves aliases, merge keys, and scalars by the core schema of YAML 1.2. A repeated key replaces the earlier one.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Number, Value};
 
-/// The most that aliases may add to a text, in bytes and values, so that a short text cannot take much memory.
+/// How much aliases may add to a text, in bytes and values, so that a short text cannot take much memory.
 const MAX_ALIASED: usize = 1 << 20;
 
 /// Where a text is malformed. It quotes nothing, because the text contains credentials.
@@ -46,11 +46,11 @@ pub(in crate::client) fn parse_yaml(text: &str) -> Result<Vec<Value>, Malformed>
 #[derive(Default)]
 struct Loader {
     documents: Vec<Value>,
-    /// The collections that are not complete yet, outermost first.
+    /// The incomplete collections, outermost first.
     open: Vec<Collection>,
-    /// The complete values that have an anchor.
+    /// The complete values with an anchor.
     anchors: HashMap<usize, Value>,
-    /// What aliases have added.
+    /// How much aliases have added.
     aliased: usize,
 }
 
@@ -63,7 +63,7 @@ enum Content {
     Sequence(Vec<Value>),
     Mapping {
         values: Map<String, Value>,
-        /// The values of merge keys: the first one comes first.
+        /// The values of merge keys, in their order.
         merged: Vec<Value>,
         /// The key whose value follows.
         key: Option<Key>,
@@ -146,7 +146,7 @@ impl Loader {
     }
 }
 
-/// Adds the entries of merged mappings whose keys a mapping does not have itself.
+/// Adds the entries of merged mappings, except for keys that the mapping contains itself.
 fn merge(mut values: Map<String, Value>, merged: Vec<Value>) -> Option<Map<String, Value>> {
     for source in merged {
         let sources = match source {

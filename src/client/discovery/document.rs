@@ -1,7 +1,7 @@
-//! The documents of discovery, and the parts of the catalog of resources, each of which has a document of its own.
+//! The documents of discovery, and the parts of the catalog of resources, each of which has its own document.
 //!
-//! Go writes an empty list as `null` unless the type omits it, and reads a missing field and `null` alike. API servers
-//! in Go forward both, so every field here may be missing or null.
+//! Go writes an empty list as `null` unless the type omits it, and reads a missing field like `null`. API servers in Go
+//! forward both, so every field may be missing or null here.
 
 use serde::{Deserialize, Deserializer};
 
@@ -16,7 +16,7 @@ pub(super) struct Part {
     /// `""` for core.
     pub(super) group: String,
     pub(super) version: String,
-    /// True if the API server could not ask the server of the group.
+    /// True if the API server could not reach the server of the group.
     pub(super) is_stale: bool,
     pub(super) state: PartState,
 }
@@ -161,7 +161,7 @@ pub(super) struct ApiResource {
 }
 
 impl DiscoveryDocument {
-    /// Returns the document if it has one of these kinds. Some servers of tests omit the kind, but not the list.
+    /// Returns the document if it is of one of these kinds. Some test servers omit the kind, but not the list.
     pub(super) fn checked(self, kinds: &[&str]) -> Result<Self, String> {
         let is_empty =
             self.items.is_empty() && self.versions.is_empty() && self.groups.is_empty() && self.resources.is_empty();
@@ -185,7 +185,7 @@ impl DiscoveryDocument {
     }
 }
 
-/// Returns a version of a group; `None` if the names cannot be a part of a path, so that nothing can be requested. Only
+/// Returns a version of a group; `None` if the names cannot be part of a path, so that nothing can be requested. Only
 /// the core group has no name.
 fn part(root: &str, group: &str, version: &str) -> Option<Part> {
     let name = segment("version", version).ok()?;
@@ -198,7 +198,8 @@ fn part(root: &str, group: &str, version: &str) -> Option<Part> {
 }
 
 impl GroupDiscovery {
-    /// Returns the versions, the stale ones last: client-go never prefers them (`aggregated_discovery.go`).
+    /// Returns the versions, with the stale ones last, because client-go never prefers them
+    /// (`aggregated_discovery.go`).
     fn parts(self, root: &str) -> Vec<Part> {
         let group = self.metadata.name;
         let mut parts: Vec<_> = self.versions.into_iter().filter_map(|version| version.part(root, &group)).collect();
@@ -212,7 +213,7 @@ impl VersionDiscovery {
         let part = part(root, group, &self.version)?;
         let is_stale = self.freshness == "Stale";
         if is_stale && self.resources.is_empty() {
-            // The API server knows nothing of this version. Its own document has the resources or the error.
+            // The API server knows nothing about this version. Its own document contains the resources or the error.
             return Some(part);
         }
         let resources = self.resources.into_iter().map(|resource| resource.of(group, &self.version));
@@ -237,7 +238,7 @@ impl ResourceDiscovery {
 }
 
 impl Group {
-    /// Returns the versions, the preferred one first.
+    /// Returns the versions, with the preferred one first.
     fn parts(self, root: &str) -> Vec<Part> {
         let Self { name, mut versions, preferred_version } = self;
         versions.sort_by_key(|version| *version != preferred_version);
@@ -266,7 +267,7 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D
     Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
-/// Reads a list, and null as an empty list. A null in the list is the default.
+/// Reads a list, where null is an empty list and a null element is the default.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<Vec<T>, D::Error> {
     let list: Option<Vec<Option<T>>> = Option::deserialize(value)?;
     Ok(list.into_iter().flatten().map(Option::unwrap_or_default).collect())

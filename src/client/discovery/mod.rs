@@ -1,12 +1,12 @@
-//! Discovery: finds the resource of a typed name in the server's documents.
+//! Discovery, which finds the resource of a typed name in the server's documents.
 //!
 //! ```text
 //! /api, /apis ─┬─ APIGroupDiscoveryList: all versions with their resources
 //!              └─ APIVersions, APIGroupList: versions ── /apis/GROUP/VERSION: APIResourceList
 //! ```
 //!
-//! A document is a [`Part`] of the catalog until it is read. A part that fails never fails the others: the name may be
-//! in one of them. The facts are in docs/protocol.md, "Discovery".
+//! A document is a [`Part`] of the catalog until it is read. A part that fails never fails the others, because the name
+//! may be in one of them. The facts are in docs/protocol.md, "Discovery".
 
 mod document;
 
@@ -37,7 +37,7 @@ use super::transport::{TransportError, TransportErrorKind, chain};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::meta::OneLine;
 
-/// Requests aggregated discovery (1.26 and later), or else the older documents.
+/// Requests aggregated discovery (1.26 and later), or otherwise the older documents.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 const PLAIN: &str = "application/json";
@@ -46,45 +46,46 @@ const PLAIN: &str = "application/json";
 const OF_ROOTS: &[&str] = &["APIGroupDiscoveryList", "APIVersions", "APIGroupList"];
 const OF_VERSIONS: &[&str] = &["APIResourceList"];
 
-/// The time for all documents of one name, with retries. client-go allows 32 s for each request
+/// The time for all documents of one name, including retries. client-go allows 32 s for each request
 /// (`discovery_client.go`).
 const TOTAL: Duration = Duration::from_secs(30);
 
-/// The time for the document of one version of a group. Behind it may be a server that hangs.
+/// The time for the document of one version of a group, whose server may hang.
 const OF_VERSION: Duration = Duration::from_secs(10);
 
-/// The number of documents that are requested at the same time. Over HTTP/1.1 each needs a connection.
+/// How many documents are requested at the same time. Over HTTP/1.1, each needs a connection.
 const PARALLEL: usize = 16;
 
 impl Client {
     /// Finds the resource of a name that a user typed, as `kubectl get` does.
     ///
-    /// `typed` is a plural, a singular, a short name or a kind, alone or followed by `.group` or `.version.group`; a
-    /// version of the core group ends in a dot, `pods.v1.`. Case is ignored. Plurals and singulars precede short names,
-    /// and both precede kinds. A whole group precedes the beginning of a group (`deployments.ap`). Of several groups
-    /// and versions the first in the server's order wins, and in each group the preferred version precedes the others.
+    /// `typed` is a plural, a singular, a short name or a kind, alone or followed by `.group` or `.version.group`. A
+    /// version of the core group ends in a dot: `pods.v1.`. Case is ignored. Plurals and singulars come before short
+    /// names, and both before kinds. A whole group comes before the beginning of one (`deployments.ap`). Among several
+    /// groups and versions, the first in the server's order wins, and in each group the preferred version.
     ///
-    /// Or `typed` is `apiVersion/kind` of a manifest, such as `cert-manager.io/v1/Certificate` and `v1/Pod`, for a kind
-    /// that is known only at run time. It names one group and version. kubectl has no such form.
+    /// `typed` may also be the `apiVersion/kind` of a manifest, such as `cert-manager.io/v1/Certificate` or `v1/Pod`,
+    /// for a kind that is known only at run time. It names a single group and version. kubectl has no such form.
     ///
-    /// It follows the rules of cli-runtime `Builder.mappingFor` and client-go's restmapper, with these differences:
+    /// The rules are those of cli-runtime `Builder.mappingFor` and client-go's restmapper, with these differences:
     /// resources without `list` are ignored, a short name keeps the version that was typed with it (kubectl drops it),
-    /// categories such as `all` are errors, and kubectl accepts short names only in lower case and kinds outside the
+    /// categories such as `all` are errors, and kubectl accepts short names only in lower case, and kinds outside the
     /// core group only with their group.
     ///
-    /// It sends two requests at once, `/api` and `/apis`, or only `/apis` for a name with a group. A server without
-    /// aggregated discovery (before 1.26) needs one more for each version of each group; for a name with a group, only
-    /// for this group. At most 16 are open at the same time, each for at most 10 s, and all together for at most 30 s.
-    /// Nothing is cached.
+    /// The client sends two requests at once, for `/api` and `/apis`, or only for `/apis` if the name contains a group.
+    /// A server without aggregated discovery (before 1.26) needs one more for each version of each group, or of the
+    /// typed group. At most 16 requests are open at the same time. Each may take 10 s, and all together 30 s. Nothing
+    /// is cached.
     ///
-    /// A document that cannot be read, of a server that is down for example, is a warning in the log, and other groups
-    /// are found.
+    /// If a document cannot be read, for example because a server is down, a warning is logged, and resources of other
+    /// groups are still found.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unresolved`] if no listed resource has the name, with the documents that could not be read. If none
-    /// could be read, or a document of the typed group could not, the error of that request. The same if the core group
-    /// could not be read, and the name is of one of its resources: `pods` must not be the Pods of `metrics.k8s.io`.
+    /// [`ErrorKind::Unresolved`] when no listed resource has the name; it names the documents that could not be read.
+    /// The error of the failed request when none could be read, or the typed group's could not. The same applies if the
+    /// core group could not be read and the name is that of one of its resources, because `pods` must not become the
+    /// Pods of `metrics.k8s.io`.
     pub async fn resolve(&self, typed: &str) -> Result<Resource, Error> {
         on_own_runtime(self.find_resource(typed)).await
     }
@@ -127,18 +128,17 @@ impl Client {
         error.into().redacted(&*self.transport)
     }
 
-    /// Returns the parts of the catalog below a root, of which it reads the wanted ones.
+    /// Returns the parts of the catalog below a root, after reading the wanted ones.
     async fn parts(&self, root: &'static str, wanted: &Wanted<'_>, end: Instant) -> Vec<Part> {
         let mut read = self.json(root, AGGREGATED, OF_ROOTS, end).await;
-        // A server that does not know the parameters of the media type, or has an aggregated document that cannot be
-        // read.
+        // The server does not know the parameters of the media type, or its aggregated document cannot be read.
         let may_have_old = |error: &Error| error.code() == Some(406) || matches!(error.kind(), ErrorKind::Discovery(_));
         if read.as_ref().is_err_and(may_have_old) {
             read = self.json(root, PLAIN, OF_ROOTS, end).await;
         }
         let mut parts = match read {
             Ok(document) => document.parts(root),
-            // API servers without a core group: aggregated ones, kcp.
+            // An API server without a core group, such as an aggregated one or kcp.
             Err(error) if root == "/api" && error.code() == Some(404) => Vec::new(),
             Err(error) => vec![Part { state: PartState::Failed(error), ..Part::unread(root.to_owned(), "", "") }],
         };
@@ -200,7 +200,7 @@ impl Client {
                 match body.trim_ascii_start().first() {
                     None => ErrorKind::Decode(DecodeError::new(DecodeErrorKind::Incomplete, 0, None, 0)),
                     Some(b'{') if body::status(body).is_none() => {
-                        // The message of serde quotes the document.
+                        // serde's message quotes the document.
                         ErrorKind::Discovery(format!("{path}: {}", OneLine(&reason)))
                     }
                     Some(_) => self.unexpected(body, headers),
@@ -234,7 +234,7 @@ impl Client {
     }
 }
 
-/// Returns the error of the core group's document, if a resource of the core group has the name of the found resource.
+/// Returns the error of the core group's document, if the core group has a resource with the name of the found one.
 fn hides_core<'a>(parts: &'a [Part], found: &Resource) -> Option<&'a Error> {
     let is_of_core = |known: &&Resource| known.group().is_empty() && known.plural() == found.plural();
     if found.group().is_empty() || !Resource::BUILT_IN.iter().any(|known| is_of_core(&known)) {

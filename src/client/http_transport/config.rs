@@ -16,8 +16,8 @@ use crate::client::runtime::LONGEST;
 
 /// The server, the credentials and the connections of a client.
 ///
-/// [`Kubeconfig::load`](crate::client::Kubeconfig::load) returns what kubectl would use, and [`new`](Self::new) begins
-/// with a URL. A program may then change what it wants to.
+/// [`Kubeconfig::load`](crate::client::Kubeconfig::load) returns what kubectl would use, and [`new`](Self::new) starts
+/// from a URL. A program may then change what it wants.
 ///
 /// ```no_run
 /// use listwatch::client::{Client, Config, Kubeconfig};
@@ -32,8 +32,8 @@ use crate::client::runtime::LONGEST;
 /// # }
 /// ```
 ///
-/// Neither its `Debug` output nor an error shows a token, a password or a key. Their memory is overwritten when they are
-/// dropped.
+/// Neither its `Debug` output nor an error shows a token, a password or a key, and their memory is overwritten when
+/// they are dropped.
 #[derive(Clone)]
 #[must_use]
 pub struct Config {
@@ -44,7 +44,7 @@ pub struct Config {
     pub(in crate::client) identity: Option<Identity>,
     pub(in crate::client) impersonation: Option<Impersonation>,
     pub(in crate::client) disables_compression: bool,
-    /// True if the server is of the cluster in which this process runs.
+    /// True if the server belongs to the cluster in which this process runs.
     pub(in crate::client) is_own_cluster: bool,
     pub(super) user_agent: Option<String>,
     pub(super) headers: HeaderMap,
@@ -71,9 +71,10 @@ impl Config {
     /// The default of [`connect_timeout`](Self::connect_timeout): 10 s.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = DEFAULT_CONNECT_TIMEOUT;
 
-    /// Begins with the server at this URL: `https://host:port`, followed by a path if a proxy serves the API under it.
+    /// Creates a configuration for the server at this URL.
     ///
-    /// [`build`](Self::build) checks the URL.
+    /// The URL is `https://host:port`, followed by a path if a proxy serves the API under one. [`build`](Self::build)
+    /// checks it.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -90,23 +91,21 @@ impl Config {
         }
     }
 
-    /// Sends this bearer token, in place of other tokens, passwords and plugins.
+    /// Sends this bearer token, which replaces other tokens, passwords and plugins.
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         self.login = Login::Token(token.into().into());
         self
     }
 
-    /// Sends the bearer token in this file, in place of other tokens, passwords and plugins.
-    ///
-    /// Each request reads the file. While it cannot be read, the previous token is sent.
+    /// Sends the bearer token in this file, which replaces other tokens, passwords and plugins.
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.login = Login::TokenFile { path: path.into(), initial: None };
         self
     }
 
-    /// Authenticates with this certificate (PEM, followed by its intermediates) and its key (PEM).
+    /// Authenticates with this certificate, followed by its intermediates, and its key, all in PEM.
     ///
-    /// The certificate may be of X.509 version 1, as those of `MicroK8s`.
+    /// The certificate may be of X.509 version 1, as those of `MicroK8s` are.
     pub fn client_certificate(mut self, certificate_pem: impl Into<String>, key_pem: impl Into<String>) -> Self {
         let (certificate, key) = (Pem::Text(certificate_pem.into().into()), Pem::Text(key_pem.into().into()));
         self.identity = Some(Identity { certificate, key });
@@ -115,15 +114,15 @@ impl Config {
 
     /// Authenticates with the certificate and the key in these files (PEM).
     ///
-    /// The transport reads the files again after a request that failed or returned 401, so that a rotated certificate is
-    /// used at once.
+    /// The transport reads the files again after a request that failed or returned 401, so that it uses a rotated
+    /// certificate at once.
     pub fn client_certificate_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let (certificate, key) = (Pem::File(certificate.into()), Pem::File(key.into()));
         self.identity = Some(Identity { certificate, key });
         self
     }
 
-    /// Removes tokens, passwords, plugins and the client certificate. The impersonation stays.
+    /// Removes tokens, passwords, plugins and the client certificate, but not the impersonation.
     pub fn without_credentials(mut self) -> Self {
         (self.login, self.identity) = (Login::None, None);
         self
@@ -133,8 +132,9 @@ impl Config {
         !matches!(self.login, Login::None)
     }
 
-    /// Impersonates this user with these groups, in place of another impersonation: the server then decides by their
-    /// rights, if the credentials may impersonate them.
+    /// Impersonates this user with these groups, instead of any other.
+    ///
+    /// The server then decides by the rights of the user, provided that the credentials may impersonate the user.
     pub fn impersonate<G: Into<String>>(
         mut self,
         user: impl Into<String>,
@@ -146,63 +146,67 @@ impl Config {
         self
     }
 
-    /// Trusts these certificate authorities (PEM, one or more) and no others: see [`HttpTransport`](super::HttpTransport).
+    /// Trusts only these certificate authorities, one or more in PEM: see [`HttpTransport`](super::HttpTransport).
     ///
-    /// Other sections of the text and malformed certificates are ignored.
+    /// Other sections of the text, and malformed certificates, are ignored.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.connection.authority = Authority::Pem(pem.into());
         self
     }
 
-    /// Trusts the certificate authorities in this file (PEM) and no others.
+    /// Trusts only the certificate authorities in this PEM file.
     ///
-    /// Each TLS handshake reads the file again, so a rotated authority is trusted at once. While the file cannot be read,
-    /// the previous certificates are trusted.
+    /// Each TLS handshake reads the file again, so a rotated authority is trusted at once. While the file cannot be
+    /// read, the previous certificates are trusted.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.connection.authority = Authority::File(path.into());
         self
     }
 
-    /// Accepts any certificate of the server. Whoever can intercept the connection then gets the credentials.
+    /// Accepts any certificate of the server, so that whoever can intercept the connection gets the credentials.
     pub fn insecure_skip_tls_verify(mut self) -> Self {
         self.connection.authority = Authority::Unverified;
         self
     }
 
-    /// Expects this name or address in the server's certificate instead of the host of the URL, and sends it as SNI.
+    /// Expects this name or address in the server's certificate, instead of the host of the URL, and sends it as SNI.
     pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
         self.connection.server_name = Some(name.into());
         self
     }
 
-    /// Sends requests through this proxy (an `http`, `https` or `socks5` URL) instead of the [proxy of the
-    /// environment](crate::client::environment_proxy).
+    /// Sends requests through this proxy, given as an `http`, `https` or `socks5` URL.
+    ///
+    /// The default is the [proxy of the environment](crate::client::environment_proxy).
     pub fn proxy(mut self, url: impl Into<String>) -> Self {
         self.connection.proxy = Some(url.into().into());
         self
     }
 
-    /// Sets the `User-Agent` header: `listwatch/` and its version unless set.
+    /// Sets the `User-Agent` header. The default is `listwatch/` and its version.
     pub fn user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = Some(user_agent.into());
         self
     }
 
-    /// Adds these headers to each request. They must not contain credentials, which would not be redacted:
-    /// `Authorization` is refused.
+    /// Adds these headers to each request.
+    ///
+    /// They must not contain credentials, which would not be redacted, and `Authorization` is refused.
     pub fn headers(mut self, headers: HeaderMap) -> Self {
         self.headers.extend(headers);
         self
     }
 
-    /// Reads connections on the caller's runtime instead of a thread of the library: see [`HttpTransport`](super::HttpTransport).
+    /// Reads connections on the caller's runtime instead of a thread of the library.
+    ///
+    /// [`HttpTransport`](super::HttpTransport) says what each of them costs.
     pub fn on_caller_runtime(mut self) -> Self {
         self.on_caller_runtime = true;
         self
     }
 
-    /// Sets the timeout for connecting, TLS included: [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT) unless
-    /// set.
+    /// Sets the timeout for connecting, including TLS. The default is
+    /// [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connection.connect_timeout = timeout.min(LONGEST);
         self
@@ -214,13 +218,14 @@ impl Config {
         &self.url
     }
 
-    /// Returns the namespace of the kubeconfig's context, or of this Pod; `default` if neither has one.
+    /// Returns the namespace of the kubeconfig's context or of this Pod, or `default` if neither names one.
     #[must_use]
     pub fn default_namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or("default")
     }
 
-    /// Returns true if the kubeconfig disables compression, which [`Client::try_from`](crate::client::Client) then does.
+    /// Returns true if the kubeconfig disables compression, which [`Client::try_from`](crate::client::Client) then
+    /// does.
     #[must_use]
     pub fn disables_compression(&self) -> bool {
         self.disables_compression

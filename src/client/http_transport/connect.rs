@@ -1,4 +1,4 @@
-//! Connections: TCP, proxies, TLS; and the pool of connections to a server.
+//! Connections over TCP, proxies and TLS, and the pool of connections to a server.
 
 use std::io;
 use std::path::PathBuf;
@@ -34,14 +34,14 @@ use crate::client::service::DataFrames;
 use crate::client::tls::tls_config;
 use crate::client::transport::{MAX_HEADERS, Response, TransportError, TransportErrorKind};
 
-/// The idle time before the first keepalive probe, and between probes. The kernel closes a connection once probes or
-/// sent bytes are not acknowledged for `USER_TIMEOUT`. This takes 45 s at most.
+/// The idle time before the first keepalive probe, and between probes. The kernel closes a connection if probes or sent
+/// bytes are not acknowledged for `USER_TIMEOUT`, which takes 45 s at most.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 2;
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The timeout of a connection unless set, TLS included.
+/// The default timeout for connecting, including TLS.
 pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -76,7 +76,7 @@ pub(in crate::client) enum Authority {
 #[derive(Clone)]
 pub(super) struct HttpClient {
     pool: legacy::Client<Connector, Full<Bytes>>,
-    /// The credentials of a proxy that gets requests for `http` servers itself.
+    /// The credentials for a proxy that receives requests for `http` servers itself.
     proxy_authorization: Option<HeaderValue>,
 }
 
@@ -117,7 +117,7 @@ impl HttpClient {
     }
 }
 
-/// Converts the error of a request. That of a connection names the server.
+/// Converts the error of a request, and adds the server if the connection failed.
 fn request_error(error: &legacy::Error, url: &Uri) -> TransportError {
     TransportError::from_error(TransportErrorKind::Broken, error).at(url.authority().map(ToString::to_string))
 }
@@ -137,7 +137,7 @@ impl Connector {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        // Shared by the addresses of a name, so that one address that does not answer leaves time for others.
+        // All addresses of a name share the timeout, so that one that does not answer leaves time for others.
         tcp.set_connect_timeout(Some(settings.connect_timeout));
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.set_keepalive_interval(Some(KEEPALIVE));
@@ -275,7 +275,7 @@ fn build_tls_config(authority: &Authority, identity: Option<&SecretString>) -> R
         Authority::Unverified => Arc::new(Unverified(Arc::clone(&provider))),
     };
     let mut config = tls_config(&provider, verifier, identity.map(SecretString::expose_secret))?;
-    // HTTP/2 would queue all requests that exceed the streams of its one connection, and tell nobody.
+    // Over HTTP/2, all requests that exceed the streams of its single connection would wait, and nobody would be told.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -284,7 +284,7 @@ fn parse_proxy(proxy: &str) -> Result<Intercept, TransportError> {
     let found = Matcher::builder().all(proxy).build().intercept(&Uri::from_static("https://server"));
     let is_known =
         |found: &Intercept| matches!(found.uri().scheme_str(), Some("http" | "https" | "socks5" | "socks5h"));
-    // Without its text, which may contain a password.
+    // The URL is left out, because it may contain a password.
     found.filter(is_known).ok_or_else(|| setup("the proxy is not the URL of an http, https or socks5 proxy"))
 }
 

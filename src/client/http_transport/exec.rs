@@ -43,11 +43,11 @@ pub(in crate::client) enum InteractiveMode {
 
 pub(super) struct ExecPlugin(ExecConfig);
 
-/// The credentials that were issued for a time.
+/// Credentials that are valid for a time.
 pub(super) struct IssuedCredentials {
-    /// The token; none if a plugin returned only a certificate.
+    /// The token; `None` if a plugin returned only a certificate.
     pub(super) credentials: Credentials,
-    /// Certificate and key of the client, in PEM.
+    /// The client's certificate and key, in PEM.
     pub(super) identity: Option<SecretString>,
     pub(super) expires: Option<Timestamp>,
 }
@@ -57,7 +57,7 @@ impl ExecPlugin {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup) if the version of the API is not
+    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup) when the version of the API is not
     /// supported.
     pub(super) fn new(config: ExecConfig) -> Result<Self, TransportError> {
         let (command, version) = (&config.command, &config.api_version);
@@ -116,7 +116,7 @@ impl ExecPlugin {
         let info = json!({ "kind": "ExecCredential", "apiVersion": self.0.api_version, "spec": spec });
         command.env("KUBERNETES_EXEC_INFO", info.to_string());
         command.stdin(if is_interactive { Stdio::inherit() } else { Stdio::null() });
-        // A caller that no longer waits, after Ctrl-C for example, ends the plugin.
+        // The plugin ends when the caller stops waiting, for example after Ctrl-C.
         command.stderr(Stdio::inherit()).stdout(Stdio::piped()).kill_on_drop(true);
         command
     }
@@ -161,7 +161,7 @@ fn find_program(command: &str) -> OsString {
     command.into()
 }
 
-/// Returns the program to run, which may have another extension than `.exe`: Rust adds only that one.
+/// Returns the program to run, which may have another extension than `.exe`, the only one that Rust adds.
 #[cfg(windows)]
 fn find_program(command: &str) -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What issues credentials for a time, and the credentials that it has issued last.
+//! A source of credentials that are valid for a time, and the last credentials that it issued.
 
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ use crate::sync;
 
 pub(super) struct Issuer {
     source: Source,
-    /// Locked while the source issues credentials, so that concurrent requests ask it once: it may be interactive.
+    /// Locked while the source issues credentials, so that concurrent requests use it only once, because it may be
+    /// interactive.
     current: Mutex<Option<Arc<IssuedCredentials>>>,
-    /// The last ones, which are redacted, even if the server has refused them.
+    /// The last credentials, which are redacted even if the server has refused them.
     last: sync::Mutex<Option<Arc<IssuedCredentials>>>,
 }
 
@@ -28,11 +29,12 @@ impl Issuer {
         Self { source, current: Mutex::default(), last: sync::Mutex::default() }
     }
 
-    /// Returns the current credentials. Asks the source if there are none, or if they have expired.
+    /// Returns the current credentials, from the source if there are none or they have expired.
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Credentials`], with how the source failed. The next call asks it again.
+    /// [`TransportErrorKind::Credentials`], with the reason why the source failed. The next call tries the source
+    /// again.
     pub(super) async fn credentials(&self) -> Result<Arc<IssuedCredentials>, TransportError> {
         let mut current = self.current.lock().await;
         if let Some(issued) = &*current

@@ -1,5 +1,9 @@
 //! The transport over hyper and rustls.
 //!
+//! `config` contains [`Config`], and `transport` contains [`HttpTransport`], which sends a request with its credentials
+//! and renews them. `connect` opens connections. `exec` and `oidc` issue credentials that are valid for a time, and
+//! `issuer` keeps them.
+//!
 //! | module | holds |
 //! |---|---|
 //! | `connect` | TCP, proxies and TLS; the pool of connections |

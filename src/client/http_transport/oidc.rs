@@ -1,8 +1,9 @@
 //! The auth provider `oidc` of kubeconfigs (`plugin/pkg/client/auth/oidc` of client-go).
 //!
-//! It sends an ID token, and refreshes it by the refresh token once it has expired or the server has refused it. client-go
-//! writes the new tokens to the kubeconfig, and this does not: if the issuer accepts a refresh token only once, the user
-//! has to log in again after this process has used it. No error quotes a response, which may contain tokens.
+//! It sends an ID token, and refreshes it with the refresh token once it has expired or the server has refused it.
+//! Unlike client-go, it does not write the new tokens to the kubeconfig. If the issuer accepts a refresh token only
+//! once, the user must therefore log in again after this process has used it. No error quotes a response, which may
+//! contain tokens.
 
 use std::collections::HashMap;
 
@@ -28,7 +29,7 @@ use crate::sync::{Mutex, lock};
 const EARLY: SignedDuration = SignedDuration::from_secs(10);
 const MAX_RESPONSE: usize = 1 << 20;
 
-/// An auth provider with its settings, as a kubeconfig has them.
+/// An auth provider with its settings, as in a kubeconfig.
 #[derive(Clone, Default)]
 pub(in crate::client) struct ProviderConfig {
     pub(in crate::client) name: String,
@@ -46,7 +47,7 @@ pub(super) struct OidcProvider {
 
 #[derive(Clone)]
 struct Tokens {
-    /// Not sent yet, or without a way to refresh it.
+    /// Either not sent yet, or impossible to refresh.
     id_token: Option<SecretString>,
     refresh_token: Option<SecretString>,
 }
@@ -56,8 +57,8 @@ impl OidcProvider {
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup) for a provider that Kubernetes has removed
-    /// or never had, and for settings that are missing or malformed.
+    /// [`TransportErrorKind::Setup`](crate::client::TransportErrorKind::Setup) for a provider that Kubernetes has
+    /// removed or never had, and for settings that are missing or malformed.
     pub(super) fn new(config: &ProviderConfig) -> Result<Self, TransportError> {
         let name = &config.name;
         let fail = |error: &str| setup(format!("auth provider {name:?}: {error}"));
@@ -94,7 +95,7 @@ impl OidcProvider {
         })
     }
 
-    /// Returns an ID token that has not expired: the kubeconfig's, or a new one.
+    /// Returns an ID token that has not expired, which is the kubeconfig's or a new one.
     pub(super) async fn issue(&self) -> Result<IssuedCredentials, String> {
         self.id_token().await.map_err(|error| format!("auth provider \"oidc\": {error}"))
     }
@@ -141,7 +142,7 @@ impl OidcProvider {
         endpoint.ok_or_else(|| format!("{url} names no token_endpoint"))
     }
 
-    /// Requests new tokens. As in Go, the client authenticates by a header, or if the issuer refuses that, in the body.
+    /// Requests new tokens. As in Go, the client authenticates by a header, or in the body if the issuer refuses that.
     async fn refresh(&self, client: &HttpClient, endpoint: &Uri, token: &SecretString) -> Result<Value, String> {
         let mut refused = StatusCode::OK;
         for by_header in [true, false] {
@@ -185,7 +186,7 @@ impl OidcProvider {
         Ok(request)
     }
 
-    /// Sends a request, and returns the document of the response; null if it is not JSON.
+    /// Sends a request, and returns the JSON of the response, or null if it is not JSON.
     async fn send(
         &self,
         client: &HttpClient,

@@ -1,4 +1,4 @@
-//! [`HttpTransport`]: it sends requests with their credentials, and renews those.
+//! [`HttpTransport`], which sends requests with their credentials, and renews these.
 
 use std::env;
 use std::fmt;
@@ -32,30 +32,31 @@ const USER_AGENT_OF_THIS: &str = concat!("listwatch/", env!("CARGO_PKG_VERSION")
 
 /// A [`Transport`] over hyper and rustls, which [`Config::build`] returns.
 ///
-/// The transport speaks HTTP/1.1, with a connection for each open list and watch. Lists over HTTP/2 are slower, because
-/// its frames and windows cost time: a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 MB/s over HTTP/2, on two
-/// cores. A hundred watches with 500 changes a second take the same CPU over both; with 5,000 they take 15 % less over
-/// HTTP/2. But a client of HTTP/2 opens one connection, and a server limits its streams: further requests wait.
+/// It speaks HTTP/1.1, with a connection for each open list and watch. Lists over HTTP/2 are slower because its frames
+/// and windows cost time: on two cores, a real API server wrote 60–107 MB/s over HTTP/1.1 and 45–65 MB/s over HTTP/2. A
+/// hundred watches with 500 changes a second take the same CPU over both, and 5,000 take 15 % less over HTTP/2. But an
+/// HTTP/2 client opens one connection on which the server limits the streams, so further requests would wait.
 ///
-/// Without a certificate authority the transport trusts the platform's roots, through the platform's verifier, like other
-/// programs on the host; the first TLS handshake loads them. With a certificate authority, as clusters have, it trusts
-/// only that authority, and accepts a server as Go's crypto/x509 does, so as kubectl does: also a server whose own
-/// certificate is trusted, byte for byte, and a server whose certificate is a CA. The name, the dates, and the signature
-/// of the handshake are verified in all cases. RSA keys need 2,048 bits.
+/// With a certificate authority, as clusters have one, the transport trusts only that authority and accepts a server as
+/// Go's crypto/x509, and so kubectl, does. This includes a server whose own certificate is trusted, byte for byte, and
+/// a server whose certificate is a CA. The name, the dates and the signature of the handshake are always verified, and
+/// RSA keys need 2,048 bits. Without a certificate authority, the transport trusts what the platform's verifier trusts,
+/// like other programs on the host; the first TLS handshake loads it.
 ///
-/// Connections are read on a thread that the transports of the process share, at most one thread for each core: see
-/// [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's threads need not
-/// wake each other for each chunk of a few kilobytes. On a runtime of several threads, lists then take about 15 % less
-/// CPU. A program that mostly watches small objects takes 6 to 20 % less for each change [without the
-/// thread](Config::on_caller_runtime). A program that reads many bodies at once over one transport is faster without the
-/// thread, too, because all TLS of a transport runs on one core. TCP keepalive detects a dead connection within 45 s.
+/// Connections are read on a thread that the transports of the process share, of which there is at most one for each
+/// core: see [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's
+/// threads need not wake each other for each chunk of a few kilobytes. On a runtime of several threads, lists then take
+/// about 15 % less CPU. Two kinds of programs are faster [without the thread](Config::on_caller_runtime): one that
+/// mostly watches small objects takes 6 to 20 % less CPU for each change, and one that reads many bodies at once over
+/// one transport does not have to share a core for their TLS.
 ///
-/// The transport follows redirects of a GET within the origin of its URL, ten at most, and no others.
+/// TCP keepalive detects a dead connection within 45 s. The transport follows up to ten redirects of a GET within the
+/// origin of its URL, and no others.
 ///
 /// # Credentials
 ///
-/// A token is sent with every request, in a header that is marked sensitive; no error, log or `Debug` output shows the
-/// token. A token for an `http` URL is sent in clear text, with a warning unless the server is on loopback. Credentials
+/// A token is sent with every request, in a header that is marked sensitive, and no error, log or `Debug` output shows
+/// it. For an `http` URL the token is sent in clear text, with a warning unless the server is on loopback. Credentials
 /// are renewed while the transport runs:
 ///
 /// | credentials | renewed |
@@ -104,14 +105,15 @@ struct Account {
 }
 
 impl Config {
-    /// Builds the transport, without a connection. An exec plugin runs later, for the first request or by
-    /// [`HttpTransport::authenticate`].
+    /// Builds the transport without opening a connection.
+    ///
+    /// An exec plugin runs later, for the first request or in [`HttpTransport::authenticate`].
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Setup`] when the URL is not `http` or `https`, or has credentials or a query; when a file
-    /// cannot be read; when a certificate, a key or a proxy is malformed; or when a header is malformed or is
-    /// `Authorization`. [`TransportErrorKind::Credentials`] when a token cannot be a header.
+    /// [`TransportErrorKind::Setup`] when the URL is not `http` or `https` or contains credentials or a query; when a
+    /// file cannot be read; when a certificate, a key or a proxy is malformed; or when a header is malformed or is
+    /// `Authorization`. [`TransportErrorKind::Credentials`] when a token cannot be sent as a header.
     ///
     /// [`TransportErrorKind::Credentials`]: crate::client::TransportErrorKind::Credentials
     /// [`TransportErrorKind::Setup`]: crate::client::TransportErrorKind::Setup
@@ -125,8 +127,8 @@ impl Config {
 impl TryFrom<Config> for Client {
     type Error = TransportError;
 
-    /// Creates a client over an [`HttpTransport`], as [`Config::build`] does. It requests no compression if the kubeconfig
-    /// disables that.
+    /// Creates a client over the [`HttpTransport`] that [`Config::build`] returns. It requests no compression if the
+    /// kubeconfig disables that.
     fn try_from(config: Config) -> Result<Self, TransportError> {
         let disables_compression = config.disables_compression();
         let client = Self::new(config.build()?);
@@ -191,8 +193,8 @@ impl Sender {
         Ok(Self { account, client, is_stale: AtomicBool::new(false) })
     }
 
-    /// Returns the client, with the certificate that a plugin has issued, or that its files contain now if a request has
-    /// failed.
+    /// Returns the client, with the certificate that a plugin issued, or after a failed request the one in the files
+    /// now.
     async fn current_client(&self, issued: Option<&Arc<IssuedCredentials>>) -> Result<HttpClient, TransportError> {
         let built = lock(&self.client).clone();
         let of_plugin = issued.and_then(|issued| issued.identity.clone());
@@ -219,7 +221,7 @@ impl Sender {
                 Ok(renewed.client)
             }
             Err(error) if is_of_plugin => Err(TransportError::new(TransportErrorKind::Credentials, error.to_string())),
-            // Files are replaced one after the other: the client stays until all of them fit together.
+            // Files are replaced one after the other, so the old client stays until all of them fit together.
             Err(error) => {
                 self.is_stale.store(true, Ordering::Relaxed);
                 tracing::warn!(name: "listwatch.credentials", error = %chain(&error), "cannot reload the certificates");
@@ -265,8 +267,9 @@ impl Sender {
 }
 
 impl HttpTransport {
-    /// Returns a transport with the same credentials and with connections of its own, on a thread of the library. An exec
-    /// plugin runs once for both.
+    /// Returns a transport with the same credentials and its own connections, on a thread of the library.
+    ///
+    /// An exec plugin runs once for both.
     ///
     /// # Errors
     ///
@@ -276,20 +279,20 @@ impl HttpTransport {
         Ok(Self { sender, io: Some(IoThread::default()) })
     }
 
-    /// Reads connections on the caller's runtime instead of a thread of the library. They may outlive the transport.
+    /// Reads connections, which may outlive the transport, on the caller's runtime instead of a thread of the library.
     #[must_use]
     pub fn on_caller_runtime(self) -> Self {
         Self { io: None, ..self }
     }
 
-    /// Runs the exec plugin, or refreshes the token of the auth provider, unless its credentials are known and valid.
+    /// Runs the exec plugin, or refreshes the auth provider's token, unless valid credentials are known.
     ///
-    /// Requests do the same, within their timeouts. A plugin that asks the user to log in may need more time.
+    /// Requests do the same, but within their timeouts, while a plugin that asks the user to log in may need more time.
     ///
     /// # Errors
     ///
-    /// [`TransportErrorKind::Credentials`] if the plugin fails: the error names the command and how it failed. A missing
-    /// command is reported with the `installHint`.
+    /// [`TransportErrorKind::Credentials`] when the plugin fails, with the command and the reason. If the command is
+    /// missing, the error shows the `installHint`.
     pub async fn authenticate(&self) -> Result<(), TransportError> {
         match &self.sender.account.issuer {
             Some(issuer) => issuer.credentials().await.map(drop),
@@ -345,7 +348,7 @@ impl fmt::Debug for HttpTransport {
     }
 }
 
-/// Parses the URL of the server, which is not quoted in errors: it may contain a password.
+/// Parses the URL of the server. Errors do not quote it, because it may contain a password.
 fn parse_base_url(base_url: &str) -> Result<Uri, TransportError> {
     let base: Uri = base_url.parse().map_err(|error| setup(format!("the base URL: {error}")))?;
     if !matches!(base.scheme_str(), Some("http" | "https")) {
@@ -375,7 +378,7 @@ fn request_headers(config: &Config) -> Result<HeaderMap, TransportError> {
     Ok(headers)
 }
 
-/// Returns true for a server on this host, and for the API server of this process's cluster, by any of its names.
+/// Returns true for a server on this host, and for this process's cluster by any of its names.
 fn is_near(host: &str) -> bool {
     is_loopback(host)
         || host == "kubernetes.default.svc"

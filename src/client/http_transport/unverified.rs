@@ -7,7 +7,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Accepts any certificate of a server, also those that rustls cannot read.
+/// Accepts any certificate of a server, including those that rustls cannot read.
 #[derive(Debug)]
 pub(super) struct Unverified(pub(super) Arc<CryptoProvider>);
 

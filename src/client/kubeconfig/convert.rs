@@ -1,4 +1,4 @@
-//! The fields of a kubeconfig as a configuration of the client.
+//! Converts the fields of a kubeconfig into a configuration of the client.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::client::http_transport::{
     Authority, Config, ExecConfig, Identity, Impersonation, InteractiveMode, Login, ProviderConfig,
 };
 
-/// Returns the configuration of a cluster: the server, its TLS and its proxy. A user in the URL is its login, as in Go.
+/// Returns the configuration of a cluster: the server, its TLS and its proxy. As in Go, a user in the URL logs in.
 pub(super) fn cluster_config(address: &str, cluster: &KubeconfigFields, is_overridden: bool) -> Result<Config> {
     // As in client-go, an address without a scheme is http.
     let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
@@ -46,7 +46,7 @@ pub(super) fn cluster_config(address: &str, cluster: &KubeconfigFields, is_overr
     if let Some(proxy) = cluster.text("proxy-url")? {
         let scheme = proxy.parse::<Uri>().ok().and_then(|url| url.scheme_str().map(str::to_owned));
         if !matches!(scheme.as_deref(), Some("http" | "https" | "socks5" | "socks5h")) {
-            // The URL is not quoted: it may contain a password.
+            // The URL is not quoted, because it may contain a password.
             let what = cluster.what("the cluster");
             return invalid(format!("{what}: proxy-url is not the URL of an http, https or socks5 proxy"));
         }
@@ -74,8 +74,8 @@ fn take_url_user(url: &mut Uri) -> Result<Login> {
 
 /// Adds the credentials of a user.
 ///
-/// The order is client-go's: `HTTPWrappersForConfig`, then exec's `UpdateTransportConfig`. A plugin does not run beside
-/// other credentials.
+/// The order is client-go's: `HTTPWrappersForConfig`, then exec's `UpdateTransportConfig`. A plugin does not run next
+/// to other credentials.
 pub(super) fn add_user(
     config: &mut Config,
     user: &KubeconfigFields,

@@ -20,7 +20,7 @@ pub(super) fn invalid<T>(message: impl Into<String>) -> Result<T> {
 
 /// The fields of one part of a kubeconfig: a document, a context, a cluster, a user, or a mapping in them.
 ///
-/// Null and the empty string mean unset. Errors name the field, and do not quote its value.
+/// Null and the empty string mean unset. Errors name the field without quoting its value.
 #[derive(Clone, Default)]
 pub(super) struct KubeconfigFields {
     /// Which part this is.
@@ -35,7 +35,7 @@ impl KubeconfigFields {
         Self { what, folder: folder.to_owned(), values }
     }
 
-    /// Returns the kind and name of this part; `otherwise` if the kubeconfig has no such part.
+    /// Returns the kind and name of this part, or `otherwise` if the kubeconfig has no such part.
     pub(super) fn what<'a>(&'a self, otherwise: &'a str) -> &'a str {
         if self.what.is_empty() { otherwise } else { &self.what }
     }
@@ -68,7 +68,7 @@ impl KubeconfigFields {
         }
     }
 
-    /// Returns a path as an absolute one.
+    /// Returns a path, made absolute.
     pub(super) fn path(&self, key: &str) -> Result<Option<PathBuf>> {
         Ok(self.text(key)?.map(|path| self.folder.join(path)))
     }
@@ -83,7 +83,7 @@ impl KubeconfigFields {
         }
     }
 
-    /// Returns what base64 encodes, which may have line breaks and other white space.
+    /// Decodes base64 that may contain line breaks and other white space.
     pub(super) fn decoded_base64(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let text = self.text(key)?.map(|text| text.split_ascii_whitespace().collect::<String>());
         match text.filter(|text| !text.is_empty()).map(|text| BASE64_STANDARD.decode(text)) {
@@ -93,7 +93,7 @@ impl KubeconfigFields {
         }
     }
 
-    /// Returns a certificate or a key: as PEM in base64, or in a file. As in client-go, the first one counts.
+    /// Returns a certificate or a key, from PEM in base64 or else from a file, as in client-go.
     pub(super) fn pem(&self, data: &str, file: &str) -> Result<Option<Pem>> {
         match self.decoded_base64(data)?.map(String::from_utf8) {
             Some(Ok(text)) => Ok(Some(Pem::Text(text.into()))),

@@ -9,7 +9,7 @@ use crate::client::transport::{TransportError, TransportErrorKind};
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Config {
-    /// Returns the server of the cluster in which this process runs, with the service account of its Pod.
+    /// Returns the configuration of the cluster in which this process runs, with its Pod's service account.
     ///
     /// [`Client::try_default`](crate::client::Client::try_default) does the same if there is no kubeconfig.
     ///

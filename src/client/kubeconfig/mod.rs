@@ -2,7 +2,7 @@
 //!
 //! # Advice
 //!
-//! client-go defines the rules (`tools/clientcmd`, `rest/config.go`). Look a rule up there before a change.
+//! client-go defines the rules (`tools/clientcmd`, `rest/config.go`), so look a rule up there before a change.
 //!
 //! | step | file |
 //! |---|---|
@@ -13,27 +13,25 @@
 //!
 //! Invariants:
 //!
-//! - An entry is checked when it is used. Others may lack what they need, as long as they have a readable type.
+//! - An entry is checked when it is used. Others may lack what they need, as long as their types are readable.
 //! - Null and the empty string mean unset, everywhere.
 //! - No error and no log quotes a value, because it may be a credential. Names of entries, `kind`, `apiVersion` and
 //!   `interactiveMode` are quoted. The YAML parser's own text is dropped for the same reason.
 //! - Paths are relative to their own file, so each entry keeps its folder.
-//! - A server with `http` gets no credentials (`ClientConfig` in `client_config.go`). A warning says so.
+//! - A server with `http` receives no credentials (`ClientConfig` in `client_config.go`), and a warning says so.
 //!
 //! What differs from client-go:
 //!
-//! - All YAML documents of a file are read, as by kube, and a later one counts as a later file.
+//! - All YAML documents of a file are read, as in kube, and a later document counts as a later file.
 //! - UTF-16 with a byte order mark is read, because Windows tools write it.
-//! - The API version v1 of exec plugins without an `interactiveMode` means `IfAvailable`. client-go refuses it.
+//! - For exec plugins of the API version v1, a missing `interactiveMode` means `IfAvailable`. client-go refuses it.
 //! - A name that occurs twice in one document is an error only if the entry is used.
 //!
-//! Odd parts: `y` and `on` are strings, so that a context may have such a name, and `flag` reads the booleans of YAML 1.1
-//! itself. JSON is tried first, because JSON may be indented by tabs and YAML may not.
+//! Odd parts: `y` and `on` are strings, so that a context may have such a name, and `flag` itself reads the booleans of
+//! YAML 1.1. JSON is tried first, because unlike YAML it may be indented by tabs.
 //!
 //! Not done: `serde` types for the file, because one field of a wrong type in an unused entry would refuse the file.
-//! Writing kubeconfigs is not done either, so a token that the auth provider `oidc` refreshes stays in memory.
-//!
-//! The order of the files, lowest first: `fields`, `read`, `convert`, `in_cluster`, this file.
+//! Kubeconfigs are not written either, so a token that the auth provider `oidc` refreshes stays in memory.
 
 mod convert;
 mod fields;
@@ -54,11 +52,12 @@ use crate::client::http_transport::Config;
 use crate::client::transport::{TransportError, TransportErrorKind};
 
 impl Client {
-    /// Creates a client of the server that kubectl would use: the current context of the kubeconfig, or inside of a Pod
-    /// without one, the cluster of the Pod and its service account.
+    /// Creates a client for the server that kubectl would use, or for the cluster of the Pod in which it runs.
     ///
-    /// [`Kubeconfig`] chooses another file or context, and [`Config`] changes parts of what was found. Only files are read;
-    /// an exec plugin runs when the first request needs it.
+    /// The server is that of the kubeconfig's current context. A Pod without a kubeconfig uses its service account.
+    ///
+    /// [`Kubeconfig`] chooses another file or context, and [`Config`] changes parts of what was found. Only files are
+    /// read; an exec plugin runs when the first request needs it.
     ///
     /// ```no_run
     /// use listwatch::client::{Client, ListParams, Resource};
@@ -77,13 +76,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of [`Kubeconfig::load`] and of [`Config::build`].
+    /// The errors of [`Kubeconfig::load`] and [`Config::build`].
     pub fn try_default() -> std::result::Result<Self, TransportError> {
         Self::try_from(Kubeconfig::default().load()?)
     }
 }
 
-/// The choice of a kubeconfig's file, context, cluster, user and server. Empty strings and `None` are the defaults.
+/// Chooses the file, context, cluster, user and server of a kubeconfig.
+///
+/// `None` and empty strings mean the defaults.
 ///
 /// ```no_run
 /// use listwatch::client::{Client, Kubeconfig};
@@ -96,8 +97,9 @@ impl Client {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Kubeconfig {
-    /// The file; by default the files in `KUBECONFIG`, else `~/.kube/config`. Only a file that is named here must
-    /// exist.
+    /// The file; by default the files in `KUBECONFIG`, or else `~/.kube/config`.
+    ///
+    /// Only a file that is set here must exist.
     pub file: Option<PathBuf>,
     /// The context; by default the current context.
     pub context: Option<String>,
@@ -105,19 +107,20 @@ pub struct Kubeconfig {
     pub cluster: Option<String>,
     /// The user; by default the context's.
     pub user: Option<String>,
-    /// The URL of the server; by default the cluster's. It replaces the cluster's `tls-server-name` too, as in kubectl.
+    /// The URL of the server; by default the cluster's.
+    ///
+    /// As in kubectl, it also replaces the cluster's `tls-server-name`.
     pub server: Option<String>,
 }
 
 impl Kubeconfig {
-    /// Reads the files, and returns the configuration of the chosen context, as kubectl uses it.
+    /// Reads the files, and returns the configuration of the chosen context as kubectl would use it.
     ///
     /// If the files name no server, the result is the cluster in which this process runs, with its service account.
     ///
-    /// Files that do not exist are skipped, except [`file`](Self::file). If several files have an entry of one name, the
-    /// first file's is used. Paths are relative to their own file. Empty strings mean unset. A context whose user does not
-    /// exist leads to a configuration without credentials. If the URL of the server is `http`, the configuration has no
-    /// credentials, and a warning is logged.
+    /// Files that do not exist are skipped, except [`file`](Self::file). If several files contain an entry of one name,
+    /// the first file's is used. Paths are relative to their own file. If the context's user does not exist, or the URL
+    /// of the server is `http`, the configuration has no credentials; the latter is logged as a warning.
     ///
     /// # Errors
     ///
@@ -177,7 +180,7 @@ impl Kubeconfig {
         let user = match merged.users.get(user_name.as_deref().unwrap_or_default())? {
             Some(user) => user,
             None if given(&self.user).is_some() => return missing("user", user_name.as_deref().unwrap_or_default()),
-            // As in client-go, requests then have no credentials.
+            // As in client-go, requests then carry no credentials.
             None => KubeconfigFields::default(),
         };
         let mut config = cluster_config(&address, &cluster, server.is_some())?;
@@ -193,7 +196,7 @@ impl Kubeconfig {
     }
 }
 
-/// Returns the file in the home folder of a user of Windows (`util/homedir` of client-go): the first one that exists.
+/// Returns the file in the home folder of a Windows user (`util/homedir` of client-go): the first that exists.
 fn file_of_windows(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     let drive_and_path = set("HOMEDRIVE").zip(set("HOMEPATH")).map(|(mut drive, path)| {

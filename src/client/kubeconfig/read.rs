@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::fields::{KubeconfigFields, Result, invalid};
 use crate::client::yaml::parse_yaml;
 
-/// The files of a kubeconfig. The first value and the first entry of a name win.
+/// The files of a kubeconfig. The first value, and the first entry of a name, wins.
 pub(super) struct MergedFiles {
     pub(super) current_context: Option<String>,
     pub(super) contexts: NamedEntries,
@@ -30,7 +30,7 @@ struct NamedEntry {
 }
 
 impl MergedFiles {
-    /// Reads these files. A file that does not exist is an error if it is `required`, else it is skipped.
+    /// Reads these files. A file that does not exist is an error if it is `required`, and is skipped otherwise.
     pub(super) fn read(files: &[PathBuf], required: bool) -> Result<Self> {
         let entries = |kind| NamedEntries { kind, entries: Vec::new() };
         let mut merged = Self {
@@ -93,7 +93,7 @@ impl NamedEntries {
         Ok(())
     }
 
-    /// Returns the first entry with this name. As in client-go, two in one file are an error.
+    /// Returns the first entry with this name. As in client-go, two of them in one file are an error.
     pub(super) fn get(&self, name: &str) -> Result<Option<KubeconfigFields>> {
         let mut found = self.entries.iter().filter(|entry| entry.name == name);
         let Some(first) = found.next() else { return Ok(None) };
@@ -104,10 +104,10 @@ impl NamedEntries {
     }
 }
 
-/// Parses the documents of a file in YAML or JSON. It leaves out empty documents.
+/// Parses the documents of a file in YAML or JSON, without empty documents.
 fn parse_documents(bytes: &[u8]) -> Result<Vec<Map<String, Value>>> {
     let Some(text) = decode_text(bytes) else { return invalid("not a kubeconfig: not UTF-8 text") };
-    // JSON may be indented by tabs, YAML may not.
+    // JSON may be indented by tabs, but YAML may not.
     let parsed = if let Ok(document) = serde_json::from_str(&text) {
         vec![document]
     } else {

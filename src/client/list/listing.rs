@@ -1,4 +1,4 @@
-//! A list: its settings, what it has counted so far, and what the caller learns at its end.
+//! A list: its settings, its counts so far, and the summary at its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) struct ListPlan {
     /// `None` means all namespaces, or the cluster.
     pub(super) namespaces: Vec<Option<String>>,
     pub(super) allows_inconsistent: bool,
-    /// True if pages may have several versions, because a watch from the first version follows.
+    /// True if pages may have different versions, because a watch from the first version follows.
     pub(super) accepts_versions: bool,
     pub(super) limits: Limits,
     pub(super) skips_item_errors: bool,
@@ -74,7 +74,7 @@ pub(super) struct Listing {
     /// The type meta that the response must have.
     pub(super) expected: TypeMeta,
     pub(super) started: Instant,
-    /// Filled while the list runs. It counts the items of finished pages.
+    /// Filled while the list runs. It counts only the items of finished pages.
     pub(super) summary: ListSummary,
 }
 
@@ -89,54 +89,59 @@ impl Listing {
     }
 }
 
-/// A list that started over, because its next page had expired.
+/// A list that started over because its next page had expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restart {
     /// The namespace, if the caller chose namespaces.
     pub namespace: Option<String>,
-    /// The number of items that were delivered from the old snapshot. All items that follow, up to the next namespace,
-    /// belong to a new snapshot.
+    /// How many items were delivered from the old snapshot.
+    ///
+    /// The items that follow, up to the next namespace, belong to a new snapshot.
     pub items: u64,
 }
 
-/// The metadata and counts of a complete list.
+/// The metadata and the counts of a list that is complete.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ListSummary {
-    /// The type meta of the list: `v1` and `PodList`.
+    /// The type meta of the list, such as `v1` and `PodList`.
     pub type_meta: TypeMeta,
-    /// The list meta of the last response: after [`List::single_page`](super::List::single_page) it has the token of
-    /// the next page. Its version is the version of the first page, from which a watch loses no change.
+    /// The list meta of the last response.
+    ///
+    /// Its version is that of the first page, so a watch from it misses no change. After
+    /// [`List::single_page`](super::List::single_page), it contains the token of the next page.
     pub list_meta: ListMeta,
-    /// The list meta of each namespace, if the caller chose namespaces. Each is a separate snapshot.
+    /// The list meta of each namespace, if the caller chose namespaces. Each namespace is a separate snapshot.
     pub namespaces: Vec<(String, ListMeta)>,
-    /// True if each list is one snapshot: false after [`List::allow_inconsistent`](super::List::allow_inconsistent)
-    /// continued a list at a newer version, and after pages of different versions.
+    /// True if each list is a single snapshot.
+    ///
+    /// It is false if [`List::allow_inconsistent`](super::List::allow_inconsistent) continued a list at a newer
+    /// version, or if pages had different versions.
     pub consistent: bool,
-    /// Items delivered, without the items of abandoned snapshots.
+    /// How many items were delivered, without those of abandoned snapshots.
     pub items: u64,
-    /// Items skipped because the caller set [`List::skip_item_errors`](super::List::skip_item_errors).
+    /// How many items were skipped, because the caller set [`List::skip_item_errors`](super::List::skip_item_errors).
     pub skipped: u64,
-    /// Items of other shards, which the client left out because the server does not support shards.
+    /// How many items of other shards the client left out, because the server does not support shards.
     pub other_shards: u64,
-    /// Responses that make up the list.
+    /// How many responses make up the list.
     pub pages: u64,
-    /// Requests sent.
+    /// How many requests were sent.
     pub attempts: u64,
-    /// Restarts of the list after expired pages.
+    /// How often the list started over after a page had expired.
     pub restarts: u32,
-    /// Bytes of bodies on the network, including failed attempts.
+    /// The bytes of bodies on the network, including failed attempts.
     pub wire_bytes: u64,
-    /// Bytes of the bodies that make up the list, after decompression.
+    /// The bytes of the bodies that make up the list, after decompression.
     pub bytes: u64,
-    /// Time from the first request to the first item.
+    /// The time from the first request to the first item.
     pub time_to_first_item: Option<Duration>,
-    /// Time from the first request to the end.
+    /// The time from the first request to the end.
     pub elapsed: Duration,
     /// The id of the last request in the server's audit log.
     pub audit_id: Option<String>,
-    /// The texts of the server's `Warning` headers, each once, at most 100.
+    /// The texts of the server's `Warning` headers, without duplicates and at most 100.
     pub warnings: Vec<String>,
 }
 

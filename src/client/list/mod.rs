@@ -1,5 +1,8 @@
 //! Lists: the requests, and the items as a stream.
 //!
+//! `listing` contains the settings and the counts of a list, `pages` chooses the next request without knowing the types
+//! of items, and `page` reads one response.
+//!
 //! | module | holds |
 //! |---|---|
 //! | this | [`List`], the stream: dropping it drops the response |
@@ -36,17 +39,16 @@ use crate::error::{DecodeError, ItemError};
 use crate::limits::Limits;
 use crate::object::{Item, ItemRef};
 
-/// A list, as a stream of its items that ends after the last item or after an error; see [`Client::list`].
+/// A stream of the items of a list, which ends after the last item or an error; see [`Client::list`].
 ///
-/// By default it is one request for the whole collection, and items are delivered while the response arrives. Set
-/// [`ListParams::page_size`] for collections that a server cannot write within its request timeout, 60 s by default,
-/// and for lists that [etcd serves](super::ResourceVersion).
+/// By default, the list is one request for the whole collection, and items are delivered while the response arrives.
+/// Set [`ListParams::page_size`] for a collection that the server cannot write within its request timeout (60 s by
+/// default), and for lists that [etcd serves](super::ResourceVersion). If a page has expired (410), the list ends in an
+/// error that [is expired](Error::is_expired), unless [`on_restart`](Self::on_restart) is set.
 ///
-/// Nothing is sent before it is polled: set it up before. A page that has expired (410) ends it in an error that [is
-/// expired](Error::is_expired), unless [`on_restart`](Self::on_restart) is set.
-///
-/// The transport reads ahead of the consumer: up to three pieces of about 256 KiB with the transports of this crate.
-/// Dropping the stream closes the connection, or resets the HTTP/2 stream.
+/// Nothing is sent before the first poll, so set everything up before. The transports of this crate read up to three
+/// pieces of about 256 KiB ahead of the consumer. Dropping the stream closes the connection, or resets the HTTP/2
+/// stream.
 #[must_use = "nothing is sent until it is polled"]
 pub struct List<F> {
     pages: Pages,
@@ -70,8 +72,10 @@ impl<F> List<F> {
         self.namespaces([namespace])
     }
 
-    /// Lists these namespaces, one after the other and each once. If there are none, the list is empty and nothing is
-    /// sent. An error [names](Error::namespace) the namespace that failed.
+    /// Lists these namespaces one after the other, each of them once.
+    ///
+    /// Without any namespace, the list is empty and nothing is sent. An error [names](Error::namespace) the namespace
+    /// that failed.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut seen = BTreeSet::new();
         let namespaces = namespaces.into_iter().map(Into::into);
@@ -79,22 +83,23 @@ impl<F> List<F> {
         self
     }
 
-    /// Requests one page only: the first page, or the page that a continue token names.
+    /// Requests only one page: the first, or the one that a continue token names.
     ///
-    /// The page has [`ListParams::page_size`] items. The token of the next page is in [`ListSummary::list_meta`]; it is
-    /// empty after the last page. A token holds the version of the first page, so [`ListParams::resource_version`]
-    /// applies to the first page only.
+    /// The page contains [`ListParams::page_size`] items. [`ListSummary::list_meta`] contains the token of the next
+    /// page, which is empty after the last page. A token contains the version of the first page, so
+    /// [`ListParams::resource_version`] applies to the first page only.
     pub fn single_page(mut self, continue_token: Option<String>) -> Self {
         self.plan().follows_pages = false;
         self.plan().continue_token = continue_token;
         self
     }
 
-    /// Continues at the latest version when a page has expired (410), if the server offers a token for that, and
-    /// accepts pages of several resource versions, which otherwise end the list in [`ErrorKind::SeveralVersions`].
+    /// Accepts a list that is not a single snapshot.
     ///
-    /// The list is then not a snapshot, and [`ListSummary::consistent`] is false: objects that were written in between
-    /// may be missing, or newer than others.
+    /// If a page has expired (410) and the server offers a token for it, the list continues at the latest version.
+    /// Pages of several resource versions no longer end the list in [`ErrorKind::SeveralVersions`].
+    /// [`ListSummary::consistent`] is then false, and objects that were written in between may be missing or newer than
+    /// others.
     ///
     /// [`ErrorKind::SeveralVersions`]: super::ErrorKind::SeveralVersions
     pub fn allow_inconsistent(mut self) -> Self {
@@ -102,50 +107,52 @@ impl<F> List<F> {
         self.accept_versions()
     }
 
-    /// Accepts pages of several versions: for callers that watch from the first version afterwards.
+    /// Accepts pages of several versions, for callers that then watch from the first version.
     #[doc(hidden)]
     pub fn accept_versions(mut self) -> Self {
         self.plan().accepts_versions = true;
         self
     }
 
-    /// Sets the limits on bodies: those of the [`Client`](Client::limits) unless set. The limits of items and bytes
-    /// apply to all pages together.
+    /// Sets the limits on bodies. The limits on items and bytes apply to all pages together.
+    ///
+    /// The default is the limits of the [`Client`](Client::limits).
     pub fn limits(mut self, limits: Limits) -> Self {
         self.plan().limits = limits;
         self
     }
 
-    /// Sets whether an item that cannot be decoded, or is over [`Limits::item_size`], is skipped and counted in
-    /// [`ListSummary::skipped`]: false unless set, so that the list ends in an error that names the item.
+    /// Sets whether to skip items that cannot be decoded or are over [`Limits::item_size`].
+    ///
+    /// Skipped items are counted in [`ListSummary::skipped`]. By default, the list ends in an error that names the
+    /// item.
     pub fn skip_item_errors(mut self, skip: bool) -> Self {
         self.plan().skips_item_errors = skip;
         self
     }
 
-    /// Calls `hook` with the error of each item that [`skip_item_errors`](Self::skip_item_errors) skips. The offset and
-    /// the index in the error count within the page.
+    /// Calls `hook` with the error of each skipped item, whose offset and index count within its page.
     pub fn on_skip(mut self, hook: impl FnMut(&DecodeError) + Send + 'static) -> Self {
         self.plan().on_skip = Some(Box::new(hook));
         self
     }
 
-    /// Sets the time after which the whole list ends in an error: that of the [`Client`](Client::deadline) unless set.
+    /// Sets how long the whole list may take. The default is the deadline of the [`Client`](Client::deadline).
     pub fn deadline(mut self, time: Duration) -> Self {
         self.plan().deadline = Some(time.min(LONGEST));
         self
     }
 
-    /// Starts over when a page has expired (410, or 400 for its token), at most three times, instead of ending in an
-    /// error.
+    /// Starts over when a page has expired, instead of ending in an error.
     ///
-    /// It calls `hook` before the first item of the new snapshot: discard the items delivered so far.
+    /// A page has expired if the server returns 410, or 400 for its token. The list starts over at most three times,
+    /// and calls `hook` before the first item of the new snapshot; discard the items that were delivered until then.
     pub fn on_restart(mut self, hook: impl FnMut(Restart) + Send + 'static) -> Self {
         self.pages.run.on_restart = Some(Box::new(hook));
         self
     }
 
-    /// Returns the summary of the complete list; `None` before its end and after an error.
+    /// Returns the summary once the list is complete; `None` before that and after an error.
     #[must_use]
     pub fn summary(&self) -> Option<&ListSummary> {
         self.pages.summary()
@@ -173,9 +180,9 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    /// Waits for the next item, as `next` of `StreamExt` does; `None` after the last item or an error.
+    /// Returns the next item, or `None` after the last item or an error.
     ///
-    /// Dropping the future loses no item.
+    /// This is `next` of `StreamExt`. Dropping the future loses no item.
     ///
     /// # Errors
     ///
@@ -185,12 +192,13 @@ where
         poll_fn(|cx| pages.advance(cx, decode)).await.transpose()
     }
 
-    /// Collects all items, and returns them with the list's summary. It starts over when a page has expired (410), at
-    /// most three times.
+    /// Collects all items, and returns them together with the summary.
+    ///
+    /// If a page has expired (410), the list starts over, at most three times.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the list is incomplete; its items are dropped.
+    /// [`Error`] when the list is incomplete, in which case its items are dropped.
     pub async fn into_vec(self) -> Result<(Vec<O>, ListSummary), Error> {
         let Self { mut pages, mut decode } = self;
         pages.run.on_restart.get_or_insert_with(|| Box::new(|_| {}));
@@ -208,10 +216,10 @@ where
 }
 
 impl Client {
-    /// Returns a list of this resource, in all namespaces unless the [`List`] sets some. Nothing is sent yet.
+    /// Returns a list of the resource, in all namespaces unless the [`List`] is told otherwise. Nothing is sent yet.
     ///
-    /// Items are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the list ends in
-    /// an error before any request.
+    /// Items are decoded as `T`: see [`Item`]. If `T` is known to read another kind than the resource's, the list ends
+    /// in an error before it sends anything.
     pub fn list<T: Item + ?Sized>(&self, resource: &Resource, params: &ListParams) -> List<FromRef<T>> {
         let mut params = params.clone();
         params.selection = params.selection.encoded_as(T::ENCODING);
@@ -225,9 +233,7 @@ impl Client {
         self.list::<T>(&T::resource(), params)
     }
 
-    /// Returns a list whose items a closure decodes: for projections, filters and tuples.
-    ///
-    /// The closure borrows the item and copies what it needs.
+    /// Returns a list that passes each item to a closure, for projections, filters and tuples.
     pub fn list_with<O, E, F>(&self, resource: &Resource, params: &ListParams, decode: F) -> List<F>
     where
         F: FnMut(ItemRef<'_>) -> Result<O, E>,
@@ -236,11 +242,11 @@ impl Client {
         List::new(self, resource, params.clone(), decode)
     }
 
-    /// Requests the current resource version of a collection, by a list of one object.
+    /// Requests the current resource version of a collection, by listing one object.
     ///
     /// # Errors
     ///
-    /// Like [`list`](Self::list), with the retries of this client.
+    /// [`Error`], after the retries of this client.
     #[must_use = "nothing is sent until it is polled"]
     pub fn current_version(
         &self,

@@ -24,31 +24,31 @@ pub(super) struct Page {
     pub(super) answer: Answer,
     /// The rest of the last chunk, which is not decoded yet.
     pub(super) chunk: Bytes,
-    /// The shard that the client selects, unless the server reports that it selected it.
+    /// The shard that the client selects, unless the server reports that it did.
     pub(super) shard: Option<Shard>,
-    /// The number of items of other shards.
+    /// How many items of other shards were left out.
     pub(super) other_shards: u64,
-    /// The number of items that were skipped because of their size.
+    /// How many items were skipped because of their size.
     pub(super) oversized: u64,
     pub(super) repeat: Repeat,
     pub(super) list_kind: ListKind,
 }
 
-/// What is known of the kind of a list in JSON.
+/// What is known about the kind of a JSON list.
 pub(super) enum ListKind {
-    /// The list may still name its kind. The kind of its first item, if that has arrived.
+    /// The list may still name its kind. Contains the kind of the first item, once it has arrived.
     Open(Option<String>),
-    /// The list has a kind of its own, such as `FooCollection` of `Foo`, which a custom resource may have
-    /// (`spec.names.listKind` of its definition). Its first item has yet to show that it is of the resource's kind.
+    /// The list has a kind of its own, such as `FooCollection` for `Foo`, as the definition of a custom resource may
+    /// choose (`spec.names.listKind`). Its first item has yet to show that it is of the resource's kind.
     Own,
     Checked,
 }
 
-/// The items of a page that all attempts so far have processed.
+/// The items of a page that the attempts so far have processed.
 #[derive(Clone, Default)]
 pub(super) struct SeenItems {
     pub(super) items: u64,
-    /// Items that were left out, including items of other shards.
+    /// Items that were left out, including those of other shards.
     skipped: u64,
     pub(super) other_shards: u64,
     checksum: Option<Hasher>,
@@ -63,7 +63,7 @@ impl SeenItems {
 /// Compares the items of a page with the items of earlier attempts.
 pub(super) struct Repeat {
     seen: SeenItems,
-    /// The number of `seen` items that have arrived again.
+    /// How many of the `seen` items have arrived again.
     count: u64,
     /// The checksum of all items so far, if the page may be requested again.
     checksum: Option<Hasher>,
@@ -72,7 +72,7 @@ pub(super) struct Repeat {
 enum Repeated {
     Delivered,
     Skipped,
-    /// The items up to this item differ from the items of the earlier attempt.
+    /// The items up to this one differ from those of the earlier attempt.
     Changed,
 }
 
@@ -95,7 +95,7 @@ impl Repeat {
             return Some(Repeated::Changed);
         }
         self.count += 1;
-        // Only the number of skipped items matters, not which they were.
+        // Only the number of skipped items matters, not which items they were.
         Some(if self.count <= self.seen.skipped { Repeated::Skipped } else { Repeated::Delivered })
     }
 
@@ -105,7 +105,7 @@ impl Repeat {
 }
 
 impl ListKind {
-    /// Returns false if the item shows that this is a list of another resource.
+    /// Returns false if the item shows that the list is of another resource.
     fn allows(&mut self, item: &ItemRef<'_>, listing: &Listing) -> bool {
         if matches!(self, Self::Checked | Self::Open(Some(_))) {
             return true;
@@ -124,8 +124,8 @@ impl ListKind {
         true
     }
 
-    /// Returns true if the type meta may be the list's, although its kind is not the resource's kind with `List`. All
-    /// lists of built-in kinds, whose groups have no dot, have that kind.
+    /// Returns true if the type meta may be the list's, although its kind is not the resource's kind with `List`
+    /// appended. Lists of built-in kinds, whose groups contain no dot, always have that kind.
     fn may_be(&mut self, found: &TypeMeta, listing: &Listing) -> bool {
         let (expected, resource) = (&listing.expected, &listing.plan.resource);
         let is_custom = found.api_version == expected.api_version && found.api_version.contains('.');
@@ -208,7 +208,8 @@ impl Page {
         }
     }
 
-    /// Decodes the next event in the chunk, and compares it with earlier attempts. `None` at the end of the chunk.
+    /// Decodes the next event in the chunk and compares it with earlier attempts. Returns `None` at the end of the
+    /// chunk.
     #[inline]
     fn decode_event<O, E>(
         &mut self,
@@ -239,7 +240,7 @@ impl Page {
                 *shard = shard.filter(|shard| !shard.complied(echoed));
                 PageEvent::ListMeta { remaining: meta.remaining_item_count.and_then(|count| u64::try_from(count).ok()) }
             }
-            // An earlier attempt reported it.
+            // An earlier attempt has reported it.
             Event::Skipped(error) => PageEvent::Oversized((!repeat.is_under_way()).then(|| error.clone())),
         });
         let taken = self.chunk.len() - rest.len();
@@ -261,7 +262,7 @@ impl Page {
         items + skipped == other_shards
     }
 
-    /// Returns the items that this attempt or the earlier attempts have processed, whichever are more.
+    /// Returns the items that this attempt or the earlier ones have processed, whichever processed more.
     pub(super) fn seen(&self) -> SeenItems {
         if self.repeat.is_under_way() {
             return self.repeat.seen.clone();
@@ -281,8 +282,7 @@ impl Page {
     fn incomplete(&self, cause: Option<TransportError>, listing: &Listing) -> Error {
         let elapsed = self.answer.started.elapsed();
         let timeout = listing.plan.params.timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
-        // Not if the client ended the response. Bytes may arrive after the server's timeout, because they were
-        // buffered.
+        // Not if the client ended the response. Bytes may arrive after the server's timeout because they were buffered.
         let own = cause
             .as_ref()
             .is_some_and(|cause| matches!(cause.kind(), TransportErrorKind::Deadline | TransportErrorKind::ReadIdle));

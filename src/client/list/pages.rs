@@ -1,21 +1,21 @@
-//! The choice of a list's next request.
+//! How a list chooses its next request.
 //!
 //! Read this before a change.
 //!
-//! - `decoder.finish` is the only proof that a page is complete. The end of a response is none.
+//! - Only `decoder.finish` proves that a page is complete; the end of a response proves nothing.
 //! - An item is delivered at most once. A request is repeated only before its first item, or with a continue token.
-//! - A token names the first item of its page, so the page is the same again. `Repeat` checks that by a checksum of the
-//!   items that were delivered. Another page is `PageChanged`.
-//! - A continue token names the version of the first page, so all pages of an API server have that version. A later
-//!   page at another version ends the list, unless the caller accepts it. Then the list is inconsistent, and a watch
-//!   still starts from the first version.
-//! - An expired token (410, or 400 if the server cannot read the token) ends the list, continues at the latest version,
-//!   or starts over: the caller chooses.
-//!   `on_restart` runs before the first item of the new snapshot.
-//! - A 406 is repeated in plain JSON, only before the first item.
-//! - Tokens may repeat in a cycle of any length on broken servers. `Cycle` finds it with one token in memory.
-//! - Servers and proxies send pages that nobody requested. The list follows them unless it is a single page.
-//! - `summary` counts finished pages only. `before` has the counts from before this namespace, for a restart.
+//! - A token names the first item of its page, so a repeated request returns the same page. `Repeat` checks this by a
+//!   checksum of the delivered items, and another page is `PageChanged`.
+//! - A continue token contains the version of the first page, so all pages of an API server have that version. A page
+//!   at another version ends the list unless the caller accepts it. The list is then inconsistent, but a watch still
+//!   starts from the first version.
+//! - When a token has expired (410, or 400 if the server cannot read it), the caller decides whether the list ends,
+//!   continues at the latest version, or starts over. `on_restart` runs before the first item of the new snapshot.
+//! - A 406 is repeated in plain JSON, but only before the first item.
+//! - On broken servers, tokens may repeat in a cycle of any length. `Cycle` finds it with one token in memory.
+//! - Servers and proxies may split a list into pages that nobody requested. The list follows them, unless the caller
+//!   asked for a single page.
+//! - `summary` counts finished pages only. `before` contains the counts from before this namespace, for a restart.
 //!
 //! | state | next |
 //! |---|---|
@@ -52,15 +52,15 @@ use crate::error::{DecodeError, DecodeErrorKind, Fault, InvalidInput, ItemError}
 use crate::object::ItemRef;
 use crate::object::version::{is_older, is_resumable};
 
-/// The number of times that a list starts over after its pages expired.
+/// How often a list may start over after its pages expired.
 const MAX_RESTARTS: u32 = 3;
 
-/// The number of different warnings that are kept.
+/// How many different warnings are kept.
 const MAX_WARNINGS: usize = 100;
 
 type OnRestart = Box<dyn FnMut(Restart) + Send>;
 
-/// The pages of a list, without a decoder of its items.
+/// The pages of a list, without a decoder for its items.
 pub struct Pages {
     pub(super) run: ListRun,
     pub(super) state: PagesState,
@@ -87,7 +87,7 @@ impl Pages {
     ///
     /// # Errors
     ///
-    /// [`Error`] when the list is not complete, or has no version.
+    /// [`Error`] when the list is not complete or has no version.
     pub fn version(&self) -> Result<String, Error> {
         let version = self.summary().map_or("", |summary| &*summary.list_meta.resource_version);
         if !is_resumable(version) {
@@ -98,17 +98,17 @@ impl Pages {
         Ok(version.to_owned())
     }
 
-    /// Returns the newest version of all pages. They differ if the server continued the list at a later version.
+    /// Returns the newest version of all pages, which differ if the server continued the list at a later version.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the list is not complete, or has no version.
+    /// [`Error`] when the list is not complete or has no version.
     pub fn newest_version(&self) -> Result<String, Error> {
         let version = self.version()?;
         Ok(self.run.newest.clone().filter(|newest| is_older(&version, newest)).unwrap_or(version))
     }
 
-    /// Returns the bytes of bodies on the network.
+    /// Returns how many bytes of bodies arrived on the network.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.run.listing.plan.counters.wire_bytes()
@@ -181,9 +181,9 @@ pub(super) struct ListRun {
     cycle: Cycle,
     /// The newest version of the pages after the first page, if it is newer than the version of the first page.
     newest: Option<String>,
-    /// True if the first page of this namespace has been read.
+    /// True once the first page of this namespace was read.
     later_page: bool,
-    /// The counts in `summary` when this namespace began: items, skipped, of other shards, pages, bytes.
+    /// The counts in `summary` at the beginning of this namespace: items, skipped, of other shards, pages, bytes.
     before: [u64; 5],
     /// Items of abandoned snapshots that `into_vec` has not dropped yet.
     pub(super) abandoned: u64,
@@ -342,7 +342,7 @@ impl ListRun {
         }
     }
 
-    /// Returns true if the same request may return the same page, because a continue token names its first item. The
+    /// Returns true if repeating the request returns the same page, because a continue token names its first item. The
     /// checksum of the delivered items detects another page.
     fn is_repeatable(&self) -> bool {
         self.token.is_some()
@@ -365,7 +365,7 @@ impl ListRun {
                 let error = error.with_audit_id(summary.audit_id.clone());
                 return Err(error.redacted(&*self.listing.plan.client.transport));
             }
-            // A watch from the first version gets all changes since then, and repeats some.
+            // A watch from the first version receives all changes since then, and repeats some.
             let page = mem::replace(&mut summary.list_meta.resource_version, first);
             if is_older(self.newest.as_deref().unwrap_or(&summary.list_meta.resource_version), &page) {
                 self.newest = Some(page);
@@ -414,7 +414,7 @@ impl ListRun {
         PagesState::Complete
     }
 
-    /// Returns the state after an error in the head or in this page, or the error if it ends the list.
+    /// Returns the next state after an error of this request, or the error if it ends the list.
     fn after(&mut self, error: Error, page: Option<&Page>) -> Result<PagesState, Error> {
         if let Some(page) = page {
             self.seen = page.seen();
@@ -452,7 +452,7 @@ impl ListRun {
 
     /// Continues at the latest version, or from the first page, if the caller allows it.
     fn starts_anew(&mut self, error: &Error) -> bool {
-        // If a part of the page was delivered, the offered token would deliver its items again.
+        // If a part of the page was delivered, the offered token would deliver the same items again.
         if self.listing.plan.allows_inconsistent && self.seen.all() == 0 {
             let offered = error.status().and_then(|status| Some(&status.metadata.as_ref()?.continue_token));
             // If the offered token has expired too, the server may offer it again.
@@ -496,18 +496,18 @@ fn is_unexpected_encoding(error: &Error) -> bool {
     matches!(error.kind(), DecodeErrorKind::UnexpectedEncoding(_))
 }
 
-/// Detects continue tokens that repeat in a cycle of any length, with one token in memory (Brent's algorithm).
+/// Detects continue tokens that repeat in a cycle of any length, keeping one token in memory (Brent's algorithm).
 #[derive(Default)]
 struct Cycle {
     /// A token that the server sent.
     token: String,
-    /// The number of tokens since then, and the number after which another token is kept.
+    /// How many tokens have followed since, and how many may follow before another one is kept.
     steps: u64,
     keep_after: u64,
 }
 
 impl Cycle {
-    /// Returns true if the server sent this token before. It finds a cycle after a few times its length.
+    /// Returns true if the server has sent this token before. A cycle is found after a few times its length.
     fn contains(&mut self, token: &str) -> bool {
         if self.token == token {
             return true;

@@ -6,7 +6,7 @@ use super::query::{ResourceVersion, check_exact, check_timeout, check_version};
 use super::selection::Selection;
 use crate::error::InvalidInput;
 
-/// The parameters of a list: the objects, their version, and the page size.
+/// The parameters of a list: which objects, how new, and in pages of which size.
 ///
 /// The default is the whole collection in one response, at the most recent version.
 ///
@@ -27,42 +27,42 @@ pub struct ListParams {
 }
 
 impl ListParams {
-    /// Lists these objects, in one response, at the most recent version.
+    /// Lists these objects in one response, at the most recent version.
     #[must_use]
     pub fn new(selection: Selection) -> Self {
         Self { selection, ..Self::default() }
     }
 
-    /// Sets how new the list must be: [`ResourceVersion::MostRecent`] unless set.
+    /// Sets how new the list must be. The default is [`ResourceVersion::MostRecent`].
     #[must_use]
     pub fn resource_version(mut self, version: ResourceVersion) -> Self {
         self.resource_version = version;
         self
     }
 
-    /// Requests the list in pages of this many items, one page after the other: in one response unless set.
+    /// Requests the list in pages of this many items, one after the other. By default, it is one response.
     ///
-    /// If a server or a proxy sends pages without this request, the client follows them too. All pages of an API server
-    /// are of one version. With [`ResourceVersion::Any`] servers ignore the page size and send the whole collection.
+    /// All pages of an API server are of one version. With [`ResourceVersion::Any`], servers ignore the page size and
+    /// send the whole collection. If a server or a proxy sends pages although nobody requested them, the client follows
+    /// them too.
     #[must_use]
     pub fn page_size(mut self, items: u32) -> Self {
         self.page_size = Some(items);
         self
     }
 
-    /// Sets the time after which the server ends a response, which includes the time that the client takes to read it.
-    /// It must be whole seconds.
+    /// Sets after which time the server ends a response, including the time that the client takes to read it.
     ///
-    /// A server limits it to its own `--request-timeout`, 60 s by default. The client sends `timeout`, which applies to
-    /// lists (apiserver `filters/request_deadline.go`), and `timeoutSeconds`, which is documented but applies to
-    /// watches only.
+    /// The time must be in whole seconds, and the server limits it to its own `--request-timeout`, 60 s by default. The
+    /// client sends `timeout`, which applies to lists (apiserver `filters/request_deadline.go`), as well as
+    /// `timeoutSeconds`, which is documented but applies only to watches.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Refuses parameters for which the server returns 400 or 422, and values that it would interpret in another way.
+    /// Refuses parameters that the server would answer with 400 or 422, or would interpret differently.
     ///
     /// The server's rules are in apimachinery `internalversion/validation.ValidateListOptions` and apiserver
     /// `storage.ValidateListOptions`.
@@ -80,8 +80,8 @@ impl ListParams {
         check_timeout(self.timeout)
     }
 
-    /// The query string of the first page, or of the page that a continue token names. The token holds the version: the
-    /// server refuses a version in addition to a token.
+    /// Returns the query string of the first page, or of the page that a continue token names. A token contains the
+    /// version, so the server refuses a version next to a token.
     pub(in crate::client) fn query(&self, continue_token: Option<&str>) -> String {
         let mut query = self.selection.query();
         if let Some(items) = self.page_size {

@@ -1,7 +1,7 @@
-//! The parameters of lists and watches, checked before anything is sent.
+//! The parameters of lists and watches, which are checked before anything is sent.
 //!
-//! What a request asks of the server is set here. How the client reads the answer (namespaces, limits, restarts,
-//! deadlines) is set on [`List`](super::List) and [`Watch`](super::Watch). No setting is in both.
+//! They say what a request asks of the server. How the client reads the answer (namespaces, limits, restarts,
+//! deadlines) is set on [`List`](super::List) and [`Watch`](super::Watch). No setting is in both places.
 //!
 //! | module | holds |
 //! |---|---|

@@ -8,9 +8,9 @@ use crate::object::shard::Shard;
 use crate::object::{FieldSelector, ItemRef, LabelSelector};
 use crate::wire::Encoding;
 
-/// The objects of a collection that a list, a watch or a reflector requests, and their form.
+/// Which objects of a collection a list, a watch or a reflector requests, and in which form.
 ///
-/// The default is all objects, whole. Every selector that is set must select an object.
+/// The default is all objects as a whole. An object must match every selector that is set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
     labels: LabelSelector,
@@ -21,7 +21,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Selects all objects: the default.
+    /// Selects all objects, which is the default.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
@@ -34,7 +34,7 @@ impl Selection {
         self
     }
 
-    /// Selects objects by their fields. The server returns 400 for a field by which it cannot select the resource.
+    /// Selects objects by their fields. For a field that the resource cannot be selected by, the server returns 400.
     #[must_use]
     pub fn fields(mut self, selector: FieldSelector) -> Self {
         self.fields = selector;
@@ -43,8 +43,8 @@ impl Selection {
 
     /// Selects the objects of one shard (KEP-5866, alpha in 1.36).
     ///
-    /// A server without shards sends all objects. The client then leaves out objects of other shards: a list counts
-    /// them in [`ListSummary::other_shards`](crate::client::ListSummary::other_shards). In a watch no server reports
+    /// A server without shards sends all objects, and the client then leaves out those of other shards. A list counts
+    /// them in [`ListSummary::other_shards`](crate::client::ListSummary::other_shards). In a watch, no server reports
     /// whether it supports shards, so the client checks each object.
     #[must_use]
     pub fn shard(mut self, shard: Shard) -> Self {
@@ -52,26 +52,26 @@ impl Selection {
         self
     }
 
-    /// Requests only the metadata of each object: the objects are `PartialObjectMetadata`, in protobuf for custom
-    /// resources too.
+    /// Requests only the metadata of each object, as a `PartialObjectMetadata`.
     ///
-    /// A server that cannot send them returns 406. The client then requests them in JSON, but never whole objects
-    /// instead.
+    /// For custom resources too, it may arrive in protobuf. From a server that returns 406, the client requests it in
+    /// JSON; it never requests whole objects instead.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
         self
     }
 
-    /// Requests JSON even where the server has protobuf, which is smaller and faster. A list of [`Json`](crate::Json)
-    /// requests JSON without this call.
+    /// Requests JSON even where the server could send protobuf, which is smaller and faster.
+    ///
+    /// A list of [`Json`](crate::Json) requests JSON without this call.
     #[must_use]
     pub fn json(mut self) -> Self {
         self.json = true;
         self
     }
 
-    /// Requests only this encoding, from which a type is [decoded](crate::Item::ENCODING).
+    /// Requests only the encoding from which a type is [decoded](crate::Item::ENCODING).
     #[doc(hidden)]
     #[must_use]
     pub fn encoded_as(self, encoding: Option<Encoding>) -> Self {
@@ -90,8 +90,10 @@ impl Selection {
         self.shard
     }
 
-    /// Returns the type meta of the objects that a server sends for this selection: the resource's, or with
-    /// [`metadata_only`](Self::metadata_only) `PartialObjectMetadata` of `meta.k8s.io/v1`.
+    /// Returns the type meta of the objects that a server sends for this selection.
+    ///
+    /// It is the resource's, or with [`metadata_only`](Self::metadata_only) the `PartialObjectMetadata` of
+    /// `meta.k8s.io/v1`.
     #[must_use]
     pub fn type_meta(&self, resource: &Resource) -> TypeMeta {
         if self.metadata_only {
@@ -111,7 +113,7 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the object is malformed, or a field selector is not supported.
+    /// [`ItemError`] when the object is malformed, or a field selector names an unsupported field.
     #[doc(hidden)]
     pub fn selects(&self, item: &ItemRef<'_>) -> Result<bool, ItemError> {
         let meta = item.meta()?;
@@ -120,7 +122,7 @@ impl Selection {
             && self.shard.is_none_or(|shard| shard.contains(&meta.uid())))
     }
 
-    /// Refuses selectors that the server would refuse, or parse as other selectors.
+    /// Refuses selectors that the server would refuse, or would parse as other selectors.
     #[doc(hidden)]
     pub fn validate(&self) -> Result<(), InvalidInput> {
         let of = |selector| {
@@ -144,34 +146,36 @@ impl Selection {
         query
     }
 
-    /// The label selector of a span; `None` selects all labels.
+    /// Returns the label selector for a span; `None` selects all labels.
     pub(in crate::client) fn label_text(&self) -> Option<String> {
         (!self.labels.is_empty()).then(|| self.labels.to_string())
     }
 
-    /// The field selector of a span; `None` selects all fields.
+    /// Returns the field selector for a span; `None` selects all fields.
     pub(in crate::client) fn field_text(&self) -> Option<String> {
         (!self.fields.is_empty()).then(|| self.fields.to_string())
     }
 
-    /// Identifies the selection in a file: a cache that was saved with another selection is not loaded.
+    /// Returns a text that identifies the selection in a saved file. A cache that was saved with another selection is
+    /// not loaded.
     #[doc(hidden)]
     #[must_use]
     pub fn fingerprint(&self) -> String {
         format!("{} as {}", self.query().0, self.accept_list())
     }
 
-    /// The `Accept` header of a list: protobuf if the server has it, or else JSON, as for whole custom resources.
+    /// Returns the `Accept` header of a list: protobuf if the server has it, otherwise JSON, as for whole custom
+    /// resources.
     pub(in crate::client) fn accept_list(&self) -> String {
         self.accept("PartialObjectMetadataList")
     }
 
-    /// Accepts only JSON, in a form that each server has: as whole objects, or as metadata if only that is selected.
+    /// Accepts only JSON, of whole objects or of metadata, as every server can send it.
     pub(in crate::client) fn plain_json(self) -> Self {
         Self { json: true, ..self }
     }
 
-    /// The `Accept` header of a watch, which sends single objects.
+    /// Returns the `Accept` header of a watch, which sends single objects.
     pub(in crate::client) fn accept_watch(&self) -> String {
         self.accept("PartialObjectMetadata")
     }

@@ -6,7 +6,7 @@ use super::query::{ResourceVersion, check_timeout, check_version, check_watched}
 use super::selection::Selection;
 use crate::error::InvalidInput;
 
-/// The parameters of a watch: the objects, and where the watch begins.
+/// The parameters of a watch: which objects, and where the watch begins.
 ///
 /// ```
 /// use listwatch::client::{Selection, WatchParams};
@@ -29,38 +29,39 @@ pub(in crate::client) enum WatchStart {
     Now,
     /// After this version.
     Version(String),
-    /// With the objects of a collection at this version, which is never [`ResourceVersion::Exact`].
+    /// With the objects of the collection at this version, which is never [`ResourceVersion::Exact`].
     State(ResourceVersion),
 }
 
 impl WatchParams {
     /// Watches changes from now on.
     ///
-    /// The client first lists one object of the collection, to get the current version.
+    /// To learn the current version, the client first lists one object of the collection.
     #[must_use]
     pub fn from_now() -> Self {
         Self::new(WatchStart::Now)
     }
 
-    /// Watches changes after this version, which comes from a list or an earlier watch.
+    /// Watches changes after this version, which is that of a list or of an earlier watch.
     #[must_use]
     pub fn from_version(version: impl Into<String>) -> Self {
         Self::new(WatchStart::Version(version.into()))
     }
 
-    /// Watches the collection: each object as [`WatchEvent::Added`](crate::client::WatchEvent::Added), then
-    /// [`WatchEvent::Synced`](crate::client::WatchEvent::Synced), then changes (KEP-3157, on by default from 1.34).
+    /// Watches the collection, beginning with its current objects (KEP-3157, on by default from 1.34).
     ///
-    /// The objects are as new as in a list of [`ResourceVersion::MostRecent`]. Servers without initial events refuse
-    /// the request or never send the bookmark after the objects: a [`Watch`](crate::client::Watch) then lists the
-    /// collection.
+    /// Each object arrives as [`WatchEvent::Added`](crate::client::WatchEvent::Added), then
+    /// [`WatchEvent::Synced`](crate::client::WatchEvent::Synced), then changes. The objects are as new as in a list of
+    /// [`ResourceVersion::MostRecent`]. A server without initial events refuses the request, or never sends the
+    /// bookmark after the objects; a [`Watch`](crate::client::Watch) then lists the collection instead.
     #[must_use]
     pub fn with_initial_state() -> Self {
         Self::new(WatchStart::State(ResourceVersion::MostRecent))
     }
 
-    /// Watches the collection as [`with_initial_state`](Self::with_initial_state) does, but its objects need only be as
-    /// new as this version, and with version `0` of any age.
+    /// Watches the collection, beginning with objects that are at least as new as this version.
+    ///
+    /// With version `0` they may be of any age. Otherwise this is [`with_initial_state`](Self::with_initial_state).
     #[must_use]
     pub fn with_initial_state_at_least(version: impl Into<String>) -> Self {
         Self::new(WatchStart::State(match version.into() {
@@ -73,15 +74,16 @@ impl WatchParams {
         Self { selection: Selection::default(), start, timeout: None }
     }
 
-    /// Sets which objects are watched: all unless set.
+    /// Sets which objects are watched. The default is all.
     #[must_use]
     pub fn selection(mut self, selection: Selection) -> Self {
         self.selection = selection;
         self
     }
 
-    /// Sets the time after which the server ends a connection: 5 to 10 minutes at random unless set. It must be whole
-    /// seconds.
+    /// Sets after which time the server ends a connection, in whole seconds.
+    ///
+    /// By default, the server chooses 5 to 10 minutes at random.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

@@ -26,8 +26,8 @@ use crate::meta::TypeMeta;
 use crate::object::shard::Shard;
 use crate::object::version::is_resumable;
 
-/// The shortest time for which the client requests a watch, unless the caller sets a timeout; the longest is twice
-/// that. The same as client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
+/// The shortest timeout that the client requests for a watch, unless the caller sets one; the longest is twice as long.
+/// Both are client-go's (`tools/cache/reflector.go`, `minWatchTimeout`).
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
@@ -88,22 +88,24 @@ pub(super) struct Connection {
     /// The selection in the form of the request.
     pub(super) requested: Selection,
     pub(super) counters: Arc<Counters>,
-    /// Since when the server has sent the head of the response.
+    /// Counts the connection as open since the server sent the head of the response.
     pub(super) opened: OpenWatch,
-    /// The time after which the server should end the watch.
+    /// When the server should end the watch.
     pub(super) timeout: Duration,
     decoder: WatchDecoder,
     /// The rest of the last chunk, which is not decoded yet.
     chunk: Bytes,
     expected: TypeMeta,
-    /// The shard that the client selects, because a watch does not report whether the server does.
+    /// The shard that the client selects, because a watch does not report whether the server did.
     shard: Option<Shard>,
     pub(super) idle: Idle,
 }
 
 impl Connection {
-    /// Returns the next event that `on_event` delivers, or `None` at the end of the watch. The second argument of
-    /// `on_event` is true if the event is of the selected shard. It gets no error events.
+    /// Returns the next event that `on_event` delivers, or `None` at the end of the watch.
+    ///
+    /// The second argument of `on_event` is true if the event is of the selected shard. `on_event` receives no error
+    /// events.
     pub(super) fn next<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -116,7 +118,7 @@ impl Connection {
             }
             let waker = self.idle.begin_poll(cx);
             let cx = &mut Context::from_waker(&waker);
-            // Polls the bytes before the clock: bytes that waited for a slow consumer are not late.
+            // The bytes are polled before the clock, because bytes that waited for a slow consumer are not late.
             match self.answer.chunks.as_mut().poll_next(cx) {
                 Poll::Ready(Some(Ok(chunk))) => {
                     self.chunk = chunk;
@@ -183,8 +185,8 @@ impl Connection {
     }
 }
 
-/// Checks the kind and the shard of an event's object, and passes the event to `on_event`. Drops bookmarks from which
-/// no watch can resume.
+/// Checks the kind and the shard of an event's object, and passes the event to `on_event`. Bookmarks from which no
+/// watch can resume are dropped.
 fn check_event<R>(
     event: WatchEventRef<'_>,
     expected: &TypeMeta,
@@ -200,7 +202,7 @@ fn check_event<R>(
             }
             let is_in_shard = shard.map_or(Ok(true), |shard| {
                 let meta = object.meta()?;
-                // Some servers name a deleted object only.
+                // Some servers send only the name of a deleted object.
                 let is_named_only = matches!(event, WatchEventRef::Deleted { .. }) && meta.uid().is_empty();
                 Ok(is_named_only || shard.contains(&meta.uid()))
             });

@@ -29,12 +29,12 @@ impl Connections {
         Self { run: WatchRun::new(plan), state: ConnectionState::Start }
     }
 
-    /// Creates connections to a namespace with the same settings.
+    /// Returns connections to a namespace with the same settings.
     pub(super) fn of_namespace(&self, namespace: &str) -> Self {
         Self { run: self.run.of_namespace(namespace), state: ConnectionState::Start }
     }
 
-    /// Starts over with the collection: the caller discards what was delivered.
+    /// Starts over with the collection, after the caller has discarded what was delivered.
     pub(super) fn restart(&mut self) {
         self.run.restart();
         self.state = ConnectionState::Start;
@@ -44,7 +44,7 @@ impl Connections {
         self.state = ConnectionState::Ended;
     }
 
-    /// Starts after a version that a server sent, in any form.
+    /// Starts after a version that a server sent, whatever its form.
     #[must_use]
     pub fn after_version(mut self, version: String) -> Self {
         self.run.phase = WatchPhase::of_changes();
@@ -52,7 +52,7 @@ impl Connections {
         self
     }
 
-    /// Reports failures there, together with those of the caller's other requests for the collection.
+    /// Reports failures together with those of the caller's other requests for the collection.
     #[must_use]
     pub fn reporting_to(mut self, outage: &Arc<Outage>) -> Self {
         self.run.outage = Arc::clone(outage);
@@ -71,8 +71,9 @@ impl Connections {
         self.run.version()
     }
 
-    /// Returns the newest version that was delivered; `None` before the initial state is complete. Further events may
-    /// have it.
+    /// Returns the newest version that was delivered; `None` before the initial state is complete.
+    ///
+    /// Further events may have this version.
     #[must_use]
     pub fn newest_version(&self) -> Option<&str> {
         self.run.version().map(|_| self.run.delivered.newest())
@@ -84,13 +85,13 @@ impl Connections {
         self.newest_version() == Some(version) && self.run.delivered.has_all_of_newest()
     }
 
-    /// Returns the number of events, delivered or not, and of bookmarks that are not older.
+    /// Counts the events, delivered or not, and the bookmarks that are not older than an earlier one.
     #[must_use]
     pub fn received_events(&self) -> u64 {
         self.run.received.all
     }
 
-    /// Returns the bytes on the network of the current connection, or of the list in place of initial events.
+    /// Returns how many bytes the current connection, or the list in place of initial events, has received.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         match &self.state {
@@ -100,7 +101,7 @@ impl Connections {
         }
     }
 
-    /// Returns the next event, with the object decoded by `decode`. No event follows an error.
+    /// Returns the next event, whose object `decode` decodes. No event follows an error.
     pub fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,

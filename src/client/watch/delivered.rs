@@ -1,14 +1,14 @@
 //! The version from which a watch resumes, and the events that it has delivered since.
 //!
 //! Several events may have the same version: when a lease of etcd expires, all its objects are deleted at one version.
-//! Until an event of a newer version or a bookmark arrives, further events of the newest version may be missing. So the
-//! watch resumes from the version before, and drops the events that the server sends again.
+//! Until an event of a newer version or a bookmark arrives, further events of the newest version may therefore be
+//! missing, so the watch resumes from the version before and drops the events that the server repeats.
 //!
-//! The server may have forgotten the version before, and still know the newest one. The watch then resumes from the
-//! newest version if no event of it can be missing: if its one event added or modified an object. kube-apiserver writes
-//! one object in each transaction of etcd (`storage/etcd3/store.go`), and only the deletions of an expired lease share
-//! a version. So after a deletion, after two writes of one version, and for versions that do not compare, the version
-//! counts as expired.
+//! The server may have forgotten the version before and still know the newest one. The watch then resumes from the
+//! newest version if no event of it can be missing, which is the case if its only event added or modified an object:
+//! kube-apiserver writes one object in each transaction of etcd (`storage/etcd3/store.go`), and only the deletions of
+//! an expired lease share a version. After a deletion, after two writes of one version, and for versions that cannot be
+//! compared, the version counts as expired.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ use crate::meta::EventType;
 use crate::object::ItemRef;
 use crate::object::version::{compare_resource_versions, is_comparable, is_older, is_resumable};
 
-/// The most events that are remembered. When there are more, those before may be repeated after a reconnect. A lease of
-/// kube-apiserver has at most 1,000 objects (`--lease-max-object-count`).
+/// How many events are remembered at most; earlier ones may be repeated after a reconnect. A lease of kube-apiserver
+/// has at most 1,000 objects (`--lease-max-object-count`).
 const REMEMBERED: usize = 1 << 16;
 
 #[derive(Default)]
@@ -27,17 +27,17 @@ pub(super) struct Delivered {
     pub(super) events: u64,
     /// The version up to which all events were delivered; empty before the first version.
     resumes_from: String,
-    /// The newest version of a delivered event or bookmark. It is `resumes_from` or the next version.
+    /// The newest version of a delivered event or bookmark, which is `resumes_from` or the next version.
     newest: String,
     /// True if the event of `newest` added or modified an object.
     newest_is_write: bool,
-    /// The connection that delivered the first event of `newest`.
+    /// The number of the connection that delivered the first event of `newest`.
     newest_since: u64,
     /// True if the server sent two writes of one version.
     shares_versions: bool,
-    /// The number of changes of `newest`.
+    /// How often `newest` has changed.
     moves: u64,
-    /// The number of connections.
+    /// How many connections there were.
     connection: u64,
     /// The events since `resumes_from`, by hash.
     seen: HashMap<u64, SeenEvent>,
@@ -47,20 +47,20 @@ pub(super) struct Delivered {
 }
 
 struct SeenEvent {
-    /// The connection that sent it last.
+    /// The number of the connection that sent the event last.
     connection: u64,
     /// `Delivered::moves` at that time.
     moves: u64,
 }
 
-/// The connection of an event without a version: after it, no event of the object counts as repeated.
+/// Stands for the connection of an event without a version, after which no event of the object counts as repeated.
 const NEVER: u64 = u64::MAX;
 
 /// An event, as hashes.
 #[derive(Clone, Copy)]
 pub(super) struct Fingerprint {
     object: u64,
-    /// `None` without a version: such events cannot be told apart.
+    /// `None` for an event without a version, because such events cannot be told apart.
     event: Option<u64>,
 }
 
@@ -79,12 +79,13 @@ impl Delivered {
         &self.resumes_from
     }
 
-    /// Returns the newest version that was delivered. Further events may have it.
+    /// Returns the newest version that was delivered. Further events may have the same version.
     pub(super) fn newest(&self) -> &str {
         &self.newest
     }
 
-    /// Returns true if this connection delivered the newest version: the server then forgot what follows it.
+    /// Returns true if this connection delivered the newest version, so that the server has since forgotten what
+    /// follows it.
     pub(super) fn has_advanced(&self) -> bool {
         self.newest_since == self.connection
     }
@@ -104,12 +105,12 @@ impl Delivered {
         is_complete
     }
 
-    /// Records that the server sends the events after `resumes_from` again.
+    /// Notes that the server sends the events after `resumes_from` again.
     pub(super) fn begin_connection(&mut self) {
         self.connection += 1;
     }
 
-    /// Returns `None` for an object whose metadata is malformed.
+    /// Returns the fingerprint of an event; `None` if the metadata of the object is malformed.
     pub(super) fn fingerprint(&self, change: EventType, object: ItemRef<'_>, version: &str) -> Option<Fingerprint> {
         let meta = object.meta().ok()?;
         let key = (meta.namespace(), meta.name());
@@ -117,7 +118,7 @@ impl Delivered {
         Some(Fingerprint { object: self.hasher.hash_one(&key), event })
     }
 
-    /// Returns true if an earlier connection delivered this event, and this connection has delivered no event of the
+    /// Returns true if an earlier connection delivered this event, and this connection has not yet delivered one of the
     /// object.
     pub(super) fn is_repeated(&self, fingerprint: &Fingerprint) -> bool {
         let is_earlier = |seen: &SeenEvent| seen.connection < self.connection;
@@ -149,7 +150,7 @@ impl Delivered {
         self.advance_to(version, change);
     }
 
-    /// Records the version of an event: if it is newer, all events of the version before were delivered.
+    /// Records the version of an event. If it is newer, all events of the version before were delivered.
     fn advance_to(&mut self, version: &str, change: EventType) {
         let is_newer = compare_resource_versions(version, &self.newest).is_none_or(Ordering::is_gt);
         if !is_newer || !is_resumable(version) {
@@ -159,8 +160,8 @@ impl Delivered {
         version.clone_into(&mut self.newest);
         self.newest_is_write = change != EventType::Deleted && is_comparable(version);
         self.newest_since = self.connection;
-        // A deletion may have the version of the object, which is older than the deletion. So the server may send again
-        // all that followed the first event of `resumes_from`.
+        // A deletion may have the version of the object, which is older than the deletion. The server may therefore
+        // repeat everything that followed the first event of `resumes_from`.
         let moves = self.moves;
         for seen in [&mut self.seen, &mut self.last] {
             seen.retain(|_, seen| seen.moves == moves);
@@ -169,7 +170,7 @@ impl Delivered {
         self.moves += 1;
     }
 
-    /// Records that all events up to this version were delivered: the version of a bookmark or a list.
+    /// Records that all events up to this version, which is that of a bookmark or a list, were delivered.
     pub(super) fn complete_version(&mut self, version: &str) {
         if is_resumable(version) && !is_older(version, &self.newest) {
             version.clone_into(&mut self.newest);

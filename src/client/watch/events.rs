@@ -1,4 +1,4 @@
-//! The events that a watch delivers, and the stream of those of one connection.
+//! The events that a watch delivers, and the stream of the events of one connection.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,29 +14,32 @@ use crate::decode::WatchEventRef;
 use crate::error::ItemError;
 use crate::object::ItemRef;
 
-/// A change of a collection.
+/// A change of the collection, or of the state of the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchEvent<O> {
-    /// An object was created, or is a part of the initial state.
+    /// An object was created, or belongs to the initial state.
     Added(O),
     /// An object was modified.
     Modified(O),
-    /// An object was deleted, or the selectors no longer select it. The value is its last state that they selected.
+    /// An object was deleted, or no longer matches the selectors. The value is the last state that matched.
     Deleted(O),
-    /// The initial state is complete: it is the collection at this version.
+    /// The initial state is complete: the delivered objects are the collection at this version.
     Synced {
-        /// The version.
+        /// The version of the collection.
         resource_version: String,
     },
-    /// All changes up to this version were delivered. Only [`WatchEvents`](crate::client::WatchEvents) delivers
-    /// bookmarks.
+    /// All changes up to this version were delivered.
+    ///
+    /// Only [`WatchEvents`](crate::client::WatchEvents) delivers bookmarks.
     Bookmark {
-        /// The version.
+        /// The version from which a watch can resume.
         resource_version: String,
     },
-    /// The stream starts over with the collection: discard all delivered objects. Only [`Watch`](crate::client::Watch)
-    /// starts over, when the initial state was interrupted, and after an expired version.
+    /// The stream starts over with the collection: discard all delivered objects.
+    ///
+    /// Only [`Watch`](crate::client::Watch) starts over, after an expired version or when the initial state was
+    /// interrupted.
     Reset,
 }
 
@@ -50,15 +53,15 @@ impl<O> WatchEvent<O> {
     }
 }
 
-/// The events of one connection, as a stream. It ends after an error, or when the server ends the watch, which it does
-/// after [`WatchParams::timeout`](crate::client::WatchParams::timeout), 5 to 10 minutes at random unless set.
+/// The events of one connection as a stream, which ends after an error or when the server ends the watch.
 ///
-/// A refused request is not retried, except once after a 401 if the transport renews credentials. An error event is an
-/// error of the stream: it [is expired](Error::is_expired) if the server has forgotten the version.
+/// The server ends it after [`WatchParams::timeout`](crate::client::WatchParams::timeout), by default 5 to 10 minutes
+/// at random. A refused request is not retried, except once after a 401 if the transport renews credentials. An error
+/// event is an error of the stream, which [is expired](Error::is_expired) if the server has forgotten the version.
 ///
-/// If the consumer does not poll, the server has to wait once the transport's buffers are full, which hold up to three
-/// pieces of about 256 KiB with the transports of this crate. Servers end watches that wait too long. Dropping the
-/// stream closes the connection, or resets the HTTP/2 stream.
+/// If the consumer does not poll, the server must wait once the transport's buffers are full; those of this crate hold
+/// up to three pieces of about 256 KiB. Servers end watches that wait too long. Dropping the stream closes the
+/// connection, or resets the HTTP/2 stream.
 pub struct WatchEvents<F> {
     pub(super) plan: WatchPlan,
     pub(super) decode: F,
@@ -75,7 +78,7 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    /// Waits for the next event, as `next` of `StreamExt` does; `None` after the end of the response or an error.
+    /// Returns the next event, or `None` after the end of the response or an error.
     ///
     /// # Errors
     ///

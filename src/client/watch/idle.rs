@@ -1,8 +1,8 @@
 //! Decides when a silent watch counts as dead.
 //!
-//! The clock runs while the reader waits for bytes. A reader may be slow: it may poll long after bytes have arrived, and
-//! take its time over them. None of that is the server's silence, so the clock notes when bytes woke the reader, and
-//! leaves out the time until the reader polls.
+//! The clock runs while the reader waits for bytes. A slow reader may poll long after bytes have arrived and take its
+//! time over them, which is not the server's silence. The clock therefore notes when bytes woke the reader, and leaves
+//! out the time until the reader polls.
 
 use std::mem;
 use std::pin::Pin;
@@ -20,56 +20,56 @@ use crate::decode::WatchEventRef;
 /// The shortest timeout of a connection with bookmarks, and the time for the rest of a frame that has begun.
 const MIN_IDLE: Duration = Duration::from_secs(90);
 
-/// The delay that the server is allowed.
+/// How late the server may be.
 const SLACK: Duration = Duration::from_secs(30);
 
 /// Longer than any connection.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 86400);
 
-/// The bytes of the initial events for which the server gets another timeout. A server that sends less cannot defer the
-/// deadline for ever: with the default timeout it must send 35 KB/s on average.
+/// How many bytes of initial events earn the server another timeout. A server that sends less cannot keep deferring the
+/// deadline: with the default timeout it must send 35 KB/s on average.
 const PROGRESS: u64 = 1 << 20;
 
-/// The clock of one connection, which runs while no bytes can be read.
+/// The clock of a connection, which runs while no bytes can be read.
 pub(super) struct Idle {
     /// The timeout that the caller set.
     fixed: Option<Duration>,
     /// The deadline of the initial events, until they have ended.
     initial: Option<Initial>,
-    /// The time at which the server should have ended the watch.
+    /// When the server should have ended the watch.
     end: Instant,
-    /// When the last bookmark arrived, or at the latest.
+    /// When the last bookmark arrived, at the latest.
     last_bookmark: Option<Instant>,
     /// The longest time between two bookmarks.
     gap: Option<Duration>,
-    /// The start of the wait, while the clock runs, and the time at which it ends. Both move by the reader's own time.
+    /// When the wait began, while the clock runs, and when it ends. Both are shifted by the reader's own time.
     waiting: Option<Instant>,
     limit: Instant,
-    /// The time of the last poll, and whether it found no bytes.
+    /// When the last poll was, and whether it found no bytes.
     polled_at: Instant,
     found_none: bool,
-    /// When the bytes of the last poll arrived; `None` if they were there before the reader was.
+    /// When the bytes of the last poll arrived; `None` if they arrived before the reader waited.
     arrived: Option<Instant>,
     woken: Option<Arc<NotingWaker>>,
-    /// The bytes of the frame in which the wait began; 0 between two frames.
+    /// How many bytes of its frame had arrived when the wait began; 0 between two frames.
     frame_bytes: u64,
-    /// The sum of the waits in that frame that further bytes have ended.
+    /// How long that frame was waited for before further bytes arrived, in total.
     frame_waited: Duration,
     timer: Pin<Box<Sleep>>,
 }
 
-/// The bytes of a frame for which the server gets that time again. Servers send a frame at once, so a frame that drips
-/// would otherwise keep a dead watch open.
+/// How many bytes of a frame earn the server that time again. Servers send a frame at once, so a frame that arrives in
+/// drips would otherwise keep a dead watch open.
 const FRAME_PROGRESS: u64 = 64 << 10;
 
 /// The progress of the initial events.
 struct Initial {
     timeout: Duration,
-    /// The sum of the waits that an object has ended.
+    /// How long objects were waited for, in total.
     waited: Duration,
     bytes: u64,
-    /// True after the first change. The server has then sent all objects of the initial state, so a further object is
-    /// no progress.
+    /// True after the first change. The server has then sent the whole initial state, so a further object is no
+    /// progress.
     has_changes: bool,
 }
 
@@ -102,7 +102,7 @@ impl Idle {
         }
     }
 
-    /// From now on only an added object stops the clock; without a timeout, every byte does.
+    /// From now on only an added object stops the clock, or every byte if there is no timeout.
     pub(super) fn expect_initial_events(&mut self, timeout: Option<Duration>) {
         self.initial = timeout.map(|timeout| Initial { timeout, waited: Duration::ZERO, bytes: 0, has_changes: false });
         self.waiting = None;
@@ -112,10 +112,10 @@ impl Idle {
         self.gap
     }
 
-    /// Begins a poll of the connection, whose waker must be the one that this returns.
+    /// Begins a poll of the connection, which must use the returned waker.
     pub(super) fn begin_poll(&mut self, cx: &Context<'_>) -> Waker {
         let now = Instant::now();
-        // The timer wakes at the limit: no bytes have arrived by then.
+        // The timer wakes at the limit, so until then no bytes have arrived.
         let woken = self.woken.as_ref().and_then(|woken| woken.take()).filter(|at| *at < self.limit);
         let woken = woken.map_or(now, |at| at.min(now));
         let found_none = mem::take(&mut self.found_none);
@@ -167,8 +167,8 @@ impl Idle {
         }
     }
 
-    /// Polls the clock while no bytes can be read, after `frame_bytes` of a frame that has not ended. Ready after the
-    /// limit, with the error.
+    /// Polls the clock while no bytes can be read, after `frame_bytes` of an unfinished frame. Ready with the error
+    /// once the limit is reached.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, frame_bytes: u64) -> Poll<TransportError> {
         self.found_none = true;
         let since = self.waiting.unwrap_or_else(Instant::now);
@@ -218,11 +218,11 @@ fn later(now: Instant, timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + FOREVER)
 }
 
-/// Wakes the reader, and notes when.
+/// Wakes the reader and notes when.
 struct NotingWaker {
     waker: Waker,
     created: Instant,
-    /// The time from `created` to the first wake since the last [`take`](Self::take), in nanoseconds; 0 without one.
+    /// The nanoseconds from `created` to the first wake since the last [`take`](Self::take); 0 without a wake.
     woken_after: AtomicU64,
 }
 
@@ -231,7 +231,7 @@ impl NotingWaker {
         Self { waker, created: Instant::now(), woken_after: AtomicU64::new(0) }
     }
 
-    /// Returns the time of the first wake since the last call.
+    /// Returns when the first wake since the last call was.
     fn take(&self) -> Option<Instant> {
         let after = self.woken_after.swap(0, Ordering::Relaxed);
         (after > 0).then(|| self.created + Duration::from_nanos(after))

@@ -1,16 +1,16 @@
-//! The watches of several namespaces, as one stream.
+//! The watches of several namespaces as one stream.
 //!
 //! Read this before a change.
 //!
-//! - Each namespace is a watch of its own ([`Connections`]): with its own requests, version, backoff and phase. A
-//!   namespace whose server fails, or that is forbidden, holds up no other, except for `Synced`.
-//! - `Synced` follows once, when the last namespace is synced. Changes of namespaces that were synced before are
-//!   delivered before it.
-//! - The version of the whole is the oldest version of the namespaces, because versions order the writes of all
-//!   namespaces of a resource. A watch from it repeats changes of the other namespaces, and loses none.
-//! - `Reset` means what it means for one namespace: discard all objects. So when one namespace starts over, all do.
-//! - An error that ends the watch of a namespace ends the stream, and names the namespace.
-//! - The namespaces are polled in turn, so that a busy one does not hold up others.
+//! - Each namespace has a watch of its own ([`Connections`]), with its own requests, version, backoff and phase. A
+//!   namespace that is forbidden, or whose server fails, delays the others only in that `Synced` waits for it.
+//! - `Synced` follows once, when the last namespace is synced. Until then, changes of the namespaces that are already
+//!   synced are delivered.
+//! - The version of the whole is the oldest version of any namespace, because versions order the writes of all
+//!   namespaces of a resource. A watch from it repeats changes of the other namespaces and loses none.
+//! - `Reset` means the same as for one namespace, discard all objects, so when one namespace starts over, all do.
+//! - An error that ends the watch of one namespace ends the stream, and names the namespace.
+//! - The namespaces are polled in turn, so that a busy one does not delay the others.
 
 use std::task::{Context, Poll, ready};
 
@@ -24,7 +24,7 @@ use crate::object::version::compare_resource_versions;
 
 pub(super) struct Merged {
     watches: Vec<NamespaceWatch>,
-    /// The index of the watch that is polled next.
+    /// The index of the watch to poll next.
     next: usize,
     has_ended: bool,
 }
@@ -32,12 +32,12 @@ pub(super) struct Merged {
 struct NamespaceWatch {
     namespace: String,
     connections: Connections,
-    /// True if it has delivered its initial state, which `Synced` waits for.
+    /// True once the namespace has delivered its initial state, for which `Synced` waits.
     is_synced: bool,
 }
 
 impl Merged {
-    /// Creates watches of these namespaces with the settings of `settings`.
+    /// Returns watches of these namespaces, with the settings of `settings`.
     pub(super) fn new(settings: &Connections, namespaces: &[String]) -> Self {
         let watch = |namespace: &String| NamespaceWatch {
             namespace: namespace.clone(),
@@ -47,8 +47,8 @@ impl Merged {
         Self { watches: namespaces.iter().map(watch).collect(), next: 0, has_ended: false }
     }
 
-    /// Returns the oldest version of the namespaces; `None` while one of them has no version, or if two of them do not
-    /// compare.
+    /// Returns the oldest version of any namespace; `None` while one of them has no version, or if two cannot be
+    /// compared.
     pub(super) fn resource_version(&self) -> Option<&str> {
         let mut versions = self.watches.iter().map(|watch| watch.connections.resource_version());
         let first = versions.next()??;
@@ -58,7 +58,7 @@ impl Merged {
         })
     }
 
-    /// Returns the next event, with the object decoded by `decode`. No event follows an error.
+    /// Returns the next event, whose object `decode` decodes. No event follows an error.
     pub(super) fn advance<O, E: Into<ItemError>>(
         &mut self,
         cx: &mut Context<'_>,
@@ -95,7 +95,7 @@ impl Merged {
                 Ok(Some(WatchEvent::Synced { resource_version })) => {
                     watch.is_synced = true;
                     if self.watches.iter().all(|watch| watch.is_synced) {
-                        // Versions that do not compare have no oldest one.
+                        // Among versions that cannot be compared, none is the oldest.
                         let resource_version = self.resource_version().map_or(resource_version, str::to_owned);
                         return Poll::Ready(Ok(Some(WatchEvent::Synced { resource_version })));
                     }
@@ -114,7 +114,7 @@ impl Merged {
                     let error = error.with_namespace(Some(watch.namespace.clone()));
                     let delivered = self.delivered();
                     self.has_ended = true;
-                    // Closes the connections of the others. Their versions stay.
+                    // Closes the connections of the others, whose versions stay.
                     self.watches.iter_mut().for_each(|watch| watch.connections.close());
                     return Poll::Ready(Err(error.with_items(delivered)));
                 }
@@ -122,7 +122,7 @@ impl Merged {
         }
     }
 
-    /// Returns the number of objects that were delivered.
+    /// Returns how many objects were delivered.
     pub(super) fn delivered(&self) -> u64 {
         self.watches.iter().map(|watch| watch.connections.run.delivered.events).sum()
     }

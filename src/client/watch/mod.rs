@@ -1,5 +1,8 @@
 //! Watches: [`Watch`] resumes where a connection ended, and [`WatchEvents`] are the events of one connection.
 //!
+//! `resume` decides what follows the end of a connection, and is the file to read first. `delivered` knows the version
+//! from which a watch resumes, `plan` what is requested next, and `idle` when a silent connection counts as dead.
+//!
 //! | module | holds |
 //! |---|---|
 //! | `delivered` | the version from which a watch resumes, and the events that it has delivered since |

@@ -1,5 +1,5 @@
-//! What a watch requests: its settings, the version at which it starts, and the phase, which decides what the next
-//! connection requests.
+//! What a watch requests: its settings, the version at which it starts, and the phase, on which the next request
+//! depends.
 //!
 //! | phase | next request | next phase |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use crate::client::span::record_namespaces;
 use crate::error::InvalidInput;
 use crate::limits::Limits;
 
-/// The number of interruptions after which the collection is listed instead.
+/// How many interruptions of the initial events lead to a list instead.
 const MAX_INTERRUPTIONS: u32 = 2;
 
 /// The settings that all connections of a watch share.
@@ -58,7 +58,7 @@ impl WatchPlan {
         Self { client, resource, params, wrong_kind, namespace, limits, idle_timeout, bookmarks: true, span }
     }
 
-    /// Creates a plan for a namespace with the same settings.
+    /// Returns a plan for a namespace with the same settings.
     pub(super) fn of_namespace(&self, namespace: &str) -> Self {
         let (namespace, bookmarks) = (Some(namespace.to_owned()), self.bookmarks);
         let (limits, idle_timeout, wrong_kind) = (self.limits, self.idle_timeout, self.wrong_kind.clone());
@@ -94,9 +94,9 @@ pub(super) enum WatchPhase {
         /// True if the server refused the initial events or did not end them.
         replaces_refused: bool,
     },
-    /// The initial state was delivered, or the watch began without it. From now on events are in order.
+    /// The initial state was delivered, or the watch began without it. From now on, events are in order.
     Changes {
-        /// The number of consecutive connections from one version that may have failed because it has expired.
+        /// How many connections in a row, all from one version, may have failed because the version has expired.
         fruitless: u32,
     },
 }
@@ -118,7 +118,7 @@ impl WatchPhase {
         matches!(self, Self::InitialList { .. })
     }
 
-    /// Returns true if the collection is requested as initial events.
+    /// Returns true if the next request is for the collection as initial events.
     pub(super) fn is_initial_events(&self) -> bool {
         matches!(self, Self::InitialEvents { .. })
     }
@@ -129,7 +129,7 @@ impl WatchPhase {
         }
     }
 
-    /// Returns true if the caller has to discard what was delivered, once.
+    /// Returns true, once, if the caller must discard what was delivered.
     pub(super) fn take_partial(&mut self) -> bool {
         match self {
             Self::InitialEvents { is_partial, .. } | Self::InitialList { is_partial, .. } => std::mem::take(is_partial),
@@ -144,7 +144,7 @@ impl WatchPhase {
         }
     }
 
-    /// Counts an interruption of the initial events. After the second one the collection is listed.
+    /// Counts an interruption of the initial events, after the second of which the collection is listed.
     pub(super) fn count_interruption(&mut self) {
         let Self::InitialEvents { interruptions, .. } = self else { return };
         *interruptions += 1;
@@ -153,7 +153,7 @@ impl WatchPhase {
         }
     }
 
-    /// Starts over with the collection, whose objects the caller has already discarded.
+    /// Starts over with the collection, after the caller has discarded the objects.
     pub(super) fn restart(&mut self) {
         match self {
             Self::InitialEvents { is_partial, .. } | Self::InitialList { is_partial, .. } => *is_partial = false,
@@ -161,7 +161,7 @@ impl WatchPhase {
         }
     }
 
-    /// Starts over with the collection: all delivered objects are discarded.
+    /// Starts over with the collection, so that the caller must discard all delivered objects.
     pub(super) fn start_over(&mut self) {
         *self = Self::InitialEvents { is_partial: true, interruptions: 0 };
     }

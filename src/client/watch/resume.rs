@@ -10,23 +10,23 @@
 //!
 //! Read this before a change.
 //!
-//! - A watch resumes only from a version whose events were all delivered. `delivered` decides which version that is.
-//! - `WatchPhase` decides what is requested: initial events, a list, or changes. No other field repeats it.
-//! - `classify::judge` decides whether an error is retried. This file only maps its answer to a phase and a wait.
+//! - A watch resumes only from a version whose events were all delivered; `delivered` decides which version that is.
+//! - `WatchPhase` decides what is requested: initial events, a list, or changes. No other field repeats this.
+//! - `classify` decides whether an error is retried. This file only turns the answer into a phase and a wait.
 //! - `after` runs once for each end of a connection. The order of its steps matters:
-//!   1. An end may prove that the version has expired. Then that error replaces the connection's own.
+//!   1. An end may prove that the version has expired. That error then replaces the connection's own.
 //!   2. A connection that lived long enough resets the backoff, before the next wait is taken from it (`next_wait`).
-//!   3. A refusal of initial events is not an error for the caller: the collection is listed at once.
+//!   3. A refusal of initial events is not an error for the caller, because the collection is listed at once.
 //!   4. Only then is the error classified, and the stream ends or retries.
-//! - A server may end watches early and often, and each wait delays the changes meanwhile. So a connection that lived
-//!   for 2 s and delivered is replaced at once, and a shorter one after a second. Only failures, and connections that
-//!   deliver nothing, wait longer and longer.
-//! - A version that has expired may be the one before the newest, which the server still has: see `delivered`.
-//! - A 406 changes the form of the request, not the phase. `Client::needs_plain_json` remembers it for all clones.
-//! - A partial initial state is delivered again from its beginning, so the caller gets `Reset` before it.
-//! - `uses_pages` is no phase: the request timeout of the server stays the same when the stream starts over.
+//! - A server may end watches early and often, and each wait delays the changes meanwhile. A connection that lived for
+//!   2 s and delivered is therefore replaced at once, and a shorter one after a second. Only failures, and connections
+//!   that deliver nothing, lead to longer and longer waits.
+//! - If the version before the newest has expired, the server may still know the newest: see `delivered`.
+//! - A 406 changes the form of the request but not the phase. `Client::needs_plain_json` remembers it for all clones.
+//! - A partial initial state is delivered again from its beginning, so the caller first receives `Reset`.
+//! - `uses_pages` is not a phase, because the server's request timeout stays the same when the stream starts over.
 //!
-//! `tests/watch/model.rs` compares random servers with a model. `tests/watch/resume.rs` tests single rules.
+//! `tests/watch/model.rs` compares random servers with a model, and `tests/watch/resume.rs` tests single rules.
 
 use std::future::Future;
 use std::mem;
@@ -58,48 +58,49 @@ use crate::sync::{Mutex, lock};
 /// The longest wait before a connection, except for a server's `Retry-After`.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// A connection that lived for this time resets the backoff, even without events.
+/// A connection that lived this long resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
 
-/// A connection that lived for this time and brought an event or a bookmark, or that ended as requested, is replaced at
-/// once.
+/// A connection is replaced at once if it lived this long and brought an event or a bookmark, or if it ended as
+/// requested.
 const STEADY: Duration = Duration::from_secs(2);
 
-/// The longest wait then. It is random, so that a server that ends all watches does not get all requests together.
+/// The longest wait in that case. It is random, so that a server that ends all watches does not receive all requests
+/// together.
 const AT_MOST: Duration = Duration::from_millis(200);
 
 /// The shortest wait after a watch that the server ended sooner. client-go waits about as long
 /// (`tools/cache/reflector.go`).
 const AFTER_BRIEF: Duration = Duration::from_millis(800);
 
-/// A connection without an event that ended before this time may have ended because its version has expired. client-go
+/// A connection without an event that ended sooner than this may have ended because its version has expired. client-go
 /// uses the same time (`tools/cache/reflector.go`, `VeryShortWatchError`).
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// The page size of a list that the server could not write within its request timeout; the same as client-go's
+/// The page size of a list that the server could not write within its request timeout. client-go uses the same
 /// (`tools/pager`).
 pub const PAGE: u32 = 500;
 
 /// The default of [`Watch::initial_events_timeout`].
 const DEFAULT_INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection that ended or failed, and the next request.
+/// The end of a connection, or a failed one, and the request that follows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Disconnect {
-    /// The namespace, if the watch is of one or of several.
+    /// The namespace, if the watch is limited to one or several.
     pub namespace: Option<String>,
-    /// The error; `None` if the server ended the watch without an error.
+    /// The error; `None` if the server ended the watch without one.
     pub error: Option<Error>,
-    /// The version from which the watch resumes; `None` when it starts over with the collection, or has no version yet.
+    /// The version from which the watch resumes; `None` if it starts over with the collection or has no version yet.
     pub resource_version: Option<String>,
-    /// True if the next request is a list of the collection instead of initial events.
+    /// True if the next request lists the collection instead of requesting initial events.
     pub lists: bool,
     /// The time until the next request.
     pub wait: Duration,
 }
 
-/// The connection, or what precedes it.
+/// The connection, or what comes before it.
 pub(super) enum ConnectionState {
     Start,
     Locating(Locating),
@@ -124,22 +125,22 @@ enum NextRequest {
 
 type Waiting = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
-/// The watches of several namespaces share it, and one task polls them.
+/// Shared by the watches of several namespaces, which one task polls.
 pub(super) type OnDisconnect = Arc<Mutex<dyn FnMut(&Disconnect) + Send>>;
 
-/// The progress of a watch, and the choice of its next request.
+/// The progress of a watch, which chooses its next request.
 pub(super) struct WatchRun {
     pub(super) plan: WatchPlan,
     pub(super) initial_events_timeout: Duration,
     pub(super) on_disconnect: Option<OnDisconnect>,
-    /// True if errors that need a repair outside of the client end the stream.
+    /// True if errors that somebody must repair outside of the client end the stream.
     pub(super) fails_fast: bool,
     /// True if an expired version does not end the stream.
     pub(super) starts_over: bool,
     pub(super) phase: WatchPhase,
     pub(super) delivered: Delivered,
     pub(super) received: ReceivedEvents,
-    /// True if lists use pages, because the server could not write one within its request timeout.
+    /// True if lists use pages, because the server could not write a list within its request timeout.
     uses_pages: bool,
     /// The longest time between two bookmarks of any connection.
     gap: Option<Duration>,
@@ -147,23 +148,23 @@ pub(super) struct WatchRun {
     backoff: ExponentialBackoff,
     /// The waits after watches that the server ended early.
     brief: ExponentialBackoff,
-    /// The numbers of received and of delivered events when the connection began.
+    /// How many events were received and delivered when the connection began.
     before: (u64, u64),
     pub(super) outage: Arc<Outage>,
-    /// The number of requests, without retries of a list's pages.
+    /// How many requests were sent, without retries of a list's pages.
     pub(super) requests: u64,
 }
 
-/// The number of events of any kind, except bookmarks without a version and of older versions.
+/// Counts events of any kind, except bookmarks that are older or have no version.
 #[derive(Default)]
 pub(super) struct ReceivedEvents {
     pub(super) all: u64,
-    /// `all` at the end of the connection before.
+    /// The value of `all` at the end of the previous connection.
     before: u64,
 }
 
 impl ReceivedEvents {
-    /// Ends a connection. Returns true if an event was received since the end before.
+    /// Ends a connection. Returns true if an event was received since the previous end.
     fn end_connection(&mut self) -> bool {
         self.all != mem::replace(&mut self.before, self.all)
     }
@@ -195,7 +196,7 @@ impl WatchRun {
         }
     }
 
-    /// Creates a watch of a namespace with the same settings.
+    /// Returns a watch of a namespace with the same settings.
     pub(super) fn of_namespace(&self, namespace: &str) -> Self {
         Self {
             initial_events_timeout: self.initial_events_timeout,
@@ -211,7 +212,7 @@ impl WatchRun {
         self.request()
     }
 
-    /// Starts after the version of the collection, which was requested.
+    /// Starts after the version of the collection that was requested.
     pub(super) fn start_after(&mut self, version: &str) -> Result<ConnectionState, Error> {
         self.delivered.complete_version(version);
         self.request()
@@ -272,8 +273,7 @@ impl WatchRun {
         connection
     }
 
-    /// Returns the event for the consumer; `None` for a bookmark, an object of another shard, and an event that was
-    /// delivered.
+    /// Returns the event for the consumer; `None` for a bookmark, an object of another shard, and a repeated event.
     pub(super) fn event<O, E: Into<ItemError>>(
         &mut self,
         event: WatchEventRef<'_>,
@@ -349,7 +349,7 @@ impl WatchRun {
         Ok(version)
     }
 
-    /// Returns the wait before the next request after the end of a connection, or the error if it ends the stream.
+    /// Returns the wait before the request that follows the end of a connection, or the error if it ends the stream.
     pub(super) fn after(&mut self, ended: &ConnectionState, error: Option<Error>) -> Result<Duration, Error> {
         let error = self.or_expired(ended, error).map(|error| error.with_items(self.delivered.events));
         let connection = match ended {
@@ -419,7 +419,7 @@ impl WatchRun {
             self.backoff.next().unwrap_or(MAX_DELAY)
         } else {
             let wait = self.brief.next().unwrap_or(MAX_DELAY);
-            // A quiet collection: a change must not wait much longer than the watches live.
+            // In a quiet collection, a change must not wait much longer than the watches live.
             if lived >= STEADY { wait.min(lived) } else { wait }
         }
     }
@@ -457,8 +457,8 @@ impl WatchRun {
         wait
     }
 
-    /// Counts the connections that have brought nothing since the version advanced. After too many of them, the version
-    /// counts as expired: returns that error, else the error of this connection.
+    /// Counts the connections that have brought nothing since the version advanced. After too many of them the version
+    /// counts as expired, and that error replaces the error of this connection.
     fn or_expired(&mut self, ended: &ConnectionState, error: Option<Error>) -> Option<Error> {
         let lived = match ended {
             ConnectionState::Watching(connection) => Some(connection.opened.elapsed()),
@@ -506,7 +506,7 @@ impl WatchRun {
         self.plan.client.totals.restart();
     }
 
-    /// Starts over with the collection, whose objects the caller has already discarded.
+    /// Starts over with the collection, after the caller has discarded the objects.
     pub(super) fn restart(&mut self) {
         self.phase.restart();
         self.start_with_state();

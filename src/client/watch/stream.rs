@@ -27,23 +27,23 @@ use crate::meta::EventType;
 use crate::object::{Item, ItemRef};
 use crate::sync::Mutex;
 
-/// A watch, as a stream over consecutive connections; see [`Client::watch`](crate::client::Client::watch).
+/// A stream of the changes of a collection, over consecutive connections; see [`Client::watch`].
 ///
-/// Nothing is sent before it is polled: set it up before. [`open`](Self::open) uses one connection instead, which the
-/// server ends after some minutes.
+/// Nothing is sent before the first poll, so set everything up before. [`open`](Self::open) uses a single connection
+/// instead, which the server ends after some minutes.
 ///
 /// From [`WatchParams::from_version`](crate::client::WatchParams::from_version) and
-/// [`WatchParams::from_now`](crate::client::WatchParams::from_now) it delivers changes. From
-/// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state) it delivers the collection
+/// [`WatchParams::from_now`](crate::client::WatchParams::from_now), the watch delivers changes. From
+/// [`WatchParams::with_initial_state`](crate::client::WatchParams::with_initial_state), it delivers the collection
 /// first: each object as [`WatchEvent::Added`], then [`WatchEvent::Synced`], then changes.
 ///
-/// It requests the collection as initial events of the watch. It lists the collection if the server refuses initial
-/// events, interrupts them twice, or does not end them ([`initial_events_timeout`](Self::initial_events_timeout)). Once
-/// a list has succeeded after refused or endless initial events, the [`Client`](crate::client::Client) and its clones
-/// list this resource for an hour. If the initial state is interrupted, or its version expires, the stream starts over
-/// with [`WatchEvent::Reset`]. If the server's request timeout interrupted a list, the next list uses pages of 500.
+/// The watch requests the collection as initial events. If the server refuses them, interrupts them twice or [does not
+/// end them](Self::initial_events_timeout), the watch lists the collection instead. Once a list has succeeded after
+/// refused or endless initial events, the [`Client`] and its clones list this resource for an hour. If the initial
+/// state is interrupted or its version expires, the stream starts over with [`WatchEvent::Reset`]. If the server's
+/// request timeout interrupted a list, the next list uses pages of 500.
 ///
-/// After that, changes are neither lost nor repeated nor reordered, whatever happens to connections.
+/// From then on, changes are neither lost nor repeated nor reordered, whatever happens to connections:
 ///
 /// | the server, or the connection | the watch |
 /// |---|---|
@@ -55,25 +55,26 @@ use crate::sync::Mutex;
 /// | 8 connections in a row fail with a Status of code 500 or 504, or break within 1 s | the same |
 /// | 400, 422, a malformed or oversized frame, an object that cannot be decoded | ends in an error; [`resource_version`](Self::resource_version) is before the event that failed |
 ///
-/// It resumes from the version of the last bookmark, or from the version before the last event: further events may have
-/// the version of that event. It drops the events that the server then repeats. For that it remembers hashes of the
-/// events of one version, up to 65,536. If one version has more, events may be repeated. If the server has forgotten
-/// the version before the last event, and that event was no deletion, the watch resumes from the last event.
+/// The watch resumes from the version of the last bookmark or from the version before the last event, because further
+/// events may have the version of that event. It drops the events that the server then repeats. For this it remembers
+/// hashes of the events of one version, up to 65,536; if a version has more, events may be repeated. If the server has
+/// forgotten the version before the last event, and that event was not a deletion, the watch resumes from the last
+/// event.
 ///
-/// The number of retries is not limited. Retries back off exponentially with jitter, from the
-/// [`delay`](crate::client::Retry::delay) of the client's [`Retry`](crate::client::Retry) to 30 s (doubled at most by
-/// jitter). They wait at least the server's `Retry-After`. A connection that lived for 10 s resets the backoff. A list
-/// in place of initial events is requested at once.
+/// The number of retries is not limited. Retries back off exponentially, from the
+/// [`delay`](crate::client::Retry::delay) of the client's [`Retry`](crate::client::Retry) to 30 s, which jitter at most
+/// doubles, and they wait at least as long as the server's `Retry-After` says. A connection that lived for 10 s resets
+/// the backoff. A list in place of initial events is requested at once.
 ///
-/// A watch that the server ended after the requested timeout, or that lived for 2 s and brought an event or a bookmark,
-/// is followed by the next within 0.2 s. A watch that the server ended sooner is followed after 0.8 to 1.6 s, and only
-/// while nothing is delivered after longer and longer waits: up to 30 s (60 s with jitter), or as long as the watch
-/// lived if that was at least 2 s.
+/// If the server ended a watch after the requested timeout, or after 2 s and an event or a bookmark, the next one
+/// follows within 0.2 s. If it ended the watch sooner, the next one follows after 0.8 to 1.6 s. Only while nothing is
+/// delivered do these waits grow, to 30 s (60 s with jitter), or to the time that the watch lived if that was at least
+/// 2 s.
 ///
-/// Failures are reported in the log: see [`client`](crate::client).
+/// Failures are logged: see [`client`](crate::client).
 ///
-/// An event may have an older version than earlier events, and a deletion may have none. It is delivered, and does not
-/// change the version to resume from. A bookmark without a version, or with version 0, is ignored.
+/// An event may have an older version than earlier events, and a deletion may have none. Such an event is delivered but
+/// does not change the version to resume from. A bookmark without a version, or with version 0, is ignored.
 ///
 /// ```no_run
 /// use k8s_pb::api::core::v1::Pod;
@@ -95,11 +96,11 @@ use crate::sync::Mutex;
 /// ```
 #[must_use = "nothing is sent until it is polled"]
 pub struct Watch<F> {
-    /// The connections, or the settings of those of each namespace.
+    /// The connections, or the settings for the connections of each namespace.
     connections: Connections,
-    /// The namespaces, unless it watches one of them or all.
+    /// The namespaces, unless the watch is of one or of all.
     namespaces: Option<Vec<String>>,
-    /// The watches of the namespaces, once it is polled.
+    /// The watches of the namespaces, after the first poll.
     merged: Option<Merged>,
     decode: F,
 }
@@ -108,10 +109,10 @@ pub struct Watch<F> {
 impl<F> Unpin for Watch<F> {}
 
 impl Client {
-    /// Returns a watch of this resource, in all namespaces unless the [`Watch`] sets some. Nothing is sent yet.
+    /// Returns a watch of the resource, in all namespaces unless the [`Watch`] is told otherwise. Nothing is sent yet.
     ///
-    /// Objects are decoded as `T`: see [`Item`]. If `T` knows its kind, and the resource is of another, the watch ends
-    /// in an error before any request.
+    /// Objects are decoded as `T`: see [`Item`]. If `T` is known to read another kind than the resource's, the watch
+    /// ends in an error before it sends anything.
     pub fn watch<T: Item + ?Sized>(&self, resource: &Resource, params: &WatchParams) -> Watch<FromRef<T>> {
         let mut params = params.clone();
         params.selection = params.selection.encoded_as(T::ENCODING);
@@ -125,9 +126,7 @@ impl Client {
         self.watch::<T>(&T::resource(), params)
     }
 
-    /// Returns a watch whose objects a closure decodes: for projections, filters and tuples.
-    ///
-    /// The closure borrows the object and copies what it needs.
+    /// Returns a watch that passes each object to a closure, for projections, filters and tuples.
     pub fn watch_with<O, E, F>(&self, resource: &Resource, params: &WatchParams, decode: F) -> Watch<F>
     where
         F: FnMut(ItemRef<'_>) -> Result<O, E>,
@@ -152,20 +151,21 @@ impl<F> Watch<F> {
         self.namespaces([namespace])
     }
 
-    /// Watches these namespaces, each once, as one stream: for roles that allow some namespaces, and not all. Without a
-    /// namespace it ends in an error.
+    /// Watches these namespaces as one stream, for roles that allow only some namespaces.
     ///
-    /// Each namespace has its own connection, which retries and resumes on its own. Events of one object are in order;
-    /// events of several namespaces may not be.
+    /// Each namespace has its own connection, which retries and resumes on its own. Events of one object are in order,
+    /// but events of different namespaces may not be. Without any namespace, the watch ends in an error.
     ///
     /// - [`WatchEvent::Synced`] follows the initial state of the last namespace. Changes of the other namespaces may
     ///   precede it.
-    /// - Its version, and [`resource_version`](Self::resource_version), is the oldest version of the namespaces. A
-    ///   watch that resumes from it repeats changes of the others, and loses none.
-    /// - [`WatchEvent::Reset`] concerns all namespaces: if one starts over, the collections of all are delivered again.
-    /// - An error that ends one namespace ends the stream, and [names it](Error::namespace).
+    /// - Its version, and [`resource_version`](Self::resource_version), is the oldest version of any namespace. A watch
+    ///   that resumes from it repeats changes of the other namespaces and loses none.
+    /// - [`WatchEvent::Reset`] applies to all namespaces: if one starts over, the collections of all are delivered
+    ///   again.
+    /// - An error that ends one namespace ends the stream and [names the namespace](Error::namespace).
     ///
-    /// Each event costs a poll of the connections of all namespaces. Beyond some dozens, watch all namespaces.
+    /// Each event costs a poll of the connections of all namespaces, so for more than some dozens, watch all
+    /// namespaces.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut seen = BTreeSet::new();
         let mut all: Vec<String> = namespaces.into_iter().map(Into::into).collect();
@@ -175,41 +175,45 @@ impl<F> Watch<F> {
         self
     }
 
-    /// Sets the limits on the body: those of the [`Client`](crate::client::Client::limits) unless set.
-    /// [`Limits::item_size`] limits a frame.
+    /// Sets the limits on the body, of which [`Limits::item_size`] applies to a frame.
+    ///
+    /// The default is the limits of the [`Client`](crate::client::Client::limits).
     pub fn limits(mut self, limits: Limits) -> Self {
         self.plan().limits = limits;
         self
     }
 
-    /// Sets the time without a byte after which the connection counts as dead. [One connection](Self::open) then ends
-    /// in [`ReadIdle`](crate::client::TransportErrorKind::ReadIdle).
+    /// Sets after how long without a byte the connection counts as dead.
     ///
-    /// Unless set, it is 2.5 times the longest time between two bookmarks of the server, at least 90 s. Before the
-    /// second bookmark, and in any case, the connection is dead 30 s after the server should have ended the watch: some
-    /// resources, like events, have no periodic bookmarks. The time that the consumer takes does not count.
+    /// [One connection](Self::open) then ends in [`ReadIdle`](crate::client::TransportErrorKind::ReadIdle). The time
+    /// that the consumer takes does not count.
+    ///
+    /// The default is 2.5 times the longest time between two bookmarks of the server, and at least 90 s. In any case,
+    /// and before the second bookmark, the connection is dead 30 s after the server should have ended the watch,
+    /// because some resources, such as events, have no periodic bookmarks.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.plan().idle_timeout = Some(timeout.min(LONGEST));
         self
     }
 
-    /// Sets whether to request bookmarks: true unless set.
+    /// Sets whether to request bookmarks, which is the default.
     ///
-    /// Without them [`idle_timeout`](Self::idle_timeout) cannot distinguish a quiet collection from a dead connection,
-    /// and the version to resume from may expire while nothing changes. A watch [with the initial
+    /// Without them, [`idle_timeout`](Self::idle_timeout) cannot tell a quiet collection from a dead connection, and
+    /// the version to resume from may expire while nothing changes. A watch [with the initial
     /// state](WatchParams::with_initial_state) always requests them, because the initial state ends in one.
     pub fn bookmarks(mut self, bookmarks: bool) -> Self {
         self.plan().bookmarks = bookmarks;
         self
     }
 
-    /// Opens one connection, and returns its events, with its bookmarks, once the server has sent the head of its
-    /// response: for callers that resume it themselves.
+    /// Opens a single connection, and returns its events and bookmarks, for callers that resume it themselves.
+    ///
+    /// It returns once the server has sent the head of its response.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the parameters cannot be sent, the server cannot be reached, or it refuses the watch. One
-    /// connection cannot watch [several namespaces](Self::namespaces).
+    /// [`Error`] when the parameters cannot be sent, the server cannot be reached or refuses the watch, or [several
+    /// namespaces](Self::namespaces) are set, which one connection cannot watch.
     pub async fn open(self) -> Result<WatchEvents<F>, Error> {
         let Self { connections: Connections { run: WatchRun { plan, .. }, .. }, namespaces, decode, .. } = self;
         if let Some(namespaces) = namespaces {
@@ -229,22 +233,21 @@ impl<F> Watch<F> {
         Ok(WatchEvents { plan, decode, connection: Some(Box::new(connection)), delivered: 0 })
     }
 
-    /// Sets the timeout for the initial events and the bookmark after them: 30 s unless set. After it the collection is
-    /// listed instead.
+    /// Sets how long to wait for the initial events before the collection is listed instead. The default is 30 s.
     ///
-    /// It limits the wait for each object, and for all of them together: each MiB that the server sends adds another
-    /// timeout. So a huge collection has all the time that it needs, and single objects do not defer the timeout for
-    /// ever. After the first change no object adds time, because the server has sent the whole collection by then. The
-    /// time that the consumer takes does not count.
+    /// The timeout covers the wait for each object, for the bookmark after them, and for all of them together, but each
+    /// MiB that the server sends adds another timeout. A huge collection therefore gets the time that it needs, while
+    /// single objects cannot keep deferring the timeout. After the first change, objects add no more time, because the
+    /// server has sent the whole collection by then. The time that the consumer takes does not count.
     ///
-    /// Some servers and proxies never send that bookmark, and then only objects that are created later. After the
-    /// bookmark [`idle_timeout`](Self::idle_timeout) applies.
+    /// The timeout exists because some servers and proxies never send that bookmark, and then deliver only objects that
+    /// are created later. After the bookmark, [`idle_timeout`](Self::idle_timeout) applies.
     pub fn initial_events_timeout(mut self, timeout: Duration) -> Self {
         self.connections.run.initial_events_timeout = timeout.min(LONGEST);
         self
     }
 
-    /// Ends in an error on 401, 403, 404, unreadable credentials and a proxy's page, instead of retrying.
+    /// Ends the stream on 401, 403, 404, unreadable credentials and a proxy's page, instead of retrying.
     pub fn fail_fast(mut self) -> Self {
         self.connections.run.fails_fast = true;
         self
@@ -253,23 +256,23 @@ impl<F> Watch<F> {
     /// Starts over with the collection when the server has forgotten the version (410), instead of ending in an error.
     ///
     /// The stream then delivers [`WatchEvent::Reset`] and the collection. Changes in between are lost: an object that
-    /// was deleted is missing from the collection, without an [`WatchEvent::Deleted`].
+    /// was deleted is missing from the collection, but no [`WatchEvent::Deleted`] says so.
     pub fn start_over(mut self) -> Self {
         self.connections.run.starts_over = true;
         self
     }
 
-    /// Sets a function that is called after a connection ended or failed, before the wait for the next connection.
+    /// Sets a function that is called after a connection ended or failed, before the wait for the next one.
     pub fn on_disconnect(mut self, on_disconnect: impl FnMut(&Disconnect) + Send + 'static) -> Self {
         self.connections.run.on_disconnect = Some(Arc::new(Mutex::new(on_disconnect)));
         self
     }
 
-    /// Returns the version up to which all events were delivered, from which another watch can resume; `None` before
-    /// the first [`WatchEvent::Synced`].
+    /// Returns the version up to which all events were delivered, from which another watch can resume.
     ///
-    /// Several events may have the same version. Until an event of a newer version or a bookmark arrives, it is the
-    /// version before the last event. With [several namespaces](Self::namespaces) it is the oldest of their versions.
+    /// It is `None` before the initial state is complete, and before a watch from now has learned its version. Because
+    /// several events may have the same version, it is the version before the last event until an event of a newer
+    /// version or a bookmark arrives. With [several namespaces](Self::namespaces), it is the oldest version of any.
     #[must_use]
     pub fn resource_version(&self) -> Option<&str> {
         match &self.merged {
@@ -290,9 +293,9 @@ where
     F: FnMut(ItemRef<'_>) -> Result<O, E>,
     E: Into<ItemError>,
 {
-    /// Waits for the next event, as `next` of `StreamExt` does; `None` after an error.
+    /// Returns the next event, or `None` after an error.
     ///
-    /// Dropping the future loses no event.
+    /// This is `next` of `StreamExt`. Dropping the future loses no event.
     ///
     /// # Errors
     ///
