@@ -214,7 +214,7 @@ pub enum Fault {
     /// No bytes, although even an empty list has metadata and every frame of a watch has an event.
     #[error("no bytes")]
     Empty,
-    /// A content encoding or a content type of `raw`, both of which must be empty.
+    /// A content encoding or a content type of `raw`, although both must be empty.
     #[error("an unsupported value")]
     NotEmpty,
     /// A value without a JSON form.

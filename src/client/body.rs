@@ -61,7 +61,6 @@ const PROGRESS: usize = 64 << 10;
 /// servers end a list after 60 s.
 const MOST_WAITED: Duration = Duration::from_secs(90);
 
-/// The size of the pieces of a decompressed body.
 const DECOMPRESSED_CHUNK: usize = 64 << 10;
 
 /// How many bytes a consumer receives before other tasks can run. Otherwise a body without an item, for example of
@@ -276,7 +275,6 @@ impl Stream for ForReader {
     }
 }
 
-/// Decompresses gzip of any number of members.
 struct Gunzip {
     state: Members,
     chunk: BytesMut,

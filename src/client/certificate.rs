@@ -208,14 +208,12 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// A reader of DER elements in a part of some bytes.
 struct Der<'a> {
     bytes: &'a [u8],
     at: usize,
     end: usize,
 }
 
-/// The places of one element.
 struct Element {
     whole: Range<usize>,
     content: Range<usize>,

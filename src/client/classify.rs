@@ -121,7 +121,7 @@ fn judge(error: &Error, was_reached: bool) -> (ErrorClass, RetryAdvice) {
                 408 | 500..=599 => (Server, later),
                 600.. => (Server, GiveUp),
                 401 | 403 => (Denied, RetryAfterRepair),
-                // A proxy's 410, because that of an API server has expired.
+                // A proxy's 410. An API server's 410 counts as expired.
                 404 | 410 => (Rejected, RetryAfterRepair),
                 _ => (Rejected, GiveUp),
             }

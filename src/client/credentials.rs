@@ -134,7 +134,6 @@ impl Credentials {
         read.await.map_err(|error| failed(&error))?.map(Some)
     }
 
-    /// Returns the header of credentials that are not in a file.
     fn known_header(&self) -> Result<Option<HeaderValue>, TransportError> {
         match &self.source {
             Source::Bearer(token) => header("Bearer", token, "the token").map(Some),

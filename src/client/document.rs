@@ -31,7 +31,6 @@ pub(super) struct DocumentRequest {
 /// How long such a body is read at most, however slowly its bytes arrive. API servers end a request after 60 s.
 const DOCUMENT_TIME: Duration = Duration::from_secs(300);
 
-/// A 2xx response with its whole body.
 pub(super) struct Document {
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,

@@ -183,7 +183,7 @@ impl Error {
 
     /// Returns true if the server's watch cache has not yet seen the requested version. Retry in a second.
     ///
-    /// Servers report this as a cause. Those before 1.17, and some behind aggregators, report it only as text
+    /// Servers report this as a cause. Servers before 1.17, and some that an aggregator serves, report it only as text
     /// (client-go `tools/cache/reflector.go`, `isTooLargeResourceVersionError`).
     #[must_use]
     pub fn is_too_large_version(&self) -> bool {
@@ -332,7 +332,7 @@ pub enum ErrorKind {
     /// A later page has another resource version than the first, so the list would not be a snapshot.
     ///
     /// [`List::allow_inconsistent`](super::List::allow_inconsistent) accepts such pages.
-    #[error("the pages have several resource versions, {first:?} and {found:?}: the list is no snapshot")]
+    #[error("the pages have different resource versions, {first:?} and {found:?}, so the list is not a snapshot")]
     #[non_exhaustive]
     SeveralVersions {
         /// The version of the first page.
@@ -342,7 +342,7 @@ pub enum ErrorKind {
     },
 
     /// The server repeated a continue token, so the pages would never end.
-    #[error("the server sent the same continue token again: its pages do not end")]
+    #[error("the server repeated a continue token, so its pages would never end")]
     RepeatedToken,
 
     /// The server redirects elsewhere, and following it could send the credentials to another server.

@@ -104,7 +104,7 @@ impl<O> Get<O> {
         self
     }
 
-    /// Sets the limits on the object, of which [`Limits::item_size`] applies to the whole body.
+    /// Sets the limits on the object, where [`Limits::item_size`] applies to the whole body.
     ///
     /// The default is the limits of the [`Client`](Client::limits).
     pub fn limits(mut self, limits: Limits) -> Self {

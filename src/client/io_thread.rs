@@ -10,8 +10,8 @@
 //! the first took 165 and 177 ms, and the second the same. A change of a watch gains nothing. The guide's page about
 //! performance has the figures.
 //!
-//! The transports of a process share these threads, of which there is at most one for each core. A transport stays on
-//! its thread, because its connections cannot move.
+//! The transports of a process share these threads, at most one for each core. A transport stays on its thread, because
+//! its connections cannot move.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -37,7 +37,7 @@ const PIECE: usize = 256 << 10;
 
 /// A thread that sends the requests of a transport and reads its responses, so that connection and reader share it.
 ///
-/// The transports of a process share such threads, of which there are at most as many as the process has cores
+/// The transports of a process share such threads, at most as many as the process has cores
 /// ([`std::thread::available_parallelism`]). The first request of a transport chooses its thread for good: a new one
 /// while there are fewer than cores, otherwise the one with the fewest transports and open responses. All TLS of a
 /// transport therefore runs on one core, and whatever blocks its thread delays the other transports on it.

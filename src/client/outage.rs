@@ -18,7 +18,7 @@ use crate::sync::{Mutex, lock};
 /// How many failures in a row are worth a warning once requests have succeeded.
 const FEW: u32 = 3;
 
-/// The approximate time between two warnings of an outage, each of which is at a failure.
+/// The approximate time between two warnings of an outage, which are logged at failures.
 const BETWEEN: Duration = Duration::from_secs(60);
 
 /// A success that a failure follows within this time did not end the outage, because a failing server may accept

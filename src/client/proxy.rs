@@ -11,11 +11,11 @@ use super::transport::is_loopback;
 /// Returns the URL of the proxy that the environment names for this server. It may contain a password, so do not log
 /// it.
 ///
-/// The rules for implementations of [`Transport`](super::Transport) are those of Go, and so of kubectl
-/// (`golang.org/x/net/http/httpproxy`). `HTTPS_PROXY` is for `https` servers, `HTTP_PROXY` for `http` servers, and
-/// `ALL_PROXY` is not used. A proxy without a scheme is `http`. `NO_PROXY` excludes servers by names with their
-/// subdomains, `.suffixes`, addresses or CIDR ranges, each optionally with a port, and all servers by `*`. A server on
-/// loopback has no proxy. Each variable may be in lower case, and an empty one counts as unset.
+/// Implementations of [`Transport`](super::Transport) can use it. The rules are the same as in Go
+/// (`golang.org/x/net/http/httpproxy`), and so in kubectl. `HTTPS_PROXY` is for `https` servers, `HTTP_PROXY` for
+/// `http` servers, and `ALL_PROXY` is not used. A proxy without a scheme is `http`. `NO_PROXY` excludes servers by
+/// names with their subdomains, `.suffixes`, addresses or CIDR ranges, each optionally with a port, and all servers by
+/// `*`. A server on loopback has no proxy. Each variable may be in lower case, and an empty one counts as unset.
 ///
 /// In a CGI program, where `REQUEST_METHOD` is set, `HTTP_PROXY` is ignored because it may be a header of the caller.
 /// Go refuses the request instead.
@@ -41,7 +41,6 @@ fn choose(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Option<Str
     Some(if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") })
 }
 
-/// Returns true if `NO_PROXY` has an entry that matches the server.
 fn excludes(list: &str, host: &str, port: u16) -> bool {
     let address = host.parse::<IpAddr>().ok();
     list.split(',').map(|entry| entry.trim().to_ascii_lowercase()).any(|entry| {

@@ -1,4 +1,4 @@
-//! The redirects that a transport follows: those of a GET within one origin, as in Go's `http.Client`.
+//! The redirects that a transport follows: from a GET and within one origin, as in Go's `http.Client`.
 
 use http::header::LOCATION;
 use http::uri::{Authority, PathAndQuery, Scheme};

@@ -85,7 +85,7 @@ impl Resource {
         self
     }
 
-    /// Marks a resource that the server lists but does not watch, such as those of `metrics.k8s.io`.
+    /// Marks a resource that the server lists but does not watch, as in `metrics.k8s.io`.
     ///
     /// Watches and reflectors of the resource then end at once in an error.
     #[must_use]

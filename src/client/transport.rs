@@ -207,7 +207,7 @@ impl TransportError {
         self.io
     }
 
-    /// Returns the message, which may contain text of the peer, such as that of a GOAWAY.
+    /// Returns the message, which may contain text of the peer, such as a GOAWAY's.
     pub(super) fn message_mut(&mut self) -> &mut String {
         &mut self.message
     }

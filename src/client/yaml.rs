@@ -204,7 +204,6 @@ fn number(text: &str) -> Option<Number> {
     integer.or_else(|| text.parse().ok().and_then(Number::from_f64))
 }
 
-/// Returns the number of values and bytes of a value.
 fn size(value: &Value) -> usize {
     let (mut total, mut rest) = (0_usize, vec![value]);
     while let Some(value) = rest.pop() {

@@ -266,7 +266,6 @@ impl WatchDecoder {
     }
 }
 
-/// The state of the watch that an event needs.
 struct EventContext<'s> {
     encoding: Encoding,
     /// The type meta of the last event, still encoded.

@@ -66,7 +66,6 @@ impl BodyState {
         DecodeErrorKind::UnexpectedKind { api_version, kind }
     }
 
-    /// Skips the next item, which is over the size limit.
     pub(crate) fn skip_oversized(&mut self, size: u64) -> FoundEvent<'static> {
         let kind = DecodeErrorKind::Limit { limit: Limit::ItemSize, size, max: self.limits.item_size };
         self.oversized = Some(self.item_error(kind));

@@ -30,7 +30,6 @@ pub(crate) trait Codec {
 
     type Metadata<'a>: Metadata<'a>;
 
-    /// The values at the end of a path.
     type Values<'a, 'p>: Values<'a>;
 
     fn list(list: BodyState) -> Self::List;
@@ -43,7 +42,6 @@ pub(crate) trait Codec {
     /// Returns the type meta and the bytes of the object that is the whole body.
     fn document(body: &[u8]) -> Result<(TypeMeta, &[u8]), DecodeErrorKind>;
 
-    /// Reads a Status; `None` if the bytes are not a Status.
     fn status(bytes: &[u8]) -> Option<Status>;
 
     /// Returns the `apiVersion` and `kind` that the object itself has; `None` if objects in this encoding have none.
@@ -71,7 +69,6 @@ pub(crate) trait Codec {
     /// Returns the object as a message of protobuf, whose fields a view can read.
     fn message<'a>(item: &ItemRef<'a>) -> Result<&'a [u8], ItemError>;
 
-    /// Returns the object as JSON, if its bytes are.
     fn json<'a>(item: &ItemRef<'a>) -> Option<&'a [u8]>;
 
     /// Appends the object as JSON on one line, and returns the number of unknown fields that the line lacks.
@@ -117,14 +114,12 @@ pub(crate) trait Metadata<'a>: Copy {
     fn managed_fields(self) -> Result<impl Iterator<Item = ManagedFieldsEntry<'a>>, Fault>;
 }
 
-/// A walk to the values at the end of a path.
 pub(crate) trait Values<'a> {
     type Value: Value<'a>;
 
     fn next(&mut self) -> Option<Result<Self::Value, Fault>>;
 }
 
-/// A value at the end of a path.
 pub(crate) trait Value<'a>: Copy {
     fn to_str(self) -> Result<Cow<'a, str>, Fault>;
 
@@ -138,7 +133,6 @@ pub(crate) trait Value<'a>: Copy {
     fn to_text(self, is_bool: bool) -> Result<Cow<'a, str>, Fault>;
 }
 
-/// The state machine that walks the body of a list.
 pub(crate) trait ListBody {
     /// Consumes bytes from the front of the input up to the next event, or all of them.
     fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError>;

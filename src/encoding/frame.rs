@@ -31,7 +31,6 @@ pub(crate) struct Frame<'f> {
     pub(crate) ends: &'f [End],
 }
 
-/// The `type` of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameType {
     Change(EventType),

@@ -141,7 +141,6 @@ impl PathTrees {
     }
 }
 
-/// The rules of a projection.
 #[derive(Clone, Copy)]
 pub(crate) struct ProjectionRules<'p> {
     /// `None` keeps all.

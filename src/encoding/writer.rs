@@ -11,7 +11,6 @@ use crate::wire::Encoding;
 pub(crate) trait Writer {
     const DECLARES_LENGTHS: bool;
 
-    /// Returns true if items in this encoding can be written.
     fn converts(item: Encoding) -> bool;
 
     /// Returns the bytes that an item of this length takes in a list; 0 if a list does not declare its length.

@@ -86,7 +86,6 @@ impl<'a> ItemRef<'a> {
         self.decode_unchecked()
     }
 
-    /// Decodes the item with prost, without checking its kind.
     pub(super) fn decode_unchecked<M: prost::Message + Default + 'static>(&self) -> Result<Box<M>, ItemError> {
         let mut message = Box::<M>::default();
         self.merge_into(&mut *message)?;

@@ -12,13 +12,13 @@ use crate::error::{Fault, ItemError};
 /// The metadata of an object (`ObjectMeta`), borrowed from its bytes: see [`ItemRef::meta`](super::ItemRef::meta).
 ///
 /// The accessors return data of the object rather than of the view, so you may drop the view first. Strings are
-/// borrowed, except for a string with escapes in JSON and a string that is not UTF-8, of which each call returns a
-/// copy. As in Go and kubectl, each byte that is not UTF-8 becomes U+FFFD.
+/// borrowed, but for a string with escapes in JSON, or one that is not UTF-8, each call returns a copy. As in Go and
+/// kubectl, each byte that is not UTF-8 becomes U+FFFD.
 ///
 /// Creating a view reads and checks the single fields, and allocates only for strings with escapes in JSON. Labels,
-/// annotations, owner references, finalizers, managed fields and the times of JSON are read on each call. The lists and
-/// maps are checked completely before the first element is returned; those of labels and annotations are sorted in a
-/// map of borrowed strings, and the others are read one element at a time.
+/// annotations, owner references, finalizers, managed fields and the times of JSON are read on each call. Lists and
+/// maps are checked completely before the first element is returned. Labels and annotations are sorted in a map of
+/// borrowed strings, and the others are read one element at a time.
 ///
 /// Absent fields are empty, 0, false or `None`. The last value of a repeated field counts, and metadata in pieces is
 /// merged. The deprecated `selfLink` is not read.
@@ -166,7 +166,7 @@ impl<'a> MetaView<'a> {
         self.rest.owner_references().map_err(at("metadata.ownerReferences"))
     }
 
-    /// Returns the finalizers, all of which must be removed before the object is deleted.
+    /// Returns the finalizers. The object is deleted only once all of them were removed.
     ///
     /// # Errors
     ///

@@ -39,7 +39,6 @@ impl Message {
         matches!(self.form, Form::Time | Form::MicroTime)
     }
 
-    /// Returns the fields, in the order of JSON.
     #[expect(clippy::indexing_slicing, reason = "a test reads every entry of the table")]
     pub(crate) fn fields(&self) -> &'static [Field] {
         &FIELDS[usize::from(self.first)..][..usize::from(self.fields)]

@@ -46,7 +46,6 @@ pub(crate) struct Name {
     pub(crate) len: u8,
 }
 
-/// The JSON form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An object of its fields.

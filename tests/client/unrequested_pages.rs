@@ -97,7 +97,7 @@ async fn ends_when_a_continue_token_repeats() {
             "{case}"
         );
         assert!(list.summary().is_none());
-        let expected = "the server sent the same continue token again: its pages do not end, ";
+        let expected = "the server repeated a continue token, so its pages would never end, ";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }
@@ -111,8 +111,7 @@ async fn pages_of_several_versions_are_an_error_unless_allowed() {
         names(&Scripted::in_turn(pages()), &ListParams::default()).on_restart(|_| panic!("no restart")),
     ] {
         let error = list.into_vec().await.unwrap_err();
-        let expected =
-            r#"the pages have several resource versions, "50" and "51": the list is no snapshot, 2 items delivered"#;
+        let expected = r#"the pages have different resource versions, "50" and "51", so the list is not a snapshot, 2 items delivered"#;
         assert_eq!((&*error.to_string(), error.is_expired()), (expected, false));
     }
     // A watch from the first version gets all changes after it.

@@ -1,8 +1,8 @@
 //! Code of the caller that a store runs, and what becomes of its panics.
 //!
 //! Index functions, filters, decoding, the comparison and the drop of values, and wakers are code of the caller.
-//! Writers run it, so a panic that unwound through a writer would stop the reflector, and leave the write half done.
-//! Here a panic becomes an error of the object that the code was called for.
+//! Writers run it, so a panic that unwound through a writer would stop the reflector and leave the write half done.
+//! Here, a panic becomes an error of the object for which the code was called.
 
 use std::any::Any;
 use std::error::Error;
@@ -15,7 +15,7 @@ use listwatch::ItemError;
 
 use crate::error::StoreError;
 
-/// The error of code of the caller that panicked, with the message of the panic.
+/// The error of the caller's code that panicked, with the message of the panic.
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 pub(crate) struct Panicked(Box<str>);
@@ -23,12 +23,12 @@ pub(crate) struct Panicked(Box<str>);
 impl Panicked {
     fn new(payload: Box<dyn Any + Send>) -> Self {
         let panicked = Self(panic_message(&*payload).into());
-        // Its drop is code of the caller, too.
+        // The drop of the payload is code of the caller too.
         _ = catch_unwind(AssertUnwindSafe(|| drop(payload))).map_err(mem::forget);
         panicked
     }
 
-    /// Returns true if this error is the panic of a function, of decoding or of encoding.
+    /// Returns true if the error is a panic of a function, of decoding or of encoding.
     pub(crate) fn is(error: &(dyn Error + 'static)) -> bool {
         let item = match error.downcast_ref() {
             Some(StoreError::Object(item)) => Some(item),
@@ -41,7 +41,6 @@ impl Panicked {
     }
 }
 
-/// Returns the message of a panic.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let message = payload.downcast_ref::<&str>().copied();
     let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -54,18 +53,18 @@ impl From<Panicked> for ItemError {
     }
 }
 
-/// Runs code of the caller. Its panic is an error. What the code was about to change must then be dropped, or be valid
-/// after each step.
+/// Runs code of the caller, and returns a panic as an error. What the code was about to change must then be dropped, or
+/// be valid after each step.
 pub(crate) fn contain<R>(code: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(code)).map_err(Panicked::new)
 }
 
-/// Drops a value of the caller. A panic of its drop is only logged, because no object is left to which it belongs.
+/// Drops a value of the caller. A panic of the drop is only logged, because no object is left to which it belongs.
 pub(crate) fn drop_contained<V>(value: V) {
     log_panic("the drop of a value", contain(|| drop(value)));
 }
 
-/// Wakes a task. A panic of its waker is only logged, so that the other tasks are woken, too.
+/// Wakes a task. A panic of its waker is only logged, so that the other tasks are woken too.
 pub(crate) fn wake(waker: std::task::Waker) {
     log_panic("a waker", contain(|| waker.wake()));
 }
@@ -84,7 +83,7 @@ impl<V> Contained<V> {
         Self(Some(value))
     }
 
-    /// Returns the value. It is `None` only while the value is dropped.
+    /// Returns the value, which is `None` only while it is dropped.
     pub(crate) fn get(&self) -> Option<&V> {
         self.0.as_ref()
     }

@@ -8,7 +8,7 @@ use listwatch::{ItemError, client};
 
 use crate::key::ObjectKey;
 
-/// The store could not hold an object, could not commit a list, or does not have the changes after a version.
+/// Why a store cannot hold an object, commit a list, or return the changes after a version.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -18,18 +18,18 @@ pub enum StoreError {
     /// The object has no name.
     #[error("the object has no name")]
     NoName,
-    /// The namespace, name, uid or resource version is longer than 65,535 bytes, or the object than 4 GiB.
+    /// The namespace, name, uid or resource version is longer than 65,535 bytes, or the object is longer than 4 GiB.
     #[error("{0} of the object is too long")]
     TooLong(&'static str),
-    /// The object does not fit into the [budget](super::Store::set_budget) of this many bytes.
+    /// The object does not fit into the [budget](super::Store::set_budget), which is this many bytes.
     #[error("the object does not fit into the store's budget of {0} bytes")]
     OverBudget(usize),
-    /// Another [`Relist`](super::Relist) of the store was begun, so this one was not committed.
-    #[error("another relist of the store was begun")]
+    /// Another [`Relist`](super::Relist) of the store has begun, so this one was not committed.
+    #[error("another relist of the store has begun")]
     Superseded,
-    /// The changes after a version are not in the [change log](super::ChangeCursor), because it is closed or has
-    /// dropped them. The reader has to list again.
-    #[error("the change log does not have all changes after this resource version")]
+    /// The [change log](super::ChangeCursor) is closed, or has dropped changes after the version. The reader must
+    /// relist.
+    #[error("the change log does not contain all changes after this resource version")]
     ChangesExpired,
 }
 
@@ -43,15 +43,16 @@ impl From<StoreError> for ItemError {
     }
 }
 
-/// An object whose latest state a store or an index lacks.
+/// An object whose latest state is missing from a store or an index.
 ///
-/// The store could not hold that state, or the function of the index failed. The text is one line, with the cause.
+/// Either the store could not hold that state, or the function of the index failed. The text is one line and includes
+/// the cause.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectError {
     /// The object; `None` if its key cannot be read.
     pub key: Option<ObjectKey>,
-    /// The name of the index; `None` if the store does not have the object.
+    /// The name of the index; `None` if the object is missing from the store.
     pub index: Option<Arc<str>>,
     /// The error that the function of the index returned, or a [`StoreError`].
     pub source: Arc<dyn Error + Send + Sync>,
@@ -79,17 +80,17 @@ impl Error for ObjectError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The error that [`PreparedReflector::run`](crate::PreparedReflector::run) returned.
+    /// [`PreparedReflector::run`](crate::PreparedReflector::run) returned this error.
     Failed(client::Error),
-    /// It panicked, with this message.
+    /// The reflector panicked, with this message.
     Panicked(Arc<str>),
     /// [`Cache::stop`](crate::Cache::stop) stopped it.
     Stopped,
-    /// Its future was dropped: its task was aborted, or its runtime has shut down.
+    /// Its future was dropped, because its task was aborted or its runtime has shut down.
     Dropped,
 }
 
-/// The text includes that of the error, whose source is the source of the reason.
+/// The text includes the error's, so the source is the source of that error.
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

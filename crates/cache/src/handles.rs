@@ -2,11 +2,11 @@
 
 use tokio::sync::watch;
 
-/// Counts everything through which changes of a store can be read or awaited: its readers and writers, indexes,
-/// subscribers, and cursors of the change log.
+/// Counts everything through which changes of a store can be read or awaited: readers, writers, indexes, subscribers,
+/// and cursors of the change log.
 pub(crate) struct HandleCount(watch::Sender<()>);
 
-/// Is counted until it is dropped, and so are its clones.
+/// A handle that counts until it is dropped, as do its clones.
 #[derive(Clone)]
 pub(crate) struct CountedHandle(#[expect(dead_code, reason = "it is only counted")] Option<watch::Receiver<()>>);
 

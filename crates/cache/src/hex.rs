@@ -3,7 +3,6 @@
 /// The length of a uid as API servers write it, such as `01234567-89ab-cdef-0123-456789abcdef`.
 pub(crate) const UID_LEN: usize = 36;
 
-/// Returns the value of a digit.
 pub(crate) fn value(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -12,7 +11,6 @@ pub(crate) fn value(digit: u8) -> Option<u8> {
     }
 }
 
-/// Returns the digit of a value up to 15.
 pub(crate) fn digit(value: u8) -> u8 {
     if value < 10 { b'0' + value } else { b'a' - 10 + value }
 }

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// The namespace and the name of an object of a collection.
+/// The namespace and the name of an object.
 ///
-/// Methods accept a pair of borrowed texts in its place: `store.get(("kube-system", "dns"))`.
+/// Methods also accept a pair of borrowed texts instead: `store.get(("kube-system", "dns"))`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The namespace; empty for a cluster-scoped object.
@@ -47,14 +47,14 @@ impl Identity<'_> {
     }
 }
 
-/// The namespaces of a store. Its entries share their texts.
+/// The namespaces of a store, whose texts its entries share.
 pub(crate) struct Namespaces {
     texts: HashSet<Arc<str>>,
-    /// The number of namespaces at which unused ones are removed: twice the number that was used the last time.
+    /// At this many namespaces, unused ones are removed: twice the number that was in use the last time.
     full: usize,
 }
 
-/// The fewest namespaces among which unused ones are looked for.
+/// Among fewer namespaces, unused ones are not looked for.
 pub(crate) const FEW_NAMESPACES: usize = 64;
 
 impl Default for Namespaces {
@@ -64,7 +64,7 @@ impl Default for Namespaces {
 }
 
 impl Namespaces {
-    /// Returns the shared text of a namespace. A new namespace may displace those that no entry uses.
+    /// Returns the shared text of a namespace. Adding one may remove those that no entry uses.
     pub(crate) fn intern(&mut self, namespace: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(namespace) {
             return Arc::clone(known);
@@ -77,17 +77,14 @@ impl Namespaces {
         namespace
     }
 
-    /// Returns the shared text of a namespace, if it is known.
     pub(crate) fn get(&self, namespace: &str) -> Option<Arc<str>> {
         self.texts.get(namespace).cloned()
     }
 
-    /// Adds the namespaces of a file.
     pub(crate) fn extend(&mut self, others: Self) {
         self.texts.extend(others.texts);
     }
 
-    /// Removes the namespaces that no entry uses.
     pub(crate) fn forget_unused(&mut self) {
         self.texts.retain(|namespace| Arc::strong_count(namespace) > 1);
         self.full = (2 * self.texts.len()).max(FEW_NAMESPACES);

@@ -1,8 +1,8 @@
-//! Whole collections in memory: objects by key, namespace and index, each allocated separately and never replaced by an
-//! older state.
+//! Whole collections in memory: each object allocated separately, found by key, namespace and index, and never replaced
+//! by an older state.
 //!
 //! A [`Store`] is synchronous and independent of HTTP and async: the caller writes the objects of lists and watches to
-//! it.
+//! it. A [`Reflector`] does this for you, and keeps the store synced with an API server.
 //!
 //! ```
 //! use k8s_pb::api::core::v1::Pod;
@@ -34,8 +34,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-// `.ci/imports` checks that imports point downwards, and `.ci/imports --order` prints the modules, lowest first. A part
-// that needs a later one gets a trait of its own: subscribers know their store as `SubscriberHost`, writers know indexes
+// `.ci/imports` checks that imports point downwards, and `.ci/imports --order` prints the modules, lowest first. Where
+// a part needs a later one, it defines a trait: subscribers know their store as `SubscriberHost`, writers know indexes
 // as `MaintainedIndex`, and compression looks up states as `StoredStates`.
 
 /// Compiles the examples of README.md.

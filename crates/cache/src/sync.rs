@@ -1,5 +1,5 @@
-//! Locks without poisoning: a panic while one is held does not affect later callers. Under `cfg(shuttle)`, shuttle's
-//! locks.
+//! Locks without poisoning, so that a panic while one is held does not affect later callers. Under `cfg(shuttle)`, they
+//! are shuttle's locks.
 
 use std::sync::PoisonError;
 #[cfg(not(shuttle))]

@@ -7,15 +7,14 @@ use std::time::Duration;
 use listwatch::client::{self, Resource};
 use listwatch_cache::{ObjectKey, SyncError};
 
-/// The result of a reconcile: when the object is reconciled again, unless a change requests it earlier.
+/// When an object is reconciled again, unless a change requests it earlier: the result of a reconcile.
 ///
-/// It has the constructors of kube's `Action`. There is no conversion: kube's does not return its time, and has no
-/// [`backoff`](Self::backoff). So a reconciler that moves changes the import, and keeps its calls.
+/// It has the constructors of kube's `Action`, so a reconciler that moves changes its import and keeps its calls. There
+/// is no conversion, because kube's `Action` does not reveal its time and has no [`backoff`](Self::backoff).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Action(pub(crate) NextReconcile);
 
-/// When an object is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextReconcile {
     Requeue(Duration),
@@ -36,9 +35,8 @@ impl Action {
 
     /// Reconciles the object again after a time that doubles with each failure in a row of this object.
     ///
-    /// The time grows from 0.1 s to 5 minutes, and jitter adds up to a half.
-    ///
-    /// A reconciler that returns it without an error, for example to wait for another system, counts as failed here.
+    /// The time grows from 0.1 s to 5 minutes, and jitter adds up to a half. A reconciler that returns this without an
+    /// error, for example to wait for another system, counts as failed here.
     pub const fn backoff() -> Self {
         Self(NextReconcile::Backoff)
     }
@@ -48,16 +46,17 @@ impl Action {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error<E> {
-    /// The reconciler returned this error for this object. The error policy decides what follows.
+    /// The reconciler returned this error for this object, and the error policy decides what follows.
     ReconcilerFailed(E, ObjectKey),
-    /// The reconciler panicked with this message for this object, which is reconciled again after a
-    /// [backoff](Action::backoff).
+    /// The reconciler panicked with this message for this object.
+    ///
+    /// The object is reconciled again after a [backoff](Action::backoff).
     ReconcilerPanicked(String, ObjectKey),
-    /// A cache is not complete, or gets no more changes. The controller ends.
+    /// A cache is incomplete or receives no more changes, so the controller ends.
     Cache(Box<CacheError>),
 }
 
-/// The error of a cache, which ends a [`Controller`](crate::Controller).
+/// The error of a cache that ends a [`Controller`](crate::Controller).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CacheError {
@@ -126,10 +125,10 @@ impl<E: StdError> StdError for Error<E> {
     }
 }
 
-/// An error of a reconciler, whose causes the controller logs: any [`std::error::Error`], and a box of one such as
-/// `Box<dyn Error + Send + Sync>` or `anyhow::Error`.
+/// An error of a reconciler, whose causes the controller logs.
 ///
-/// The compiler infers `Form`, which tells the two apart.
+/// It is any [`std::error::Error`], or a box of one such as `Box<dyn Error + Send + Sync>` or `anyhow::Error`. The
+/// compiler infers `Form`, which tells the two apart.
 pub trait ReconcileError<Form>: Send + 'static {
     /// Returns the error with its causes.
     fn as_error(&self) -> &(dyn StdError + 'static);

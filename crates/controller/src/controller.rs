@@ -20,35 +20,35 @@ use crate::queue::RequestQueue;
 use crate::run::{ControllerRun, RunPhase};
 use crate::source::{Source, StartSubscription, WaitSynced, owner_keys, wait_synced};
 
-/// The number of items of a trigger that lead to one round over all objects.
+/// How many items of a trigger lead to one round over all objects.
 const MAX_TRIGGERS: usize = 1024;
 
 /// Runs a reconciler for each object of a [cache](listwatch_cache::Cache), and again for each change.
 ///
-/// It reconciles all objects once when all its caches are [synced](listwatch_cache::Cache::synced). Later it reconciles
-/// an object:
+/// All objects are reconciled once when all caches of the controller are [synced](listwatch_cache::Cache::synced).
+/// Later an object is reconciled:
 ///
 /// - after a change of the object;
 /// - after a change of an object that it [owns](Self::owns), or that is mapped to it ([`watches`](Self::watches));
-/// - when a [stream](Self::reconcile_on) requests it, or [all objects](Self::reconcile_all_on);
-/// - when the reconciler or the error policy requested it by an [`Action`].
+/// - when a [stream](Self::reconcile_on) requests the object, or [all objects](Self::reconcile_all_on);
+/// - when the reconciler or the error policy requested it with an [`Action`].
 ///
 /// A [`Source`] in place of a cache selects some of its objects, and some of their changes.
 ///
-/// No object is reconciled twice at once, and requests are deduplicated. A request for an object that waits changes
-/// nothing. A request for an object whose reconcile runs leads to one more reconcile afterwards. Each reconcile gets
-/// the latest state in the cache.
+/// No object is reconciled twice at the same time, and requests are deduplicated: a request for an object that already
+/// waits changes nothing, and one for an object whose reconcile is running leads to one more reconcile afterwards. Each
+/// reconcile receives the latest state in the cache.
 ///
-/// Changes go first: while the controller reconciles all objects, at its start or for
-/// [`reconcile_all_on`](Self::reconcile_all_on), an object that changes does not wait for the others. One of eight
+/// Changes go first. While the controller reconciles all objects, at its start or for
+/// [`reconcile_all_on`](Self::reconcile_all_on), an object that changes does not wait for the others, but one of eight
 /// reconciles is kept for objects that wait behind changes.
 ///
 /// An object that is not in the cache is skipped, so the reconciler is not called for a deleted object. Use owner
-/// references or a finalizer to clean up. A relist requests reconciles only of objects that have changed; kube's
+/// references or a finalizer to clean up. A relist requests reconciles only of objects that have changed, while kube's
 /// controller then reconciles all.
 ///
-/// Each reconcile has a span `listwatch.reconcile`, with the fields `object` and `reason`. These events are logged, the
-/// same error of the same object once a minute; `left_out` is the number of those between:
+/// Each reconcile has a span `listwatch.reconcile` with the fields `object` and `reason`. These events are logged, but
+/// the same error of the same object only once a minute, with the number of those in between as `left_out`:
 ///
 /// | event | level | fields |
 /// |---|---|---|
@@ -57,22 +57,22 @@ const MAX_TRIGGERS: usize = 1024;
 ///
 /// # Several controllers
 ///
-/// Controllers share caches: each gets clones of the same [`Cache`](listwatch_cache::Cache), so a process has one watch
-/// for each collection. A cache may be the own one of one controller, and owned or watched by others. The reflectors
-/// are not part of a controller: the caller [spawns](listwatch_cache::Reflector::spawn) each once. A controller that
-/// ends leaves caches and other controllers as they are. A controller that starts later reconciles all objects, without
-/// a request to the server.
+/// Controllers share caches: each gets clones of the same [`Cache`](listwatch_cache::Cache), so a process needs one
+/// watch for each collection. The cache that one controller reconciles may be owned or watched by others. Reflectors
+/// are not part of a controller, so the caller [spawns](listwatch_cache::Reflector::spawn) each of them once. A
+/// controller that ends leaves caches and other controllers as they are, and one that starts later reconciles all
+/// objects without a request to the server.
 ///
 /// # Memory
 ///
-/// An object that waits takes about 220 bytes: one that was requested, and one whose [`Action`] has a time. The objects
-/// that wait for their first reconcile take none, because their keys are read from the cache when it is their turn,
+/// An object that was requested, or whose [`Action`] named a time, takes about 220 bytes while it waits. Objects that
+/// wait for their first reconcile take nothing, because their keys are read from the cache when it is their turn,
 /// unless a [debounce](Self::debounce) makes all of them wait.
 #[must_use = "nothing is reconciled until the stream of run is polled"]
 pub struct Controller<T: StoreType + ?Sized> {
     source: Source<T>,
     related: Vec<StartSubscription>,
-    /// Wait for the own and the related caches.
+    /// Waits for the own and the related caches.
     synced: Vec<WaitSynced>,
     requested: SelectAll<BoxStream<'static, ObjectKey>>,
     /// Each item requests all objects.
@@ -86,16 +86,15 @@ pub struct Controller<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> Controller<T> {
-    /// The number of reconciles at once, unless [`concurrency`](Self::concurrency) sets it.
+    /// The default of [`concurrency`](Self::concurrency): 64 reconciles at the same time.
     ///
     /// kube has no limit by default. Here each reconcile may keep a decompressed or decoded object.
     pub const DEFAULT_CONCURRENCY: u16 = 64;
 
-    /// How long the controller waits for its caches, unless [`cache_sync_timeout`](Self::cache_sync_timeout) sets it:
-    /// as long as controller-runtime.
+    /// The default of [`cache_sync_timeout`](Self::cache_sync_timeout): 2 minutes, as in controller-runtime.
     pub const DEFAULT_CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-    /// Creates a controller of the objects in a cache, or in a part of it.
+    /// Creates a controller for the objects in a cache, or in a part of it.
     pub fn new(source: impl Into<Source<T>>) -> Self {
         let source = source.into();
         let cache = source.cache.clone();
@@ -116,10 +115,9 @@ impl<T: StoreType + ?Sized> Controller<T> {
 
     /// Reconciles the owners of each object that changes in another cache.
     ///
-    /// The owners are all owner references of the controller's group and kind, of the old and the new state, as in
-    /// kube. The version of the group does not matter.
-    ///
-    /// Each write of the other cache reads the metadata of both states, which decompresses them in a compressed cache.
+    /// The owners are all owner references of the controller's group and kind, in the old and the new state, as in
+    /// kube. The version of the group does not matter. Each write of the other cache reads the metadata of both states,
+    /// which decompresses them in a compressed cache.
     pub fn owns<O: StoreType + ?Sized>(self, source: impl Into<Source<O>>) -> Self {
         let (resource, warnings) = (self.source.cache.resource().clone(), WarningLimit::default());
         self.add_related(source.into(), move |object| owner_keys(object, &resource, &warnings))
@@ -127,12 +125,12 @@ impl<T: StoreType + ?Sized> Controller<T> {
 
     /// Reconciles the objects that `mapper` returns for each object that changes in another cache.
     ///
-    /// `mapper` is called for the old and for the new state, also of a deleted object. kube calls the mapper for the
-    /// new state only.
+    /// `mapper` is called for the old and the new state, including the last state of a deleted object. kube calls it
+    /// for the new state only.
     ///
-    /// The calls happen during each write of the other cache, while other writers of it wait. `mapper` has the limits
-    /// of [`SubscriberBuilder::inspect`](listwatch_cache::SubscriberBuilder::inspect). So no state is left out, however
-    /// long the reconciles take.
+    /// It is called during each write of the other cache, while other writers of that cache wait, and has the limits of
+    /// [`SubscriberBuilder::inspect`](listwatch_cache::SubscriberBuilder::inspect). No state is left out, however long
+    /// the reconciles take.
     ///
     /// ```no_run
     /// # use k8s_pb::api::core::v1::{ConfigMap, Secret};
@@ -175,8 +173,7 @@ impl<T: StoreType + ?Sized> Controller<T> {
         self
     }
 
-    /// Reconciles all objects of the cache when the stream yields an item, for example after a change of the
-    /// configuration.
+    /// Reconciles all objects of the cache when the stream yields an item, for example after the configuration changed.
     ///
     /// Changes go before these reconciles. Items that become ready while objects of the last item wait for their turn
     /// lead to one more round. The end of the stream does not end the controller.
@@ -185,27 +182,27 @@ impl<T: StoreType + ?Sized> Controller<T> {
         self
     }
 
-    /// Waits this long after the first change of an object, so that further changes until then lead to no other
-    /// reconcile.
+    /// Waits this long after the first change of an object, so that further changes lead to no other reconcile.
     ///
-    /// Zero unless set. kube's debounce starts again at each change, so an object that changes all the time is never
-    /// reconciled. Requests by an [`Action`] are not delayed.
+    /// The default is zero. kube's debounce starts again at each change, so an object that changes all the time is
+    /// never reconciled. Requests by an [`Action`] are not delayed.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         // An `Instant` cannot hold the end of much longer times.
         self.debounce = debounce.min(Duration::from_secs(100 * 365 * 24 * 3600));
         self
     }
 
-    /// Sets the number of reconciles at once; 0 for no limit.
+    /// Sets how many reconciles may run at the same time; 0 means no limit.
     pub fn concurrency(mut self, concurrency: u16) -> Self {
         self.concurrency = concurrency;
         self
     }
 
-    /// Sets how long the controller waits for its caches to be synced, from the first poll of its stream. A cache that
-    /// needs longer ends the controller with [`CacheError::NotSynced`](crate::CacheError::NotSynced), so that a missing
-    /// role or a missing resource does not look like a controller with nothing to do. `Duration::MAX` waits without a
-    /// limit.
+    /// Sets how long the controller waits for its caches to be synced, from the first poll of its stream.
+    ///
+    /// A cache that needs longer ends the controller with [`CacheError::NotSynced`](crate::CacheError::NotSynced), so
+    /// that a missing role or resource does not look like a controller with nothing to do. `Duration::MAX` waits
+    /// without a limit.
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.cache_sync_timeout = timeout;
         self
@@ -219,15 +216,15 @@ impl<T: StoreType + ?Sized> Controller<T> {
 
     /// Ends the controller when the future is ready.
     ///
-    /// The controller then starts no more reconciles, and its stream ends after those that run.
+    /// The controller then starts no more reconciles, and its stream ends after those that are running.
     pub fn graceful_shutdown_on(mut self, trigger: impl Future<Output = ()> + Send + 'static) -> Self {
         self.graceful.push(trigger.boxed());
         self
     }
 
-    /// Ends the controller on Ctrl+C and on SIGTERM, as [`graceful_shutdown_on`](Self::graceful_shutdown_on).
+    /// Ends the controller on Ctrl+C and on SIGTERM, as [`graceful_shutdown_on`](Self::graceful_shutdown_on) does.
     ///
-    /// A second signal aborts the reconciles that run. The stream of [`run`](Self::run) must be polled in a tokio
+    /// A second signal aborts the running reconciles. The stream of [`run`](Self::run) must be polled in a tokio
     /// runtime with IO enabled.
     pub fn shutdown_on_signal(mut self) -> Self {
         let (first, is_first) = futures::channel::oneshot::channel();
@@ -238,7 +235,7 @@ impl<T: StoreType + ?Sized> Controller<T> {
                 name: "listwatch.shutdown",
                 "shutting down after the reconciles that run; a second signal aborts them"
             );
-            // The controller may drain already.
+            // The controller may already be draining.
             let _ = first.send(());
             shutdown_signal().await;
         };
@@ -246,24 +243,24 @@ impl<T: StoreType + ?Sized> Controller<T> {
         self
     }
 
-    /// Runs the controller while the stream is polled. Each reconcile is a task of tokio, and an item of the stream
-    /// when it ends.
+    /// Runs the controller while the stream is polled. Each reconcile is a task of tokio and, when it ends, an item.
     ///
-    /// `error_policy` decides what follows an error: [`Action::backoff`] unless there is a better answer.
+    /// `error_policy` decides what follows an error. [`Action::backoff`] is a good default.
     ///
-    /// Dropping the stream aborts the reconciles that run. While the stream is not polled, no reconcile starts.
+    /// Dropping the stream aborts the running reconciles. While the stream is not polled, no reconcile starts.
     ///
-    /// Any runtime may poll the stream, also after the one that polled it before has ended. The reconciles that ended
-    /// with their runtime are then started again. Outside of a tokio runtime the stream does nothing, and logs that as
-    /// an error.
+    /// Any runtime may poll the stream, even after the one that polled it before has ended. The reconciles that ended
+    /// with their runtime are then started again. Outside of a tokio runtime the stream does nothing, which is logged
+    /// as an error.
     ///
     /// # Errors
     ///
-    /// - [`Error::ReconcilerFailed`] for each reconcile that failed; the controller has logged it, and continues.
-    /// - [`Error::ReconcilerPanicked`] for each reconcile that panicked; the controller has logged it, and retries it
-    ///   with [`Action::backoff`].
-    /// - [`Error::Cache`] when a cache is not synced [in time](Self::cache_sync_timeout), lacks objects that it could
-    ///   not hold at the start, or its reflector has ended. The stream ends after the reconciles that run.
+    /// - [`Error::ReconcilerFailed`] for each reconcile that failed, after the controller has logged it. The controller
+    ///   continues.
+    /// - [`Error::ReconcilerPanicked`] for each reconcile that panicked, after the controller has logged it. The
+    ///   controller retries it with [`Action::backoff`].
+    /// - [`Error::Cache`] when a cache is not synced [in time](Self::cache_sync_timeout), lacks objects at the start
+    ///   that it could not hold, or its reflector has ended. The stream ends after the running reconciles.
     ///
     /// # Panics
     ///
@@ -317,7 +314,7 @@ impl<T: StoreType + ?Sized> Controller<T> {
     }
 }
 
-/// Logs the error of a reconcile with its causes, an identical one at most once a minute.
+/// Logs the error of a reconcile with its causes, and an identical one at most once a minute.
 fn log_failure(resource: &Resource, object: &ObjectKey, error: &(dyn StdError + 'static), warnings: &WarningLimit) {
     let error = chain(error);
     if let Some(left_out) = warnings.admit((object, &error)) {

@@ -1,11 +1,10 @@
-//! Runs a reconciler for each object of a [cache](listwatch_cache::Cache), with the shape and the words of
-//! `kube::runtime::Controller`.
+//! Runs a reconciler for each object of a [cache](listwatch_cache::Cache), in the shape of `kube::runtime::Controller`.
 //!
-//! [`Controller`] keeps no objects of its own: the reconciler gets an [`Object`](listwatch_cache::Object) of the cache,
-//! and reads, views or decodes it. A process with a compressed cache of 50,000 Pods and a controller took 69 MB,
+//! [`Controller`] keeps no objects of its own: the reconciler receives an [`Object`](listwatch_cache::Object) of the
+//! cache, and reads, views or decodes it. A process with a compressed cache of 50,000 Pods and a controller took 69 MB,
 //! because only the objects that the reconciler decodes exist in that form. kube's controller keeps all Pods decoded.
 //!
-//! This crate names no type of kube. A reconciler writes with the client that the program has, in any version:
+//! This crate names no type of kube. A reconciler writes with whatever client the program has, in any version:
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -56,24 +55,25 @@
 //! # }
 //! ```
 //!
-//! The [guide of `listwatch-kube`] leads from kube's `Controller` to this one, with unit tests of reconcilers.
+//! The [guide of `listwatch-kube`] explains how to move from kube's `Controller` to this one, with unit tests of
+//! reconcilers.
 //!
 //! # Own writes
 //!
-//! The cache gets a write of the reconciler later, by its watch. So after a write, a reconciler should make one of two
-//! calls. No later reconcile then sees a state that is older than the write:
+//! The cache receives a write of the reconciler only later, through its watch. After a write, a reconciler should
+//! therefore make one of two calls, so that no later reconcile sees a state older than the write:
 //!
 //! - [`Cache::wait_for_resource_version`](listwatch_cache::Cache::wait_for_resource_version) waits until the watch has
 //!   delivered the write. It has no time limit, so a reconcile waits while the watch is down. A
 //!   [`timeout`](tokio::time::timeout) with [`Action::backoff`] ends it earlier.
 //! - [`Cache::apply_decoded`](listwatch_cache::Cache::apply_decoded) and
 //!   [`Cache::apply`](listwatch_cache::Cache::apply) write the server's answer into the cache, and wait for nothing.
-//!   The answer has the type or the encoding of the cache, so JSON fits caches of [`Json<T>`](listwatch::Json), and of
-//!   `Kube<K>` of `listwatch-kube`.
+//!   The answer must have the type or the encoding of the cache, so JSON fits caches of [`Json<T>`](listwatch::Json),
+//!   and of `Kube<K>` of `listwatch-kube`.
 //!
-//! controller-runtime has had a client since 2026 that waits for each write ([`EnableReadYourWritesConsistency`]).
-//! Reads of a written object, and lists of its kind, block until the informer has the write. There a reconciler cannot
-//! forget to wait. Here it chooses the writes to wait for, and `apply` makes it wait for none.
+//! Since 2026, controller-runtime has a client that waits for each write ([`EnableReadYourWritesConsistency`]): reads
+//! of a written object, and lists of its kind, block until the informer contains the write. A reconciler cannot forget
+//! to wait there. Here it chooses the writes to wait for, and with `apply` it waits for none.
 //!
 //! [guide of `listwatch-kube`]: https://docs.rs/listwatch-kube/latest/listwatch_kube/guide/
 //! [`EnableReadYourWritesConsistency`]: https://github.com/kubernetes-sigs/controller-runtime/pull/3472

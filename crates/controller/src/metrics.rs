@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The figures of a [`Controller`](crate::Controller) since it began: see [`Controller::metrics`].
-///
-/// An exporter reads them at each scrape:
+/// The figures of a [`Controller`](crate::Controller) since it was created: see [`Controller::metrics`].
 ///
 /// ```no_run
 /// # use k8s_pb::api::core::v1::ConfigMap;
@@ -29,15 +27,15 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Objects that wait for their turn now, because as many reconciles run as may: the depth of the queue.
+    /// Objects that now wait for their turn, because as many reconciles run as may: the depth of the queue.
     pub due: u64,
-    /// Objects that wait for a time now: of a requeue, a retry or a debounce.
+    /// Objects that now wait for the time of a requeue, a retry or a debounce.
     pub delayed: u64,
     /// Reconciles that run now.
     pub running: u64,
-    /// Reconciles that ended without an error, and await a change.
+    /// Reconciles that ended without an error and await a change.
     pub succeeded: u64,
-    /// Reconciles that ended without an error, and requested another one by their [`Action`](crate::Action).
+    /// Reconciles that ended without an error and requested another one with their [`Action`](crate::Action).
     pub requeued: u64,
     /// Reconciles that returned an error.
     pub failed: u64,
@@ -45,7 +43,7 @@ pub struct Metrics {
     pub panicked: u64,
     /// Reconciles that were requested again after an error or a panic.
     pub retries: u64,
-    /// How long the reconciles took that have ended.
+    /// How long the finished reconciles took.
     pub durations: Durations,
 }
 
@@ -57,10 +55,10 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// The longest duration of each bucket, in seconds. The last bucket has no limit.
+    /// The upper bound of each bucket in seconds. The last bucket has no limit.
     pub const BOUNDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, f64::MAX];
 
-    /// Returns each bucket: its bound, and the number of durations up to this bound and beyond the one before.
+    /// Returns the bound of each bucket, and how many durations lie above the previous bound and up to this one.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + use<> {
         Self::BOUNDS.into_iter().zip(self.counts)
     }
@@ -87,9 +85,7 @@ impl Durations {
     }
 }
 
-/// Reads the figures of a controller while it runs, and after its end.
-///
-/// It is a handle: clones read the same controller.
+/// Reads the figures of a controller while it runs, and after its end. Clones read the same controller.
 #[derive(Clone, Default)]
 pub struct MetricsReader(Arc<Mutex<Metrics>>);
 

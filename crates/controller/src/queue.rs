@@ -21,17 +21,18 @@
 //! - A key whose phase is `Ready` is in the line of its priority. A key is in `delayed` exactly if it is `Delayed`,
 //!   with that time.
 //! - A request of a change raises the priority of its key, and nothing lowers it before the next reconcile ends. A
-//!   requeue or a retry keeps it: else objects that are requeued all the time would keep others from their first
-//!   reconcile.
-//! - A key without a request, a reconcile and failures is in no table. So memory follows the work, not the collection.
+//!   requeue or a retry keeps it, because objects that are requeued all the time would otherwise keep others from their
+//!   first reconcile.
+//! - A key without a request, a reconcile and failures is in no table, so memory follows the work and not the
+//!   collection.
 //! - Of two requests the earlier time stays, so no delay is ever prolonged.
 //!
 //! Odd parts: `remove_requests` leaves a `Ready` key in its place, because removing it from the middle of a line would
-//! scan the line. `start_next` returns it, and the caller finds no object. For the same reason a key whose priority
-//! rises stays in the line of all objects, too, where `start_next` passes over it. `Idle` only keeps the number of
+//! scan the line. `start_next` returns it, and the caller finds no object. For the same reason, a key whose priority
+//! rises also stays in the line of all objects, where `start_next` passes over it. `Idle` only keeps the number of
 //! failures until the next request, or until the object is deleted.
 //!
-//! Not done: rate limits over all keys, as client-go's default has (10 per second). The concurrency limit bounds the
+//! Not done: a rate limit over all keys, as client-go has by default (10 per second). The concurrency limit bounds the
 //! load.
 
 use std::collections::hash_map::Entry;
@@ -42,29 +43,27 @@ use std::sync::Arc;
 use listwatch_cache::ObjectKey;
 use tokio::time::Instant;
 
-/// The number of starts for changes after which an object that waits behind them is started.
+/// After this many starts for changes, an object that waits behind them is started.
 const MAX_CHANGES_IN_A_ROW: u8 = 7;
 
-/// A larger table is freed when it is empty.
+/// A larger table is freed once it is empty.
 const MAX_IDLE_CAPACITY: usize = 1024;
 
-/// The queue of a controller.
 #[derive(Default)]
 pub(crate) struct RequestQueue {
-    /// All keys with a request, a reconcile or failures. The key is shared with the fields below.
+    /// All keys with a request, a reconcile or failures, which are shared with the fields below.
     keys: HashMap<Arc<ObjectKey>, KeyState>,
     /// The keys in the phase `Ready` by priority, each line in the order in which they became due. A key may also have
     /// a void place in the line of all objects.
     ready: [VecDeque<Arc<ObjectKey>>; 2],
     /// The number of keys in the phase `Ready`.
     due: usize,
-    /// The starts since the last one from the line of all objects.
+    /// How many starts followed the last one from the line of all objects.
     changes_in_a_row: u8,
     /// The keys in the phase `Delayed`, and their times.
     delayed: BTreeSet<(Instant, Arc<ObjectKey>)>,
 }
 
-/// The state of one key.
 struct KeyState {
     phase: KeyPhase,
     reason: ReconcileReason,
@@ -79,11 +78,10 @@ enum KeyPhase {
     Idle,
     Delayed(Instant),
     Ready,
-    /// The reconcile runs. Holds the next request.
+    /// The reconcile is running. Contains the next request.
     Running(Option<ReconcileRequest>),
 }
 
-/// A request to reconcile an object.
 #[derive(Clone, Copy)]
 pub(crate) struct ReconcileRequest {
     pub(crate) at: Instant,
@@ -97,7 +95,6 @@ pub(crate) enum Priority {
     Change,
 }
 
-/// The cause of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReconcileReason {
     Changed,
@@ -109,7 +106,7 @@ pub(crate) enum ReconcileReason {
 }
 
 impl ReconcileRequest {
-    /// Returns a request for both: at the earlier time, for the reason of the higher priority.
+    /// Returns a request for both, at the earlier time and for the reason of the higher priority.
     fn merge(self, other: Self) -> Self {
         let reason = if other.reason.priority() > self.reason.priority() { other.reason } else { self.reason };
         Self { at: self.at.min(other.at), reason }
@@ -144,7 +141,6 @@ impl RequestQueue {
         self.schedule_key(Arc::new(key), request, now);
     }
 
-    /// Adds a request of this key.
     fn schedule_key(&mut self, key: Arc<ObjectKey>, request: ReconcileRequest, now: Instant) {
         let entry = self.keys.entry(key);
         let key = Arc::clone(entry.key());
@@ -205,17 +201,14 @@ impl RequestQueue {
         self.free_capacity();
     }
 
-    /// Returns the time at which the next delayed key is due.
     pub(crate) fn next_due_at(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)
     }
 
-    /// Returns the number of due keys.
     pub(crate) fn due_count(&self) -> usize {
         self.due
     }
 
-    /// Returns the number of keys whose time has not come.
     pub(crate) fn delayed_count(&self) -> usize {
         self.delayed.len()
     }
@@ -252,7 +245,7 @@ impl RequestQueue {
                 None => (all.pop_front()?, Priority::AllObjects),
             };
             let Some(state) = self.keys.get_mut(&key) else { continue };
-            // Else the place is void: the priority of the key has risen since.
+            // Otherwise the place is void, because the priority of the key has risen since.
             if matches!(state.phase, KeyPhase::Ready) && state.priority == from {
                 state.phase = KeyPhase::Running(None);
                 self.due -= 1;
@@ -292,7 +285,6 @@ impl RequestQueue {
         }
     }
 
-    /// Removes all requests.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -2,13 +2,14 @@
 //!
 //! # Advice
 //!
-//! One `poll` does all the work. Its order is: shutdown, the wait for caches, requests, due reconciles, one finished
+//! One `poll` does all the work, in this order: shutdown, the wait for caches, requests, due reconciles, one finished
 //! reconcile, the timer. Everything is polled from the caller's stream, so a stream that is not polled starts nothing.
 //!
 //! Invariants:
 //!
-//! - Each object has at most one reconcile that runs: the queue returns a key again only after `finish_reconcile`.
-//! - A change is never lost: in the call that takes it from its source, it becomes a request.
+//! - Each object has at most one running reconcile, because the queue returns a key again only after
+//!   `finish_reconcile`.
+//! - A change is never lost: the call that takes it from its source turns it into a request.
 //! - Each path that returns `Pending` has registered the waker for everything that it left unread. If nothing would
 //!   wake the task, `poll` wakes itself (`is_paused`, `MAX_READS`).
 //! - The reconciler is called with the state in the cache at the start, not with the state of the change.
@@ -19,17 +20,16 @@
 //! - The first pass over all objects reads keys from the cache step by step, so that the objects of a large cache do
 //!   not wait in the queue. It pauses while many of them are due (`MAX_DUE`). Changes are always read, so that they
 //!   overtake.
-//! - Related caches are subscribed before the own one, and without their initial state: the first pass requests every
-//!   object anyway. It begins last, and so sees all that no subscriber delivers.
-//! - The requested keys come from `inspect`, which runs for each write. A coalesced change would hide the owner in a
-//!   state in between.
-//! - Where a panic of a reconcile ends is its task, or `catch_unwind` if the function panics before it returns a
-//!   future.
+//! - Related caches are subscribed before the own one and without their initial state, because the first pass requests
+//!   every object anyway. It begins last, and so sees all that no subscriber delivers.
+//! - The requested keys come from `inspect`, which runs for each write, because a coalesced change would hide an owner
+//!   that only an intermediate state names.
+//! - A panic of a reconcile ends at its task, or at `catch_unwind` if the function panics before it returns a future.
 //! - A timer of tokio panics after its runtime has ended, so the timer moves to the runtime that polls. A reconcile
 //!   stays on the runtime on which it began. If that runtime ends, the object is reconciled again.
 //!
-//! Not done: kube's debounce, which starts again at each change and can starve an object. A task that polls by itself:
-//! its errors would need a channel, and dropping the stream would not stop it.
+//! Not done: kube's debounce, which starts again at each change and can starve an object; and a task that polls by
+//! itself, because its errors would need a channel, and dropping the stream would not stop it.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -54,21 +54,20 @@ use crate::metrics::MetricsReader;
 use crate::queue::{Priority, ReconcileReason, ReconcileRequest, RequestQueue};
 use crate::source::{Part, RequestStream, Requests, StartSubscription};
 
-/// The number of due keys of a priority at which no more of them are read from streams.
+/// At this many due keys of a priority, no more of them are read from streams.
 const MAX_DUE: usize = 256;
 
-/// The number of requests from each source that one poll reads, so that other tasks run too.
+/// How many requests from each source one poll reads, so that other tasks can run too.
 const MAX_READS: usize = 64;
 
-/// The delays of [`Action::backoff`]: the first, and the longest. Jitter adds up to a half.
+/// The shortest and the longest delay of [`Action::backoff`]. Jitter adds up to a half.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// The state of a controller that runs.
 pub(crate) struct ControllerRun<T: StoreType + ?Sized, E> {
     pub(crate) cache: Cache<T>,
     pub(crate) debounce: Duration,
-    /// The number of reconciles at once; 0 for no limit.
+    /// How many reconciles may run at the same time; 0 for no limit.
     pub(crate) concurrency: usize,
     pub(crate) phase: RunPhase,
     /// The objects that the controller reconciles.
@@ -88,7 +87,7 @@ pub(crate) struct ControllerRun<T: StoreType + ?Sized, E> {
     pub(crate) metrics: MetricsReader,
     pub(crate) warnings: WarningLimit,
     pub(crate) timer: Timer,
-    /// True if the log says that the stream was polled outside of a runtime.
+    /// True if it was logged that the stream was polled outside of a runtime.
     pub(crate) is_reported: bool,
 }
 
@@ -102,14 +101,12 @@ pub(crate) enum RunPhase {
     Ended,
 }
 
-/// A task of a reconcile.
 pub(crate) struct RunningReconcile {
     runtime: runtime::Id,
     key: Arc<ObjectKey>,
     since: Instant,
 }
 
-/// A reconcile that has ended.
 pub(crate) struct FinishedReconcile<T: StoreType + ?Sized, E> {
     key: Arc<ObjectKey>,
     object: Object<T>,
@@ -120,7 +117,6 @@ pub(crate) struct FinishedReconcile<T: StoreType + ?Sized, E> {
 type ReconcileResult<E> = Result<(ObjectKey, Action), Error<E>>;
 
 impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
-    /// Returns the next item of the controller's stream.
     pub(crate) fn poll<Reconcile>(
         &mut self,
         cx: &mut Context<'_>,
@@ -203,7 +199,7 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         runtime
     }
 
-    /// Ends a reconcile that has no result. After a panic, it is retried. If it ended with its runtime, its object is
+    /// Ends a reconcile without a result. After a panic, it is retried. If it ended with its runtime, its object is
     /// requested again, unless that runtime is the current one, which then shuts down.
     fn finish_lost(&mut self, error: JoinError, runtime: runtime::Id, cx: &Context<'_>) -> Option<ReconcileResult<E>> {
         let RunningReconcile { key, runtime: began, .. } = self.record_duration(error.id())?;
@@ -227,14 +223,14 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         None
     }
 
-    /// Removes a reconcile that has ended from those that run.
+    /// Removes a reconcile that has ended from the running ones.
     fn record_duration(&mut self, id: task::Id) -> Option<RunningReconcile> {
         let running = self.running.remove(&id)?;
         self.metrics.lock().durations.add(running.since.elapsed());
         Some(running)
     }
 
-    /// Logs a panic, an identical one of the same object at most once a minute.
+    /// Logs a panic, and an identical one of the same object at most once a minute.
     fn log_panic(&self, object: &ObjectKey, panic: &str, what: &str) {
         if let Some(left_out) = self.warnings.admit((object, panic)) {
             let resource = self.cache.resource();
@@ -242,7 +238,6 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         }
     }
 
-    /// Polls the triggers of a shutdown.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) {
         if self.forceful.iter_mut().any(|trigger| trigger.poll_unpin(cx).is_ready()) {
             self.stop_requests();
@@ -279,7 +274,7 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         self.paused.clear();
     }
 
-    /// Ends the controller with the error of a cache, after the reconciles that run.
+    /// Ends the controller with the error of a cache, after the running reconciles.
     fn end_with(&mut self, error: Box<CacheError>) -> Poll<Option<ReconcileResult<E>>> {
         self.stop_requests();
         Poll::Ready(Some(Err(Error::Cache(error))))
@@ -383,7 +378,6 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
         }
     }
 
-    /// Requests what follows a reconcile.
     fn conclude(&mut self, key: &Arc<ObjectKey>, has_failed: bool, action: Action, reason: ReconcileReason) {
         let failures = self.queue.record_result(key, has_failed);
         let after = match action.0 {
@@ -392,7 +386,7 @@ impl<T: StoreType + ?Sized, E: Send + 'static> ControllerRun<T, E> {
             NextReconcile::Backoff => Some(backoff_delay(failures)),
         };
         if failures > 0 && after.is_none() && self.cache.get(&**key).is_none() {
-            // The object was deleted during the reconcile: nothing else removes its failures.
+            // The object was deleted during the reconcile, and nothing else would remove its failures.
             self.queue.record_result(key, false);
         }
         let now = Instant::now();
@@ -417,7 +411,7 @@ fn backoff_delay(failures: u32) -> Duration {
     delay.mul_f64(1.0 + fastrand::f64() / 2.0)
 }
 
-/// Returns the message of a panic, whose value is dropped. The drop is code of the caller, and may panic, too.
+/// Returns the message of a panic, and drops its value. The drop is code of the caller, and may panic too.
 fn panic_message(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -19,12 +19,13 @@ use tokio::time::Instant;
 use crate::action::CacheError;
 use crate::queue::ReconcileReason;
 
-/// The number of keys of a whole cache that are read at a time.
+/// How many keys of a whole cache are read at a time.
 const KEYS_STEP: usize = 256;
 
 /// A cache, or a part of it, whose changes request reconciles of a [`Controller`](crate::Controller).
 ///
-/// A [`Cache`] converts to a source of all its changes. Controllers that share a cache may each select another part:
+/// A [`Cache`] converts to a source of all its changes. Controllers that share a cache may each select a different
+/// part:
 ///
 /// ```no_run
 /// # use k8s_pb::api::core::v1::{ConfigMap, Secret};
@@ -42,7 +43,7 @@ const KEYS_STEP: usize = 256;
 /// ```
 ///
 /// The functions run during each write of the cache, while other writers of it wait, and have the limits of
-/// [`SubscriberBuilder::filter`](listwatch_cache::SubscriberBuilder::filter). If one panics, the stream of the
+/// [`SubscriberBuilder::filter`](listwatch_cache::SubscriberBuilder::filter). If one of them panics, the stream of the
 /// controller resumes the panic.
 #[must_use = "a controller uses it"]
 pub struct Source<T: StoreType + ?Sized> {
@@ -56,14 +57,13 @@ type Filter<T> = Box<dyn Fn(&Object<T>) -> bool + Send + Sync>;
 
 type WriteFilter<T> = Box<dyn Fn(&Written<'_, T>) -> bool + Send + Sync>;
 
-/// The objects of a source.
 pub(crate) struct Part<T: StoreType + ?Sized> {
     namespace: Option<String>,
     filters: Vec<Filter<T>>,
 }
 
 impl<T: StoreType + ?Sized> Part<T> {
-    /// Returns true if the part has an object that is in this state.
+    /// Returns true if the part contains an object in this state.
     pub(crate) fn selects(&self, object: &Object<T>) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| object.namespace() == *namespace)
             && self.filters.iter().all(|filter| filter(object))
@@ -71,8 +71,8 @@ impl<T: StoreType + ?Sized> Part<T> {
 
     /// Returns the keys of the objects of its namespace, in key order.
     ///
-    /// Each step reads the cache as it is then, so a slow reader keeps no old states in memory. It misses no object of
-    /// the start, and new objects are reconciled anyway.
+    /// Each step reads the cache as it then is, so a slow reader keeps no old states in memory. It misses no object
+    /// that existed at the start, and new objects are reconciled anyway.
     pub(crate) fn keys(self: &Arc<Self>, cache: Cache<T>) -> impl Stream<Item = ObjectKey> + use<T> {
         let part = Arc::clone(self);
         let steps = stream::unfold(None::<ObjectKey>, move |last| {
@@ -107,36 +107,34 @@ impl<T: StoreType + ?Sized> Source<T> {
 
     /// Selects the objects whose labels match. An object whose labels cannot be read is left out.
     ///
-    /// A write then reads the labels, which decompresses the object in a compressed cache.
+    /// Each write then reads the labels, which decompresses the object in a compressed cache.
     pub fn labels(self, selector: LabelSelector) -> Self {
         self.filter(move |object| object.meta().and_then(|meta| selector.matches(&meta)).unwrap_or(false))
     }
 
     /// Selects the objects for which this function and all other filters return true.
     ///
-    /// A controller reconciles no object that its source leaves out, whatever requests it. A change of an owned or
-    /// watched object counts if the state before it or the state after it is selected.
+    /// A controller never reconciles an object that its source leaves out, whatever requests it. A change of an owned
+    /// or watched object counts if the state before it or the state after it is selected.
     pub fn filter(mut self, filter: impl Fn(&Object<T>) -> bool + Send + Sync + 'static) -> Self {
         self.part.filters.push(Box::new(filter));
         self
     }
 
-    /// Ignores modifications that do not pass the predicate: see
-    /// [`SubscriberBuilder::predicate_filter`](listwatch_cache::SubscriberBuilder::predicate_filter). A second call
-    /// replaces the first.
+    /// Ignores modifications that do not pass the predicate. A second call replaces the first.
     ///
-    /// The first reconcile of each object does not depend on it. A reconciler with a finalizer needs
-    /// [`Predicate::generation`], which passes the request to delete, and [`Predicate::finalizers`], because the
-    /// reconcile after its finalizer was added applies the object.
+    /// See [`SubscriberBuilder::predicate_filter`](listwatch_cache::SubscriberBuilder::predicate_filter). The first
+    /// reconcile of each object does not depend on it. A reconciler with a finalizer needs [`Predicate::generation`],
+    /// which passes the request to delete, and [`Predicate::finalizers`], because the reconcile after its finalizer was
+    /// added applies the object.
     pub fn predicate_filter(mut self, predicate: Predicate) -> Self {
         self.predicate = Some(predicate);
         self
     }
 
-    /// Ignores writes for which this function returns false: additions, modifications and deletions. A second call
-    /// replaces the first.
+    /// Ignores writes for which this function returns false: additions, modifications and deletions.
     ///
-    /// The first reconcile of each object does not depend on it.
+    /// A second call replaces the first. The first reconcile of each object does not depend on it.
     pub fn write_filter(mut self, filter: impl Fn(&Written<'_, T>) -> bool + Send + Sync + 'static) -> Self {
         self.write_filter = Some(Box::new(filter));
         self
@@ -166,8 +164,8 @@ impl<T: StoreType + ?Sized> Source<T> {
 
     /// Returns a subscription to the cache, whose writes request the objects that `keys` returns.
     ///
-    /// It is called for every write that passes: a subscriber coalesces changes, but a reconcile can have seen a state
-    /// that no change delivers.
+    /// `keys` is called for every write that passes, because a subscriber coalesces changes, but a reconcile may have
+    /// seen a state that no change delivers.
     fn subscribe(
         self,
         reason: ReconcileReason,
@@ -198,7 +196,7 @@ impl<T: StoreType + ?Sized> Source<T> {
             let requests = poll_fn(move |cx| {
                 let deleted = match changes.poll_next_unpin(cx) {
                     Poll::Ready(Some(Change::Ended(reason))) => return Poll::Ready(Some(Err(ended(reason)))),
-                    // It has no reflector, but the writer of a test.
+                    // The cache has no reflector, but the writer of a test.
                     Poll::Ready(None) => return Poll::Ready(Some(Err(ended(EndReason::Dropped)))),
                     Poll::Ready(Some(Change::Deleted { last, .. })) => Some(last.key()),
                     Poll::Ready(Some(_)) => None,
@@ -209,7 +207,7 @@ impl<T: StoreType + ?Sized> Source<T> {
                         });
                     }
                 };
-                // The keys are taken after the change: the consumer is woken for it after they were added.
+                // The keys are taken after the change, because the consumer is woken for it after they were added.
                 Poll::Ready(Some(Ok(Requests { deleted, keys: take(), reason })))
             });
             requests.boxed()
@@ -230,7 +228,7 @@ impl<T: StoreType + ?Sized> fmt::Debug for Source<T> {
 
 /// What changes of a source request.
 pub(crate) struct Requests {
-    /// A deleted object of the source, before the requests.
+    /// A deleted object of the source, which comes before the requests.
     pub(crate) deleted: Option<ObjectKey>,
     pub(crate) keys: BTreeSet<ObjectKey>,
     pub(crate) reason: ReconcileReason,

@@ -67,7 +67,7 @@ impl Client {
     /// `typed` may also be the `apiVersion/kind` of a manifest, such as `cert-manager.io/v1/Certificate` or `v1/Pod`,
     /// for a kind that is known only at run time. It names a single group and version. kubectl has no such form.
     ///
-    /// The rules are those of cli-runtime `Builder.mappingFor` and client-go's restmapper, with these differences:
+    /// The rules come from cli-runtime `Builder.mappingFor` and client-go's restmapper, with these differences:
     /// resources without `list` are ignored, a short name keeps the version that was typed with it (kubectl drops it),
     /// categories such as `all` are errors, and kubectl accepts short names only in lower case, and kinds outside the
     /// core group only with their group.
@@ -84,8 +84,8 @@ impl Client {
     ///
     /// [`ErrorKind::Unresolved`] when no listed resource has the name; it names the documents that could not be read.
     /// The error of the failed request when none could be read, or the typed group's could not. The same applies if the
-    /// core group could not be read and the name is that of one of its resources, because `pods` must not become the
-    /// Pods of `metrics.k8s.io`.
+    /// core group could not be read and one of its resources has the name, because `pods` must not become the Pods of
+    /// `metrics.k8s.io`.
     pub async fn resolve(&self, typed: &str) -> Result<Resource, Error> {
         on_own_runtime(self.find_resource(typed)).await
     }
@@ -146,7 +146,6 @@ impl Client {
         parts
     }
 
-    /// Reads the wanted parts that are not read yet.
     async fn read(&self, parts: &mut [Part], wanted: &Wanted<'_>, end: Instant) {
         let is_next = |part: &Part| matches!(part.state, PartState::Unread) && wanted.has(&part.group, &part.version);
         let next: Vec<&mut Part> = parts.iter_mut().filter(|part| is_next(part)).collect();

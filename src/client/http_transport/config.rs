@@ -51,7 +51,6 @@ pub struct Config {
     pub(super) on_caller_runtime: bool,
 }
 
-/// Where the `Authorization` header comes from.
 #[derive(Clone, Default)]
 pub(in crate::client) enum Login {
     #[default]
@@ -105,7 +104,7 @@ impl Config {
 
     /// Authenticates with this certificate, followed by its intermediates, and its key, all in PEM.
     ///
-    /// The certificate may be of X.509 version 1, as those of `MicroK8s` are.
+    /// The certificate may be of X.509 version 1, as in `MicroK8s`.
     pub fn client_certificate(mut self, certificate_pem: impl Into<String>, key_pem: impl Into<String>) -> Self {
         let (certificate, key) = (Pem::Text(certificate_pem.into().into()), Pem::Text(key_pem.into().into()));
         self.identity = Some(Identity { certificate, key });

@@ -155,7 +155,6 @@ impl ExecPlugin {
     }
 }
 
-/// Returns the program to run.
 #[cfg(not(windows))]
 fn find_program(command: &str) -> OsString {
     command.into()

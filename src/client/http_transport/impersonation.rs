@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::connect::setup;
 use crate::client::transport::TransportError;
 
-/// The user whose rights count, instead of those of the credentials.
+/// The user whose rights count, instead of the rights of the credentials.
 #[derive(Clone, Debug)]
 pub(in crate::client) struct Impersonation {
     pub(in crate::client) user: String,

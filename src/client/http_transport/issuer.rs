@@ -60,7 +60,6 @@ impl Issuer {
         }
     }
 
-    /// Removes the credentials that were issued last from a text.
     pub(super) fn redact(&self, text: String) -> String {
         match &*sync::lock(&self.last) {
             Some(issued) => issued.credentials.redact(text),

@@ -43,12 +43,12 @@ const USER_AGENT_OF_THIS: &str = concat!("listwatch/", env!("CARGO_PKG_VERSION")
 /// RSA keys need 2,048 bits. Without a certificate authority, the transport trusts what the platform's verifier trusts,
 /// like other programs on the host; the first TLS handshake loads it.
 ///
-/// Connections are read on a thread that the transports of the process share, of which there is at most one for each
-/// core: see [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's
-/// threads need not wake each other for each chunk of a few kilobytes. On a runtime of several threads, lists then take
-/// about 15 % less CPU. Two kinds of programs are faster [without the thread](Config::on_caller_runtime): one that
-/// mostly watches small objects takes 6 to 20 % less CPU for each change, and one that reads many bodies at once over
-/// one transport does not have to share a core for their TLS.
+/// Connections are read on a thread that the transports of the process share, with at most one thread for each core:
+/// see [`IoThread`]. The thread passes bodies to the consumer in pieces of up to 256 KiB, so that a runtime's threads
+/// need not wake each other for each chunk of a few kilobytes. On a runtime of several threads, lists then take about
+/// 15 % less CPU. Two kinds of programs are faster [without the thread](Config::on_caller_runtime): one that mostly
+/// watches small objects takes 6 to 20 % less CPU for each change, and one that reads many bodies at once over one
+/// transport does not have to share a core for their TLS.
 ///
 /// TCP keepalive detects a dead connection within 45 s. The transport follows up to ten redirects of a GET within the
 /// origin of its URL, and no others.
@@ -363,7 +363,6 @@ fn parse_base_url(base_url: &str) -> Result<Uri, TransportError> {
     Ok(base)
 }
 
-/// Returns the headers of each request, without credentials.
 fn request_headers(config: &Config) -> Result<HeaderMap, TransportError> {
     let mut headers = config.headers.clone();
     if headers.contains_key(AUTHORIZATION) {

@@ -68,7 +68,6 @@ impl KubeconfigFields {
         }
     }
 
-    /// Returns a path, made absolute.
     pub(super) fn path(&self, key: &str) -> Result<Option<PathBuf>> {
         Ok(self.text(key)?.map(|path| self.folder.join(path)))
     }

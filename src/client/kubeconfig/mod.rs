@@ -54,7 +54,7 @@ use crate::client::transport::{TransportError, TransportErrorKind};
 impl Client {
     /// Creates a client for the server that kubectl would use, or for the cluster of the Pod in which it runs.
     ///
-    /// The server is that of the kubeconfig's current context. A Pod without a kubeconfig uses its service account.
+    /// The kubeconfig's current context names the server. A Pod without a kubeconfig uses its service account.
     ///
     /// [`Kubeconfig`] chooses another file or context, and [`Config`] changes parts of what was found. Only files are
     /// read; an exec plugin runs when the first request needs it.

@@ -109,7 +109,7 @@ pub struct ListSummary {
     pub type_meta: TypeMeta,
     /// The list meta of the last response.
     ///
-    /// Its version is that of the first page, so a watch from it misses no change. After
+    /// Its version is the first page's, so a watch from it misses no change. After
     /// [`List::single_page`](super::List::single_page), it contains the token of the next page.
     pub list_meta: ListMeta,
     /// The list meta of each namespace, if the caller chose namespaces. Each namespace is a separate snapshot.
@@ -119,7 +119,7 @@ pub struct ListSummary {
     /// It is false if [`List::allow_inconsistent`](super::List::allow_inconsistent) continued a list at a newer
     /// version, or if pages had different versions.
     pub consistent: bool,
-    /// How many items were delivered, without those of abandoned snapshots.
+    /// How many items were delivered, without the items of abandoned snapshots.
     pub items: u64,
     /// How many items were skipped, because the caller set [`List::skip_item_errors`](super::List::skip_item_errors).
     pub skipped: u64,

@@ -216,7 +216,7 @@ where
 }
 
 impl Client {
-    /// Returns a list of the resource, in all namespaces unless the [`List`] is told otherwise. Nothing is sent yet.
+    /// Returns a list of the resource, in all namespaces unless the [`List`] names some. Nothing is sent yet.
     ///
     /// Items are decoded as `T`: see [`Item`]. If `T` is known to read another kind than the resource's, the list ends
     /// in an error before it sends anything.

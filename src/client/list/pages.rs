@@ -55,7 +55,6 @@ use crate::object::version::{is_older, is_resumable};
 /// How often a list may start over after its pages expired.
 const MAX_RESTARTS: u32 = 3;
 
-/// How many different warnings are kept.
 const MAX_WARNINGS: usize = 100;
 
 type OnRestart = Box<dyn FnMut(Restart) + Send>;
@@ -265,7 +264,6 @@ impl ListRun {
         self.request()
     }
 
-    /// Sets the next request to the first page.
     fn begin(&mut self) {
         self.token.clone_from(&self.listing.plan.continue_token);
         self.cycle = Cycle::default();

@@ -6,7 +6,7 @@ use super::query::{ResourceVersion, check_exact, check_timeout, check_version};
 use super::selection::Selection;
 use crate::error::InvalidInput;
 
-/// The parameters of a list: which objects, how new, and in pages of which size.
+/// The parameters of a list: which objects, how new they must be, and the size of pages.
 ///
 /// The default is the whole collection in one response, at the most recent version.
 ///

@@ -80,7 +80,6 @@ pub enum ResourceVersion {
 }
 
 impl ResourceVersion {
-    /// Returns true if the server ignores page sizes.
     pub(in crate::client) fn is_any(&self) -> bool {
         match self {
             Self::Any => true,

@@ -43,7 +43,7 @@ impl Selection {
 
     /// Selects the objects of one shard (KEP-5866, alpha in 1.36).
     ///
-    /// A server without shards sends all objects, and the client then leaves out those of other shards. A list counts
+    /// A server without shards sends all objects, and the client then leaves out objects of other shards. A list counts
     /// them in [`ListSummary::other_shards`](crate::client::ListSummary::other_shards). In a watch, no server reports
     /// whether it supports shards, so the client checks each object.
     #[must_use]
@@ -146,12 +146,10 @@ impl Selection {
         query
     }
 
-    /// Returns the label selector for a span; `None` selects all labels.
     pub(in crate::client) fn label_text(&self) -> Option<String> {
         (!self.labels.is_empty()).then(|| self.labels.to_string())
     }
 
-    /// Returns the field selector for a span; `None` selects all fields.
     pub(in crate::client) fn field_text(&self) -> Option<String> {
         (!self.fields.is_empty()).then(|| self.fields.to_string())
     }

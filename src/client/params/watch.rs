@@ -42,7 +42,7 @@ impl WatchParams {
         Self::new(WatchStart::Now)
     }
 
-    /// Watches changes after this version, which is that of a list or of an earlier watch.
+    /// Watches changes after this version of a list or of an earlier watch.
     #[must_use]
     pub fn from_version(version: impl Into<String>) -> Self {
         Self::new(WatchStart::Version(version.into()))

@@ -29,7 +29,6 @@ impl Connections {
         Self { run: WatchRun::new(plan), state: ConnectionState::Start }
     }
 
-    /// Returns connections to a namespace with the same settings.
     pub(super) fn of_namespace(&self, namespace: &str) -> Self {
         Self { run: self.run.of_namespace(namespace), state: ConnectionState::Start }
     }
@@ -52,7 +51,7 @@ impl Connections {
         self
     }
 
-    /// Reports failures together with those of the caller's other requests for the collection.
+    /// Reports failures together with the failures of the caller's other requests for the collection.
     #[must_use]
     pub fn reporting_to(mut self, outage: &Arc<Outage>) -> Self {
         self.run.outage = Arc::clone(outage);

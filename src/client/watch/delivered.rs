@@ -170,7 +170,7 @@ impl Delivered {
         self.moves += 1;
     }
 
-    /// Records that all events up to this version, which is that of a bookmark or a list, were delivered.
+    /// Notes that all events up to this version of a bookmark or a list were delivered.
     pub(super) fn complete_version(&mut self, version: &str) {
         if is_resumable(version) && !is_older(version, &self.newest) {
             version.clone_into(&mut self.newest);

@@ -59,9 +59,9 @@ impl<O> WatchEvent<O> {
 /// at random. A refused request is not retried, except once after a 401 if the transport renews credentials. An error
 /// event is an error of the stream, which [is expired](Error::is_expired) if the server has forgotten the version.
 ///
-/// If the consumer does not poll, the server must wait once the transport's buffers are full; those of this crate hold
-/// up to three pieces of about 256 KiB. Servers end watches that wait too long. Dropping the stream closes the
-/// connection, or resets the HTTP/2 stream.
+/// If the consumer does not poll, the server must wait once the buffers of the transport are full. The transports of
+/// this crate buffer up to three pieces of about 256 KiB. Servers end watches that wait too long. Dropping the stream
+/// closes the connection, or resets the HTTP/2 stream.
 pub struct WatchEvents<F> {
     pub(super) plan: WatchPlan,
     pub(super) decode: F,

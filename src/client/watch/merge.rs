@@ -37,7 +37,6 @@ struct NamespaceWatch {
 }
 
 impl Merged {
-    /// Returns watches of these namespaces, with the settings of `settings`.
     pub(super) fn new(settings: &Connections, namespaces: &[String]) -> Self {
         let watch = |namespace: &String| NamespaceWatch {
             namespace: namespace.clone(),
@@ -122,7 +121,6 @@ impl Merged {
         }
     }
 
-    /// Returns how many objects were delivered.
     pub(super) fn delivered(&self) -> u64 {
         self.watches.iter().map(|watch| watch.connections.run.delivered.events).sum()
     }

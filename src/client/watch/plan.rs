@@ -58,7 +58,6 @@ impl WatchPlan {
         Self { client, resource, params, wrong_kind, namespace, limits, idle_timeout, bookmarks: true, span }
     }
 
-    /// Returns a plan for a namespace with the same settings.
     pub(super) fn of_namespace(&self, namespace: &str) -> Self {
         let (namespace, bookmarks) = (Some(namespace.to_owned()), self.bookmarks);
         let (limits, idle_timeout, wrong_kind) = (self.limits, self.idle_timeout, self.wrong_kind.clone());
@@ -82,7 +81,6 @@ impl WatchPlan {
     }
 }
 
-/// What the next connection of a watch requests.
 pub(super) enum WatchPhase {
     InitialEvents {
         /// True if a part of the initial state was delivered, which the next request delivers again.
@@ -144,7 +142,7 @@ impl WatchPhase {
         }
     }
 
-    /// Counts an interruption of the initial events, after the second of which the collection is listed.
+    /// Counts an interruption of the initial events. After the second one, the collection is listed.
     pub(super) fn count_interruption(&mut self) {
         let Self::InitialEvents { interruptions, .. } = self else { return };
         *interruptions += 1;

@@ -100,7 +100,7 @@ pub struct Disconnect {
     pub wait: Duration,
 }
 
-/// The connection, or what comes before it.
+/// The connection, or the steps before it.
 pub(super) enum ConnectionState {
     Start,
     Locating(Locating),
@@ -196,7 +196,6 @@ impl WatchRun {
         }
     }
 
-    /// Returns a watch of a namespace with the same settings.
     pub(super) fn of_namespace(&self, namespace: &str) -> Self {
         Self {
             initial_events_timeout: self.initial_events_timeout,
@@ -212,7 +211,6 @@ impl WatchRun {
         self.request()
     }
 
-    /// Starts after the version of the collection that was requested.
     pub(super) fn start_after(&mut self, version: &str) -> Result<ConnectionState, Error> {
         self.delivered.complete_version(version);
         self.request()
@@ -499,7 +497,6 @@ impl WatchRun {
         true
     }
 
-    /// Starts over with the collection.
     fn start_over(&mut self) {
         self.phase.start_over();
         self.start_with_state();

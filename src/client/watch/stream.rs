@@ -109,7 +109,7 @@ pub struct Watch<F> {
 impl<F> Unpin for Watch<F> {}
 
 impl Client {
-    /// Returns a watch of the resource, in all namespaces unless the [`Watch`] is told otherwise. Nothing is sent yet.
+    /// Returns a watch of the resource, in all namespaces unless the [`Watch`] names some. Nothing is sent yet.
     ///
     /// Objects are decoded as `T`: see [`Item`]. If `T` is known to read another kind than the resource's, the watch
     /// ends in an error before it sends anything.
@@ -175,7 +175,7 @@ impl<F> Watch<F> {
         self
     }
 
-    /// Sets the limits on the body, of which [`Limits::item_size`] applies to a frame.
+    /// Sets the limits on the body, where [`Limits::item_size`] applies to a frame.
     ///
     /// The default is the limits of the [`Client`](crate::client::Client::limits).
     pub fn limits(mut self, limits: Limits) -> Self {

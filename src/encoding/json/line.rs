@@ -181,7 +181,6 @@ fn write_struct(message: &Message, object: &[u8], out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// Writes a map in the order of its keys.
 fn write_map(object: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
     let mut entries = BTreeMap::new();
     let mut json = Reader::new(object, 0);

@@ -168,7 +168,6 @@ impl JsonList {
         })
     }
 
-    /// Begins a member's value, whose first byte is `byte`.
     fn value<'i>(&mut self, key: Key, byte: u8, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         if key == Key::Items && self.list.index() > 0 {
             return Err(self.malformed(key, Fault::Twice));
@@ -253,7 +252,6 @@ impl JsonList {
         Ok(None)
     }
 
-    /// Begins an item, whose first byte is `byte`.
     fn begin_item<'i>(&mut self, byte: u8, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         self.list.field_start = self.list.position;
         let max = self.list.limits.items;

@@ -77,7 +77,6 @@ pub(crate) fn type_meta(object: &[u8]) -> Result<TypeMeta, FieldFault> {
     Ok(type_meta)
 }
 
-/// Reads a Status; `None` if the JSON is not a Status.
 pub(crate) fn status(json: &[u8]) -> Option<Status> {
     let mut status = Status::default();
     whole("the body", Reader::new(json, 0), |name, json| match name {

@@ -149,7 +149,6 @@ fn time(json: &[u8]) -> Result<Option<Time>, Fault> {
     if json.is_empty() { Ok(None) } else { Reader::new(json, 0).parse() }
 }
 
-/// Sets the JSON of a field, unless it is `null`.
 fn set_json<'a>(place: &mut &'a [u8], field: &'static str, json: &mut Reader<'a>) -> Result<(), FieldFault> {
     let value = json.value().map_err(|fault| (field, fault))?;
     if value != b"null" {

@@ -148,7 +148,6 @@ impl Scan {
         Ok(end.map(|end| from + end))
     }
 
-    /// Returns true if a number or a literal may end here.
     pub(crate) fn may_end(&self) -> bool {
         match self.form {
             Form::Literal(left) => left.is_empty(),

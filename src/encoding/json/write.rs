@@ -69,7 +69,6 @@ pub(crate) fn copy(item: &[u8], out: &mut Vec<u8>) {
     write_compact(item, out);
 }
 
-/// Appends a Status, without a newline.
 pub(crate) fn write_status(status: &Status, out: &mut Vec<u8>) {
     let Status { metadata, status, message, reason, details, code } = status;
     out.push(b'{');

@@ -47,7 +47,6 @@ impl Malformed {
         self.0.fault
     }
 
-    /// Returns the offset of the faulty field in the object.
     pub(crate) fn offset(&self, object: &[u8]) -> u64 {
         self.0.at.saturating_sub(object.as_ptr().addr()) as u64
     }

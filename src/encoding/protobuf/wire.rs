@@ -312,7 +312,6 @@ pub(crate) fn entry(value: Value<'_>) -> Result<(&[u8], &[u8]), Fault> {
     Ok(entry)
 }
 
-/// Returns the key of a map's entry.
 pub(crate) fn key_of(entry: &[u8]) -> Result<&[u8], Fault> {
     let mut key = &[][..];
     for field in Fields::new(entry) {

@@ -80,7 +80,6 @@ fn field_requirement(term: &str) -> Result<(&str, bool, String), RefusedTerm> {
     }
 }
 
-/// Why the API server refuses a term.
 enum RefusedTerm {
     NoOperator,
     /// A backslash before this character, or at the end.

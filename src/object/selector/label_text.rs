@@ -134,7 +134,6 @@ fn requirement<'a>(tokens: &mut Tokens<'a>) -> Result<(&'a str, LabelRequirement
     Ok((key, label))
 }
 
-/// Parses a value, which may be empty.
 fn value(tokens: &mut Tokens<'_>) -> Result<String, String> {
     if matches!(tokens.peek(), "" | ",") {
         return Ok(String::new());

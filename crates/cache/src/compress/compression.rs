@@ -47,7 +47,6 @@ pub(crate) trait StoredStates {
     fn as_whole(found: &Self::Found) -> Option<StoredWhole<'_>>;
 }
 
-/// An object that is to be compressed.
 pub(crate) struct NewObject<'a> {
     pub(crate) encoding: Encoding,
     pub(crate) bytes: &'a [u8],
@@ -64,7 +63,6 @@ pub(crate) struct Replaced<'a> {
     pub(crate) reference: Option<&'a Arc<Reference>>,
 }
 
-/// How an object is to be stored.
 pub(crate) enum EncodeOutcome<'c, F> {
     /// As the delta to the reference. If it is the first delta, the bytes of this candidate are now the reference: the
     /// writer replaces the candidate's entry by an empty delta.
@@ -83,7 +81,6 @@ pub(crate) struct RecompressedWhole<'c> {
     pub(crate) group: Option<GroupKey>,
 }
 
-/// The memory of compression in bytes, without objects.
 pub(crate) struct CompressionMemory {
     /// Tables and buffers from Rust's allocator.
     pub(crate) buffers: usize,
@@ -91,7 +88,6 @@ pub(crate) struct CompressionMemory {
     pub(crate) zstd: usize,
 }
 
-/// How a new object of a group is to be stored.
 enum Decision<'a> {
     /// As the delta, which the encoder has, to the reference of the group.
     Delta(Arc<Reference>),
@@ -160,7 +156,6 @@ impl Compression {
         GroupKey::of(&self.hasher, meta, len, namespace)
     }
 
-    /// Returns the group of an object that was decompressed.
     fn group_of_bytes(&self, encoding: Encoding, bytes: &[u8], namespace: &str) -> Option<GroupKey> {
         self.group_of(&ItemRef::new(encoding, bytes).meta().ok()?, bytes.len(), namespace)
     }
@@ -279,12 +274,10 @@ impl Compression {
         verdict
     }
 
-    /// Compares the objects of the group with this state from now on.
     pub(crate) fn set_candidate(&mut self, group: GroupKey, state: StateId, states: &impl StoredStates) {
         self.groups.set_candidate(group, state, |state| states.find_state(state).is_some());
     }
 
-    /// Records that a state has another address.
     pub(crate) fn move_candidate(&mut self, group: GroupKey, from: usize, to: usize) {
         self.groups.move_candidate(group, from, to);
     }
@@ -326,7 +319,6 @@ impl Compression {
         self.training.restart_ratio();
     }
 
-    /// Begins to renew what was compressed with another dictionary than the current one.
     pub(crate) fn begin_renewal(&mut self) {
         (self.renewal, self.renewed) = (Some(Renewal::default()), RenewedReferences::default());
     }
@@ -441,7 +433,6 @@ impl Compression {
         self.comparand = Comparand::default();
     }
 
-    /// Returns the dictionary for objects that are compressed from now on.
     pub(crate) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         self.encoder.as_ref().and_then(Encoder::dictionary)
     }
@@ -457,12 +448,10 @@ impl Compression {
         }
     }
 
-    /// Returns the bytes of all references, which count as objects.
     pub(crate) fn reference_bytes(&self) -> usize {
         self.decoder.reference_bytes()
     }
 
-    /// Measures the memory of readers and writers.
     pub(crate) fn measure(&self) -> CompressionMemory {
         let encoder = self.encoder.as_ref();
         CompressionMemory {

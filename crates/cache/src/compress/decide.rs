@@ -59,7 +59,6 @@ impl Comparison {
 }
 
 impl Verdict {
-    /// Returns true if the object resembles the reference.
     pub(super) fn resembles(self) -> bool {
         matches!(self, Self::Resembles | Self::Outdated { resembles: true })
     }

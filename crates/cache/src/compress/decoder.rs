@@ -20,7 +20,6 @@ pub(crate) struct CompressedObject<'a> {
     pub(crate) wire_len: u32,
 }
 
-/// The form of a compressed object.
 #[derive(Clone, Copy)]
 pub(crate) enum CompressedForm<'a> {
     Whole(StoredWhole<'a>),
@@ -101,7 +100,6 @@ impl Decoder {
         })
     }
 
-    /// Makes a reference of an object that is stored whole.
     pub(crate) fn new_reference(&self, whole: StoredWhole<'_>) -> Arc<Reference> {
         Reference::new(&self.0, whole)
     }
@@ -130,7 +128,6 @@ impl Decoder {
         result
     }
 
-    /// Returns the bytes of all references.
     pub(super) fn reference_bytes(&self) -> usize {
         self.0.reference_bytes.load(Ordering::Relaxed)
     }
@@ -140,7 +137,6 @@ impl Decoder {
         lock(&self.0.pool).buffer_bytes()
     }
 
-    /// Returns the bytes that zstd has allocated.
     pub(super) fn zstd_bytes(&self) -> usize {
         lock(&self.0.pool).zstd_bytes()
     }

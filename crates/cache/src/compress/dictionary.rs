@@ -26,7 +26,6 @@ impl Dictionary {
         Some(Self { packed: packed.into(), len: bytes.len(), decompress: DDict::try_create(bytes)? })
     }
 
-    /// Returns the bytes from which it was created.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len);
         // They were compressed by `new`.

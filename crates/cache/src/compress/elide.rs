@@ -1,7 +1,7 @@
-//! Elision: the bytes of an object without the texts that its entry has anyway.
+//! Elision: the bytes of an object without the texts that its entry contains anyway.
 //!
-//! A text is replaced by two bytes: the marker, and the number of the text. The marker occurs in no UTF-8, so only
-//! invalid JSON has it. Protobuf has it in numbers and in binary data.
+//! A text is replaced by two bytes, the marker and the number of the text. The marker never occurs in UTF-8, so only
+//! invalid JSON contains it; protobuf contains it in numbers and in binary data.
 
 use memchr::{memchr, memchr_iter, memmem};
 use smallvec::SmallVec;
@@ -47,9 +47,9 @@ impl AsRef<[u8]> for ElidedObject {
     }
 }
 
-/// The texts that an entry has: uid, name, namespace and resource version. Then the parts of the name before and after
-/// its last hyphen or dot, which occur alone, too. The name of a `ReplicaSet` is the name of its Deployment, a hyphen,
-/// and a hash. Labels of the `ReplicaSet` have the hash.
+/// The texts that an entry contains: uid, name, namespace and resource version. Then the parts of the name before and
+/// after its last hyphen or dot, which also occur alone: the name of a `ReplicaSet` is the name of its Deployment, a
+/// hyphen and a hash, and labels of the `ReplicaSet` contain the hash.
 pub(super) struct ElidedTexts<'a>([&'a str; TEXTS]);
 
 /// What is replaced: the place, the length, and the number after the marker.

@@ -82,7 +82,6 @@ impl Encoder {
         self.compress = None;
     }
 
-    /// Returns the dictionary for objects that are compressed from now on.
     pub(super) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         self.current.as_ref()
     }
@@ -94,7 +93,6 @@ impl Encoder {
         (self.out, self.body) = (Vec::new(), Vec::new());
     }
 
-    /// Packs the object that is compressed next.
     pub(super) fn pack(&mut self, object: &ElidedObject, is_grouped: bool) {
         self.wire_len = object.wire_len;
         let none = KnownTexts::default();
@@ -108,7 +106,6 @@ impl Encoder {
         &mut self.packed
     }
 
-    /// Returns the bytes of the object that is compressed next.
     pub(super) fn packed(&self) -> &[u8] {
         &self.packed.bytes
     }
@@ -155,7 +152,6 @@ impl Encoder {
         Some(self.body.len())
     }
 
-    /// Writes the body of the last frame.
     fn write_body(&mut self, is_whole: bool) -> Option<()> {
         let frame = frame::body(self.wire_len, &self.out)?;
         self.body.clear();
@@ -163,7 +159,6 @@ impl Encoder {
         Some(())
     }
 
-    /// Returns the last delta.
     pub(super) fn last_delta(&self) -> &[u8] {
         &self.body
     }

@@ -1,12 +1,10 @@
 //! Frames of zstd, whose beginnings are not stored.
 
-/// The beginning of each frame of zstd.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The longest object that zstd compresses as one block.
 const BLOCK: u32 = 128 << 10;
 /// The rest of the header: no checksum, no dictionary, no length, and a window of 128 KiB.
 const HEADER: [u8; 2] = [0, 7 << 3];
-/// The length of the header of a block.
 const BLOCK_HEADER: usize = 3;
 
 /// Returns the body of a frame: what is stored. The rest follows from the length of the body, if the frame has one
@@ -31,7 +29,6 @@ pub(super) fn body(wire_len: u32, frame: &[u8]) -> Option<&[u8]> {
     (header == block_header(body.len())).then_some(body)
 }
 
-/// Replaces `frame` by the frame with this body.
 pub(super) fn restore(wire_len: u32, body: &[u8], frame: &mut Vec<u8>) {
     frame.clear();
     frame.extend_from_slice(&MAGIC);

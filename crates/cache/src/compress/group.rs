@@ -1,7 +1,7 @@
 //! Delta groups: objects of one group differ little, so they are stored as deltas to one reference.
 //!
-//! A group has only what decides about its next object. Its deltas are known to nobody: they hold the reference, and
-//! the group has a weak pointer to it.
+//! A group contains only what decides about its next object. Nobody knows its deltas: they hold the reference, and the
+//! group has a weak pointer to it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -59,7 +59,6 @@ impl StateId {
         Self { key_hash, address_bits: address_bits(address) }
     }
 
-    /// Returns true if a state of the object has this address.
     pub(crate) fn is_at(self, address: usize) -> bool {
         self.address_bits == address_bits(address)
     }
@@ -78,7 +77,6 @@ pub(super) enum GroupReference<R> {
     Reference(R),
 }
 
-/// The delta groups of a store.
 pub(super) struct DeltaGroups {
     groups: HashMap<GroupKey, DeltaGroup>,
     /// The number of groups at which dropped groups are removed: twice the number that was alive the last time.
@@ -144,7 +142,6 @@ impl DeltaGroups {
         self.set(group, GroupReference::Candidate(state), is_stored);
     }
 
-    /// Compares objects of the group with this reference from now on.
     pub(super) fn set_reference(
         &mut self,
         group: GroupKey,
@@ -170,7 +167,6 @@ impl DeltaGroups {
         self.groups.insert(group, DeltaGroup::new(Pace::default(), reference));
     }
 
-    /// Records that the state of a candidate has another address.
     pub(super) fn move_candidate(&mut self, group: GroupKey, from: usize, to: usize) {
         if let Some(DeltaGroup::Candidate(_, state)) = self.groups.get_mut(&group)
             && state.is_at(from)

@@ -1,8 +1,8 @@
 //! Packing: uids, times and digests as numbers, before zstd sees an object.
 //!
 //! zstd cannot shorten what is random. It writes the 36 characters of a uid in about 20 bytes, and a uid ends the match
-//! of the text around it. So packing replaces each such text by two bytes. The first is the marker of `elide.rs`. The
-//! second is a number that `elide.rs` does not use. The values of the texts follow the text.
+//! of the text around it. Packing therefore replaces each such text by two bytes: the marker of `elide.rs`, and a
+//! number that `elide.rs` does not use. The values of the texts follow the text.
 //!
 //! | text | value |
 //! |---|---|
@@ -12,12 +12,12 @@
 //! | 32 to 510 digits of hexadecimal | the number of bytes, and the bytes |
 //! | a uid or digits that were packed before in the object | their place among these |
 //!
-//! An object that is stored whole has its values before the frame, because a dictionary's code for literals suits text
-//! only. A delta has its values in the frame, because the reference has some of them, too.
+//! An object that is stored whole has its values before the frame, because a dictionary's code for literals suits only
+//! text. A delta has its values in the frame, because the reference contains some of them too.
 //!
-//! A text that many objects have, such as the digest of an image, is in the dictionary, and zstd copies it for less. An
-//! object without a delta group keeps such a text: see [`KnownTexts`]. An object with a group keeps none, so that the
-//! delta and the reference have markers at the same places.
+//! A text that many objects share, such as the digest of an image, is in the dictionary, and zstd copies it for less.
+//! An object without a delta group keeps such a text: see [`KnownTexts`]. An object with a group keeps none, so that
+//! the delta and the reference have markers at the same places.
 
 use memchr::{memchr, memchr_iter};
 use prost::encoding::{decode_varint, encode_varint};
@@ -51,7 +51,6 @@ const SEPARATORS: [(usize, u8); 5] = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':
 /// The time before the first: the beginning of 2026.
 const EPOCH: u64 = 2026 * 12 * 31 * 24 * 60 * 61;
 
-/// An object after packing.
 #[derive(Default)]
 pub(super) struct PackedObject {
     /// The text with markers, and the values.
@@ -92,7 +91,6 @@ type Found = (usize, usize, u8);
 pub(super) struct KnownTexts(Vec<u32>);
 
 impl KnownTexts {
-    /// Returns the texts in these bytes.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let mut found = Vec::new();
         find(bytes, &mut found);

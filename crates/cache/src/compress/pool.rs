@@ -38,7 +38,6 @@ impl Reference {
         2 * size_of::<usize>() + size_of::<Self>() + body
     }
 
-    /// Returns the namespace of the deltas.
     pub(crate) fn namespace(&self) -> &Arc<str> {
         &self.shared.namespace
     }
@@ -104,7 +103,6 @@ impl Default for DecoderPool {
 }
 
 impl DecoderPool {
-    /// Takes a context, if one is free.
     pub(super) fn take_context(&mut self) -> Option<DecoderContext> {
         self.contexts.pop()
     }
@@ -122,7 +120,6 @@ impl DecoderPool {
         self.kept.iter().position(|kept| kept.reference.as_ptr() == reference)
     }
 
-    /// Returns the bytes of a reference, if they are kept.
     pub(super) fn find(&mut self, reference: *const Reference) -> Option<Arc<PackedObject>> {
         let place = self.place(reference)?;
         let kept = self.kept.get_mut(place)?;
@@ -130,7 +127,6 @@ impl DecoderPool {
         Some(Arc::clone(&kept.packed))
     }
 
-    /// Keeps the bytes of a reference.
     pub(super) fn keep(&mut self, reference: &Arc<Reference>, packed: &Arc<PackedObject>) {
         let len = packed.bytes.len();
         if len > KEPT_LEN || self.place(Arc::as_ptr(reference)).is_some() {
@@ -187,7 +183,6 @@ impl DecoderPool {
             + self.kept.capacity() * size_of::<KeptReference>()
     }
 
-    /// Returns the bytes that zstd has allocated.
     pub(super) fn zstd_bytes(&self) -> usize {
         let contexts = self.contexts.iter().flat_map(|context| [&context.whole, &context.delta]);
         contexts.flatten().map(DCtx::sizeof).sum()

@@ -1,12 +1,12 @@
 //! The renewal: objects of an old dictionary are compressed again with the current one.
 //!
-//! A dictionary takes about 130 kB for as long as an object uses it. So after each training, the writer visits all
-//! slots in their order, a few with each write, and compresses what has another dictionary, or none. The old dictionary
-//! is freed with its last object. Until the renewal has visited all slots, no other training is due, so the objects of
-//! a store have two dictionaries at most.
+//! A dictionary takes about 130 kB for as long as an object uses it. After each training, the writer therefore visits
+//! all slots in their order, a few with each write, and compresses what has another dictionary or none. The old
+//! dictionary is freed with its last object. Until the renewal has visited all slots, no other training is due, so the
+//! objects of a store have at most two dictionaries.
 //!
-//! - A reference never changes, so its deltas get a new reference with the same bytes, one after the other.
-//! - A delta that is written meanwhile gets the new reference, too: the renewal may have visited its slot.
+//! - A reference never changes, so its deltas receive a new reference with the same bytes, one after the other.
+//! - A delta that is written meanwhile also receives the new reference, because the renewal may have visited its slot.
 //! - A caller, a subscriber, a snapshot or the change log may keep an old state, and its dictionary with it.
 
 use std::collections::HashMap;
@@ -21,7 +21,6 @@ const MOST_LEN: usize = 16 << 10;
 /// What an object costs in addition to the time for its bytes, in bytes.
 const OBJECT_LEN: usize = 512;
 
-/// The place of the renewal.
 #[derive(Default)]
 pub(crate) struct Renewal {
     /// The slot that is visited next.

@@ -29,7 +29,6 @@ const ENOUGH_SAMPLES: usize = 256;
 /// dictionary saves at least half of them, and takes up to 180 kB. A list begins with a few namespaces and workloads,
 /// so a later training has samples from more of the collection.
 const UNTRAINED: usize = 1536 << 10;
-/// The fewest objects for a training.
 pub(crate) const FEW_SAMPLES: usize = 64;
 /// The number of compressed objects over which the ratio is measured.
 const WINDOW: u32 = 4096;
@@ -47,7 +46,6 @@ pub(super) struct TrainingPolicy {
     baseline: Option<Window>,
 }
 
-/// Sizes before and after compression.
 #[derive(Clone, Copy, Default)]
 struct Window {
     objects: u32,
@@ -62,7 +60,6 @@ impl Default for TrainingPolicy {
 }
 
 impl TrainingPolicy {
-    /// Records that an object was compressed whole.
     pub(super) fn record_whole(&mut self, is_trained: bool, wire_len: usize, compressed_len: usize) {
         self.window.objects += 1;
         self.window.wire += wire_len as u64;
@@ -72,7 +69,6 @@ impl TrainingPolicy {
         }
     }
 
-    /// Returns true if a training is due.
     pub(super) fn is_due(&mut self, is_trained: bool) -> bool {
         if is_trained {
             return self.has_drifted();
@@ -89,7 +85,6 @@ impl TrainingPolicy {
         untrained >= UNTRAINED
     }
 
-    /// Records that zstd could not train the first dictionary.
     pub(super) fn record_failure(&mut self) {
         self.until_attempt *= 2;
     }

@@ -48,7 +48,7 @@ pub(crate) const DICTIONARY: u8 = 1;
 pub(crate) const OBJECT: u8 = 2;
 pub(crate) const REFERENCE: u8 = 3;
 
-/// The form of the bytes of an object as they arrived. Any other form is compressed.
+/// The form of bytes as they arrived. Any other form is compressed.
 pub(crate) const ENCODED: u64 = 0;
 /// Compressed without a dictionary. The next value is compressed with the first dictionary, and so on.
 pub(crate) const COMPRESSED: u64 = 1;
@@ -59,34 +59,37 @@ pub(crate) const MAX_COMPRESSED: u32 = 16 << 20;
 /// Bounds the memory of dictionaries, which is far more than their bytes.
 pub(crate) const MAX_DICTIONARIES: usize = 64;
 
-/// The error of a file of a store: nothing was saved, or nothing was loaded.
+/// Why a store was not saved or not loaded.
 ///
-/// After an error of saving the previous file is intact, except after [`Unflushed`](Self::Unflushed). After an error of
-/// loading the store and the reflector are unchanged.
+/// After an error of saving, the previous file is intact, except after [`Unflushed`](Self::Unflushed). After an error
+/// of loading, the store and the reflector are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The file cannot be written; or it cannot be read, for example because nothing was saved yet.
+    /// The file cannot be written or read, for example because nothing was saved yet.
     #[error("the file cannot be read or written: {0}")]
     Io(io::Error),
-    /// The new file has replaced the previous one, but the folder could not be flushed to disk: a crash of the machine
-    /// may restore the previous file.
+    /// The new file has replaced the previous one, but its folder could not be flushed to disk.
+    ///
+    /// A crash of the machine may restore the previous file.
     #[error("the file was written, but its folder cannot be flushed to disk: {0}")]
     Unflushed(io::Error),
-    /// Not saved: the store has no resource version yet; or an uncommitted [`Relist`](crate::Relist) has changed it;
-    /// or it lacks objects that it could not hold ([`skipped`](crate::StoreReader::skipped)).
-    #[error("the store does not have the whole collection at one resource version")]
+    /// Not saved, because the store does not show a complete collection.
+    ///
+    /// It has no resource version yet, an uncommitted [`Relist`](crate::Relist) has changed it, or it lacks objects
+    /// that it could not hold ([`skipped`](crate::StoreReader::skipped)).
+    #[error("the store does not contain the whole collection at one resource version")]
     Incomplete,
-    /// Not saved: the object cannot be decompressed.
+    /// Not saved, because this object cannot be decompressed.
     #[error("cannot read {0}: {1}")]
     Unreadable(ObjectKey, ItemError),
     /// The file does not begin like a saved store.
     #[error("the file was not written by Store::save")]
     NotSaved,
-    /// A version of this crate with another file format wrote the file.
+    /// The file was written by a version of this crate with another file format.
     #[error("the file has format {0}, expected format {FORMAT}")]
     Format(u32),
-    /// The file has changed since it was written, or another program wrote it.
+    /// The file was changed after it was written, or another program wrote it.
     #[error("the file is damaged: {what} at byte {offset}")]
     Damaged {
         /// The kind of damage.
@@ -95,7 +98,7 @@ pub enum FileError {
         offset: u64,
     },
     /// The file contains another collection.
-    #[error("the file holds {found}, not {expected}")]
+    #[error("the file contains {found}, not {expected}")]
     Foreign {
         /// The collection that was saved.
         found: String,
@@ -106,15 +109,18 @@ pub enum FileError {
     /// budget.
     #[error("the store cannot hold an object of the file: {0}")]
     Object(StoreError),
-    /// Not loaded: the store has been written to.
+    /// Not loaded, because the store was already written to.
     #[error("the store is not empty")]
     NotEmpty,
-    /// A request of a reflector for an object of the file failed; or the server has not reached the resource version of
-    /// the file ([`Error::is_too_large_version`](listwatch::client::Error::is_too_large_version)).
+    /// A request of a reflector for an object of the file failed.
+    ///
+    /// One reason is that the server has not reached the resource version of the file
+    /// ([`Error::is_too_large_version`](listwatch::client::Error::is_too_large_version)).
     #[error("cannot check that the file is from this cluster: {0}")]
     Client(listwatch::client::Error),
-    /// The server has an object at a version that the file should have, or at an older version: the file is from
-    /// another cluster, or the server was restored from a backup.
+    /// The file is from another cluster, or the server was restored from a backup.
+    ///
+    /// The server has an object at a version that the file should contain, or at an older one.
     #[error(
         "{object} is at version {found} on the server and at {saved} in the file, which has all changes up to {version}"
     )]
@@ -128,8 +134,9 @@ pub enum FileError {
         /// The resource version of the file.
         version: String,
     },
-    /// The server has none of the requested objects: the file is from another cluster, or too old to decide. Also for a
-    /// file without objects, or with objects without a uid.
+    /// The file is from another cluster, or too old to decide, because the server has none of the requested objects.
+    ///
+    /// Also for a file without objects, or with objects without a uid.
     #[error("the server has none of the requested objects of the file, which may be from another cluster")]
     Unknown,
 }
@@ -157,8 +164,8 @@ pub(crate) struct FileOutput<'f> {
     sum: Hasher,
     record: Vec<u8>,
     dictionaries: Vec<Arc<Dictionary>>,
-    /// The forms of the deltas to the references that were written, by the address of the reference. The saved snapshot
-    /// keeps it alive.
+    /// The forms of the deltas to the references that were written, by the address of the reference, which the saved
+    /// snapshot keeps alive.
     references: HashMap<usize, u64>,
 }
 
@@ -329,7 +336,6 @@ impl FileInput {
         }
     }
 
-    /// Returns the next record and its offset.
     pub(crate) fn record(&mut self) -> Result<Option<(u64, &[u8])>, FileError> {
         let at = self.at;
         if at == self.end {
@@ -370,7 +376,7 @@ pub(crate) struct FileHead<'r> {
     pub(crate) epoch: u32,
     pub(crate) objects: u64,
     pub(crate) version: &'r str,
-    /// The version up to which the file has all changes; it may have a part of the changes up to `version`.
+    /// The version up to which the file contains all changes. It may contain a part of the changes up to `version`.
     pub(crate) resumes_from: &'r str,
     pub(crate) holds: &'r str,
 }

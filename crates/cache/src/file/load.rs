@@ -1,12 +1,12 @@
 //! Loads a store from a file.
 //!
-//! A file may be damaged, forged, or of another collection. It must then change nothing, and allocate within limits. So
+//! A file may be damaged, forged, or of another collection. It must then change nothing, and allocate within limits, so
 //! a load has two steps:
 //!
 //! 1. [`read`] checks the checksum before any record, then each record, and builds the entries beside the store. The
 //!    budget is checked with a lower bound of each object before the object is expanded.
-//! 2. [`put`] locks the writers out, and checks again that the store is empty and that the budget suffices. Then it
-//!    writes the entries as if they arrived. Only user code of indexes can fail here.
+//! 2. [`put`] locks writers out, and checks again that the store is empty and that the budget suffices. Then it writes
+//!    the entries as if they arrived. Only user code of indexes can fail here.
 //!
 //! - Objects keep the form of the file, if the format of the store allows it. Expanding takes most of the time of a
 //!   load, so each core expands a part.
@@ -36,13 +36,12 @@ use crate::state::object::Object;
 use crate::write::capacity::check_empty_store;
 use crate::write::core::StoreCore;
 
-/// The fewest objects for which another thread pays.
+/// The fewest objects for which another thread pays off.
 const FEW: usize = 1024;
 
-/// The contents of a file that was read and checked.
 pub(crate) struct SavedStore {
     version: String,
-    /// The version up to which it has all changes.
+    /// The version up to which it contains all changes.
     resumes_from: String,
     epoch: u32,
     entries: Vec<Entry>,
@@ -133,13 +132,12 @@ fn expand_one<T: StoreType + ?Sized>(
     let object = core.objects.object(entry);
     let (encoding, bytes) = (object.encoding(), object.encoded().map_err(StoreError::from)?);
     let identity = Identity::of(ItemRef::new(encoding, bytes))?;
-    // Only in a forged file the namespace is unknown.
+    // The namespace is unknown only in a forged file.
     let namespace = || namespaces.get(&identity.namespace).unwrap_or_else(|| (*identity.namespace).into());
     *entry = Entry::encoded(encoding, bytes, &identity, namespace);
     Ok(())
 }
 
-/// Puts the objects of a file into the empty store.
 pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore) -> Result<(), FileError> {
     let (mut writer, objects) = (core.writer(), &core.objects);
     let writer = &mut *writer;
@@ -160,11 +158,11 @@ pub(crate) fn put<T: StoreType + ?Sized>(core: &StoreCore<T>, saved: SavedStore)
     for entry in saved.entries {
         let identity = entry.identity();
         let hash = objects.hash(&identity.namespace, &identity.name);
-        // Only a forged file has an object twice.
+        // Only a forged file contains an object twice.
         if objects.find(hash, &identity).is_none() {
             let object = Object::for_functions(&entry, &objects.codec);
             let slot = writer.placement.put(objects, hash, None, &object);
-            // A write of others, which the resumed watch has to deliver.
+            // A write of others, which the resumed watch must deliver.
             if is_older(&saved.version, &identity.resource_version) {
                 let key_hash = objects.whole_hash((&*identity.namespace, &*identity.name));
                 writer.relists.add_unconfirmed(slot, key_hash, &identity.resource_version);
@@ -253,7 +251,6 @@ struct LoadedDictionaries {
 }
 
 impl LoadedDictionaries {
-    /// Returns the number of dictionaries.
     fn len(&self) -> usize {
         self.dictionaries.len()
     }
@@ -289,7 +286,6 @@ impl LoadedDictionaries {
         Some(self.by_namespace.get(namespaces, namespace, dictionary))
     }
 
-    /// Returns the reference with this number.
     fn reference(&self, at: u64) -> Option<&Arc<Reference>> {
         self.references.get(usize::try_from(at).ok()?)
     }

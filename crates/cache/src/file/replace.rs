@@ -1,11 +1,12 @@
 //! Replaces a file atomically.
 //!
-//! The new file is written beside the old one, and renamed once it is complete. Its name is that of the old file, six
-//! random letters and digits, and an ending. A process that is killed leaves it behind, and the next save of the same
-//! file removes it.
+//! The new file is written next to the old one, and renamed once it is complete. Its name is that of the old file, six
+//! random letters and digits, and an ending. A process that is killed leaves it, and the next save of the same file
+//! removes it.
 //!
-//! Other saves may be in progress in the same folder, of this process or of another. So each save locks its unfinished
-//! file, and a save removes only files that are not locked. Where files cannot be locked, unfinished files stay.
+//! Other saves may be in progress in the same folder, in this process or in another. Each save therefore locks its
+//! unfinished file, and a save removes only files that are not locked. Where files cannot be locked, unfinished files
+//! stay.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -23,8 +24,8 @@ const RANDOM: usize = 6;
 /// The most symbolic links that lead to a file, as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// Atomically replaces the file at this path with the file that `write` writes. A symbolic link stays, and the file
-/// that it leads to is replaced. The file keeps its permissions; only its owner can read a new one.
+/// Atomically replaces the file at this path with what `write` writes. A symbolic link stays, and the file to which it
+/// leads is replaced. An existing file keeps its permissions; only its owner can read a new one.
 pub(super) fn replace(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), FileError>,

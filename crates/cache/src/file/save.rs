@@ -15,8 +15,8 @@ use crate::state::object::Object;
 use crate::state::snapshot::Snapshot;
 use crate::write::core::StoreCore;
 
-/// Saves the collection of this moment. A watch resumes from the version `resumes_from`: of the changes up to its own
-/// version, the collection may have only a part.
+/// Saves the collection of this moment. A watch resumes from the version `resumes_from`, because the collection may
+/// contain only a part of the changes up to its own version.
 pub(crate) fn save<T: StoreType + ?Sized>(
     core: &StoreCore<T>,
     path: &Path,
@@ -25,7 +25,7 @@ pub(crate) fn save<T: StoreType + ?Sized>(
 ) -> Result<(), FileError> {
     let mut writer = core.writer();
     writer.compress_pending(&core.objects);
-    // Resource versions of two epochs do not compare. A resumed watch does not deliver objects that were skipped
+    // Resource versions of two epochs cannot be compared. A resumed watch does not deliver objects that were skipped
     // before.
     if core.objects.state().version.is_empty() || !writer.relists.is_consistent() || writer.skipped.len() > 0 {
         return Err(FileError::Incomplete);

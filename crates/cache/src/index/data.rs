@@ -1,7 +1,7 @@
 //! The data of an index, and the steps in which a write changes it.
 //!
-//! The caller's function computes values, and values are compared, cloned and dropped by the caller's code. None of it
-//! may run while a lock is held that readers acquire. So a write takes three steps:
+//! The caller's function computes values, and the caller's code compares, clones and drops them. None of this may run
+//! under a lock that readers acquire, so a write takes three steps:
 //!
 //! | step | under the lock of the state | runs code of the caller | changes |
 //! |---|---|---|---|
@@ -9,12 +9,13 @@
 //! | `commit` | yes | no | swaps the map, and moves the slot between groups |
 //! | `notify` | no | yes: drops the replaced values | nothing |
 //!
-//! - A new index is registered first, so that it has all further writes, and then gets the objects of the store
+//! - A new index is registered first, so that it receives all further writes, and then the stored objects are added
 //!   (`add`). Nobody reads it before that.
-//! - A panic in `stage` is an error of the object, as an error that the function returns. The object then has no value.
+//! - A panic in `stage` is an error of the object, like an error that the function returns. The object then has no
+//!   value.
 //! - The maps are persistent, so the copy that `stage` changes shares its nodes with the map of the readers.
-//! - A value and its group live as long as an object has it. A group may be reused for another value. So a reader that
-//!   found it before a commit compares its generation.
+//! - A value and its group live as long as an object has the value. A group may be reused for another value, so a
+//!   reader that found it before a commit compares its generation.
 //! - An error of the function is kept for its object until a later state succeeds. The object then has no value.
 
 use std::error::Error;
@@ -52,7 +53,7 @@ pub(crate) fn index_function<T: StoreType + ?Sized, I: IntoIterator, E: Into<Box
 pub(super) struct IndexData<T: StoreType + ?Sized, V> {
     pub(super) name: Arc<str>,
     function: Box<IndexFunction<T, V>>,
-    /// Values that objects have. Changed with `groups`, while the state is locked.
+    /// The values that objects have. They change together with `groups`, while the state is locked.
     pub(super) values: RwLock<ValueMap<V>>,
     pub(super) groups: RwLock<ValueGroups<V>>,
     /// Locked by one writer at a time.
@@ -60,7 +61,7 @@ pub(super) struct IndexData<T: StoreType + ?Sized, V> {
     pub(super) routes: ValueRoutes<T, V>,
 }
 
-/// The write in progress; afterwards, the values to be dropped without a lock.
+/// The write in progress, and afterwards the values to be dropped without a lock.
 struct StagedWrite<V> {
     groups: Groups,
     /// Groups whose first object this is.
@@ -72,7 +73,7 @@ struct StagedWrite<V> {
     error: Option<ObjectError>,
     /// The error of an earlier state.
     old_error: Option<ObjectError>,
-    /// The values with subscribers that the object had or has: places in its list.
+    /// The values with subscribers that the object had or has, as places in the list of routes.
     routes: SmallVec<[u32; 4]>,
 }
 
@@ -106,12 +107,12 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
         read(&self.values).clone()
     }
 
-    /// Adds objects of the store to an index that nobody reads yet. An object that was written since the index was
-    /// registered is in it already.
+    /// Adds stored objects to an index that nobody reads yet. An object that was written since the index was registered
+    /// is already in it.
     ///
     /// It skips what only a change of a shared map needs: the map of earlier values, routes, and locks for each object.
-    /// An index of 500,000 objects by name takes half of the time of `stage` and `commit`. tests/store/model.rs adds
-    /// indexes at any time.
+    /// Adding an index of 500,000 objects by name takes half the time of `stage` and `commit`. tests/store/model.rs
+    /// adds indexes at any time.
     pub(super) fn add(&self, objects: Vec<(u32, Result<Values<V>, ObjectError>)>) {
         // Without another reference, the map is changed in place.
         let mut values = mem::replace(&mut *write(&self.values), ValueMap::new_sync());
@@ -144,7 +145,6 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
         *write(&self.values) = values;
     }
 
-    /// Returns the groups of a slot, with their values.
     fn groups_of(&self, slot: Option<u32>) -> Vec<(u32, Arc<V>)> {
         let data = read(&self.groups);
         let groups = slot.and_then(|slot| data.by_slot.get(slot as usize)).into_iter().flatten();
@@ -153,7 +153,6 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
 }
 
 impl<T: StoreType + ?Sized, V> IndexData<T, V> {
-    /// Computes the values of an object. It runs the caller's function.
     pub(super) fn values_of(&self, object: &Object<T>) -> Result<Values<V>, ObjectError> {
         (self.function)(object).map_err(|source| self.error(object, source))
     }
@@ -213,7 +212,6 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync> MaintainedIndex<T> for
 }
 
 impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
-    /// Stages the values of the object of a slot, or of a new slot.
     fn staged_values(&self, slot: Option<u32>, values: Values<V>) -> StagedWrite<V> {
         let mut staged = StagedWrite::default();
         let (known, had) = (self.values(), self.groups_of(slot));
@@ -247,7 +245,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> IndexData<T, V> {
     }
 
     /// Stages that the object of a slot has no values, after the code of its new values has panicked. The values that
-    /// it had may panic, too: then they stay in the map, without objects, and all subscribers are notified.
+    /// it had may panic too; they then stay in the map, without objects, and all subscribers are notified.
     fn staged_without_values(&self, slot: Option<u32>) -> StagedWrite<V> {
         contain(|| self.staged_values(slot, Values::new()))
             .unwrap_or_else(|_| StagedWrite { routes: self.routes.all_places(), ..StagedWrite::default() })

@@ -1,7 +1,8 @@
 //! The objects of each value of an index, by numbers.
 //!
-//! Code under the locks of readers may not run functions of the caller, and comparing values is such a function. So a
-//! value has a number, its group. Sets of objects, and the groups of an object, are kept by numbers.
+//! Code under the locks of readers may not run functions of the caller, and comparing values is such a function. Each
+//! value therefore has a number, its group, and sets of objects, as well as the groups of an object, are kept by
+//! numbers.
 
 use std::collections::HashMap;
 use std::mem;
@@ -13,7 +14,7 @@ use smallvec::SmallVec;
 use crate::error::ObjectError;
 use crate::state::slot_set::{SlotSet, spilled};
 
-/// The number of the set of a value's objects. A value that loses its last object and later gains another has a new
+/// The number of the set of a value's objects. A value that loses its last object and later gains another gets a new
 /// group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Group {
@@ -22,8 +23,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Returns the place of a list in the lists of [routes](super::routes::ValueRoutes). There are fewer lists than
-    /// bytes of memory.
+    /// Returns the place of a list in the lists of [routes](super::routes::ValueRoutes), which are fewer than the bytes
+    /// of memory.
     pub(super) fn of_route(at: usize) -> Self {
         Self { at: u32::try_from(at).unwrap_or(u32::MAX), generation: 0 }
     }
@@ -38,7 +39,7 @@ pub(super) const NODE: usize = 48;
 /// The groups of an object, ascending and each once.
 pub(super) type Groups = SmallVec<[u32; 2]>;
 
-/// Sorts numbers, and keeps each once. An object may have thousands of values, so none is searched for in a list.
+/// Sorts numbers without duplicates. An object may have thousands of values, so none is searched for in a list.
 pub(super) fn sort_once<A: smallvec::Array<Item = u32>>(numbers: &mut SmallVec<A>) {
     numbers.sort_unstable();
     numbers.dedup();
@@ -53,7 +54,6 @@ fn difference<'g>(groups: &'g Groups, others: &'g Groups) -> impl Iterator<Item 
     })
 }
 
-/// The values of an object.
 pub(super) type Values<V> = SmallVec<[V; 1]>;
 
 pub(super) struct ValueGroups<V> {
@@ -117,12 +117,10 @@ impl<V> ValueGroups<V> {
         self.by_slot.get(slot as usize).is_some_and(|groups| !groups.is_empty()) || self.failed.contains_key(&slot)
     }
 
-    /// Returns true if the group has one object.
     pub(super) fn is_single(&self, at: u32) -> bool {
         self.groups.get(at as usize).is_some_and(|members| members.slots.len() == 1)
     }
 
-    /// Replaces the groups of the object of a slot.
     pub(super) fn set(&mut self, slot: u32, groups: Groups) {
         let place = slot as usize;
         if place >= self.by_slot.len() {

@@ -21,14 +21,14 @@ use crate::subscribe::registry::SubscriberHost;
 use crate::subscribe::subscription::{Route, Subscription};
 use crate::sync::read;
 
-/// The number of slots whose values are computed before they are added together.
+/// How many slots are added together, after their values were computed.
 const BUILD_STEP: u32 = 64;
 
-/// Finds the objects of a store by values that a function computes from each: see
-/// [`StoreReader::index`](crate::StoreReader::index).
+/// Finds the objects of a store by the values that a function computes from each.
 ///
-/// The store keeps the index up to date until you drop its last clone and its last subscriber. A look-up takes about
-/// `log2(values)` comparisons, and returns the objects of one moment, unordered.
+/// [`StoreReader::index`](crate::StoreReader::index) adds one. The store keeps the index up to date until you drop its
+/// last clone and its last subscriber. A look-up takes about `log2(values)` comparisons, and returns the objects of one
+/// moment, unordered.
 ///
 /// An index takes about 30 bytes for each object, and about 130 bytes and two copies for each value, so prefer
 /// `Arc<str>` for text.
@@ -54,7 +54,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
         Arc::clone(&self.data) as _
     }
 
-    /// Adds the objects that the store had when the index was registered, a few at a time. The caller's function runs
+    /// Adds the objects that were stored when the index was registered, a few at a time. The caller's function runs
     /// without any lock, unless an object is written meanwhile. Writers wait while the values of a few objects are
     /// added.
     pub(crate) fn build(&self) {
@@ -65,8 +65,8 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
                 let state = objects.state();
                 chunk.filter_map(|slot| Some((slot, state.get(slot)?.clone()))).collect()
             };
-            // The processor waits for all entries at once: an index of 50,000 encoded Pods by a view takes a fifth less
-            // time.
+            // The processor waits for all entries at once, so an index of 50,000 encoded Pods by a view takes a fifth
+            // less time.
             for (_, entry) in &entries {
                 entry.prefetch();
             }
@@ -74,7 +74,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
             let mut values: Vec<_> = entries.iter().map(|(_, entry)| Some(values_of(entry))).collect();
             self.host.exclude_writers(&mut |_| {
                 let found = entries.iter().zip(&mut values).filter_map(|((slot, before), values)| {
-                    // A write, or a change of the form.
+                    // Either a write, or a change of the form.
                     let entry = objects.entry_at(*slot)?;
                     Some((*slot, if entry.is_same(before) { values.take()? } else { values_of(&entry) }))
                 });
@@ -128,11 +128,10 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Index<T, V> 
         })
     }
 
-    /// Returns an unregistered subscriber to the objects that have this value. An object that loses the value is
-    /// delivered as [`Deleted`](crate::Change::Deleted).
+    /// Returns a builder for a subscriber to the objects that have this value.
     ///
-    /// Writes of other objects cost the subscriber nothing, and the function of the index is called once for all
-    /// subscribers.
+    /// An object that loses the value is delivered as [`Deleted`](crate::Change::Deleted). Writes of other objects cost
+    /// the subscriber nothing, and the function of the index is called once for all subscribers.
     pub fn subscribe(&self, value: V) -> SubscriberBuilder<T> {
         let route = ValueRoute { data: Arc::clone(&self.data), value };
         SubscriberBuilder::new(Arc::clone(&self.host), self.handle.clone()).route(Box::new(route))
@@ -169,7 +168,6 @@ impl<T: StoreType + ?Sized, V> fmt::Debug for Index<T, V> {
     }
 }
 
-/// The route to the objects that have a value.
 struct ValueRoute<T: StoreType + ?Sized, V> {
     data: Arc<IndexData<T, V>>,
     value: V,
@@ -192,7 +190,7 @@ impl<T: StoreType + ?Sized, V: Ord + Clone + Send + Sync + 'static> Route<T> for
     }
 }
 
-/// Returns true for an empty range: `RedBlackTreeMap::range` panics on some of them.
+/// Returns true for an empty range, because `RedBlackTreeMap::range` panics on some of them.
 fn is_empty<V: Ord>(range: (Bound<&V>, Bound<&V>)) -> bool {
     match range {
         (Bound::Included(start), Bound::Included(end)) => start > end,

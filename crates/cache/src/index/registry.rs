@@ -13,7 +13,7 @@ use crate::subscribe::subscription::Subscription;
 /// The steps of a write for an index: see [`IndexData`](super::data::IndexData).
 pub(crate) trait MaintainedIndex<T: StoreType + ?Sized>: Send + Sync {
     /// Computes the values of the object that is written into the slot, or into a new slot; `None` if the object is
-    /// removed. Changes nothing that readers see.
+    /// removed. Readers see no change.
     fn stage(&self, slot: Option<u32>, object: Option<&Object<T>>);
     /// Makes the staged values visible to readers. It runs under the lock of the state, and calls no user code.
     /// `has_object` is false if the object is removed.
@@ -26,7 +26,7 @@ pub(crate) trait MaintainedIndex<T: StoreType + ?Sized>: Send + Sync {
 /// The indexes of a store that have readers, and the errors of their functions.
 pub(crate) struct IndexRegistry<T: StoreType + ?Sized> {
     indexes: Vec<Weak<dyn MaintainedIndex<T>>>,
-    /// The number of failures of index functions since the reflector last read it, and the last error.
+    /// How often index functions failed since the reflector last asked, and the last error.
     errors: (u64, Option<ObjectError>),
 }
 
@@ -39,7 +39,6 @@ impl<T: StoreType + ?Sized> IndexRegistry<T> {
         self.indexes.is_empty()
     }
 
-    /// Keeps an index up to date from now on.
     pub(crate) fn add(&mut self, index: &Arc<dyn MaintainedIndex<T>>) {
         self.indexes.push(Arc::downgrade(index));
     }
@@ -54,7 +53,6 @@ impl<T: StoreType + ?Sized> IndexRegistry<T> {
         StagedIndexes(indexes)
     }
 
-    /// Counts the errors of a commit.
     pub(crate) fn add_errors(&mut self, (count, last): (u64, Option<ObjectError>)) {
         self.errors.0 += count;
         if last.is_some() {
@@ -72,7 +70,6 @@ impl<T: StoreType + ?Sized> IndexRegistry<T> {
     }
 }
 
-/// The indexes that have staged a write.
 pub(crate) struct StagedIndexes<T: StoreType + ?Sized>(Vec<Arc<dyn MaintainedIndex<T>>>);
 
 impl<T: StoreType + ?Sized> StagedIndexes<T> {

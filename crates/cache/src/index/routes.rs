@@ -1,7 +1,8 @@
 //! The subscribers to the values of an index.
 //!
 //! Values are the caller's, so they are compared, cloned and dropped without the lock. A change clones the map, changes
-//! its copy, and locks to swap it. Only one writer at a time changes it, because all callers hold the writer's lock.
+//! its copy, and locks only to swap it. Only one writer at a time changes it, because all callers hold the writer's
+//! lock.
 
 use std::mem;
 use std::sync::{Arc, Weak};
@@ -13,18 +14,16 @@ use crate::index::groups::{Group, ValueMap};
 use crate::subscribe::subscription::Subscription;
 use crate::sync::{Mutex, lock};
 
-/// The subscribers to values.
 pub(super) struct ValueRoutes<T: StoreType + ?Sized, V>(Mutex<RouteLists<T, V>>);
 
 struct RouteLists<T: StoreType + ?Sized, V> {
     /// Places in `lists`.
     values: ValueMap<V>,
     lists: Vec<RouteList<T, V>>,
-    /// The number of lists at which lists without subscribers are removed.
+    /// At this many lists, those without subscribers are removed.
     full: usize,
 }
 
-/// A value and its subscribers.
 type RouteList<T, V> = (Arc<V>, Vec<Weak<Subscription<T>>>);
 
 const FEW_ROUTES: usize = 64;
@@ -40,12 +39,10 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> ValueRoutes<T, V> {
         (!routes.lists.is_empty()).then(|| routes.values.clone())
     }
 
-    /// Returns the places of all values.
     pub(super) fn all_places(&self) -> SmallVec<[u32; 4]> {
         (0..).take(lock(&self.0).lists.len()).collect()
     }
 
-    /// Appends the subscribers of these places.
     pub(super) fn collect_subscribers(&self, places: &[u32], subscribers: &mut Vec<Arc<Subscription<T>>>) {
         let mut routes = lock(&self.0);
         for at in places {
@@ -57,7 +54,6 @@ impl<T: StoreType + ?Sized, V: Ord + Clone> ValueRoutes<T, V> {
         }
     }
 
-    /// Adds a subscriber to a value.
     pub(super) fn add(&self, value: &V, subscription: &Arc<Subscription<T>>) {
         let (mut values, len, swept) = {
             let routes = lock(&self.0);

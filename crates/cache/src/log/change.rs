@@ -12,20 +12,21 @@ use crate::log::frames::Frames;
 use crate::state::entry::Entry;
 use crate::state::object::{Codec, Object};
 
-/// A change of a collection as the server made it: see
-/// [`StoreReader::changes_after`](crate::StoreReader::changes_after).
+/// A change of a collection as the server made it.
+///
+/// [`StoreReader::changes_after`](crate::StoreReader::changes_after) returns changes.
 pub struct LoggedChange<T: StoreType + ?Sized> {
     pub(super) kind: EventType,
     pub(super) resource_version: String,
     pub(super) old: Option<Entry>,
     pub(super) object: Entry,
     pub(super) codec: Arc<Codec<T>>,
-    /// Identifies this change among the keys of kept frames.
+    /// Identifies this change in the keys of kept frames.
     pub(super) number: u64,
     pub(super) frames: Arc<Frames>,
 }
 
-/// The number of forms of frames that the log keeps of a change.
+/// How many forms of frames the log keeps for a change.
 const FRAMES: usize = 4;
 
 impl<T: StoreType + ?Sized> LoggedChange<T> {
@@ -37,9 +38,9 @@ impl<T: StoreType + ?Sized> LoggedChange<T> {
 
     /// Returns the resource version of the change, which orders the changes of a collection.
     ///
-    /// Several changes may share a version: when a lease of etcd expires, it deletes all its objects at one version. A
-    /// change without a version of its own, for example a deletion that some servers send without one, has the version
-    /// of the change before it.
+    /// Several changes may share a version: when a lease of etcd expires, all its objects are deleted at one version. A
+    /// change without a version of its own, such as a deletion that some servers send without one, has the version of
+    /// the change before it.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.resource_version
@@ -51,21 +52,21 @@ impl<T: StoreType + ?Sized> LoggedChange<T> {
         self.old.as_ref().map(|old| Object::new(old, &self.codec))
     }
 
-    /// Returns the state after the change; of a deleted object, the final state.
+    /// Returns the state after the change, or the final state of a deleted object.
     #[must_use]
     pub fn object(&self) -> Object<T> {
         Object::new(&self.object, &self.codec)
     }
 
-    /// Returns the frame that a reader sends for this change, which `encode` encodes once for all readers. `form` is a
-    /// number below 4 that names the form of the frame.
+    /// Returns the frame that a reader sends for this change, encoded once for all readers.
     ///
-    /// Frames count in the memory of the log. The log drops the frames that were encoded first when they exceed a
-    /// quarter of [`ChangeLogLimits::bytes`](crate::ChangeLogLimits::bytes): then the next call encodes again.
+    /// `form` is a number below 4 that names the form of the frame. Frames count in the memory of the log. If they
+    /// exceed a quarter of [`ChangeLogLimits::bytes`](crate::ChangeLogLimits::bytes), the log drops those that were
+    /// encoded first, and the next call encodes again.
     ///
     /// # Errors
     ///
-    /// The error of `encode`, which the next call calls again. An unknown form is encoded by each call.
+    /// The error of `encode`, which the next call then calls again. An unknown form is encoded at each call.
     pub fn frame<E>(&self, form: usize, encode: impl FnOnce(&Self) -> Result<Vec<u8>, E>) -> Result<Bytes, E> {
         if form >= FRAMES {
             return encode(self).map(Bytes::from);
@@ -77,7 +78,7 @@ impl<T: StoreType + ?Sized> LoggedChange<T> {
         Ok(self.frames.keep(self.number, form, frame))
     }
 
-    /// Returns the bytes that only the log holds: a replaced state, and the final state of a deleted object.
+    /// Returns how many bytes only the log holds: a replaced state, and the final state of a deleted object.
     fn bytes(&self) -> usize {
         let last = if self.kind == EventType::Deleted { self.object.allocated() } else { 0 };
         let old = self.old.as_ref().map_or(0, Entry::allocated);
@@ -101,36 +102,35 @@ impl<T: StoreType + ?Sized> fmt::Debug for LoggedChange<T> {
     }
 }
 
-/// A change, and when it was appended.
 pub(super) struct KeptChange<T: StoreType + ?Sized> {
     pub(super) at: Instant,
     pub(super) place: Place,
     pub(super) change: Arc<LoggedChange<T>>,
 }
 
-/// The place of a change among the changes of its version, which decides whether a reader at a version has the change.
+/// The place of a change among the changes of its version, which decides whether a reader at a version knows the
+/// change.
 ///
-/// A resource version does not always name one change. When a lease of etcd expires, its objects are deleted at one
-/// version. Some servers send deletions without a version, or with the version of the object's last state. So a reader
-/// at a version may have only a part of the changes of this version. A reader gets every change again that it does not
-/// have for certain: it converges after a repeated change, but not after a missing one.
+/// A resource version does not always name a single change. When a lease of etcd expires, its objects are deleted at
+/// one version, and some servers send deletions without a version, or with the version of the object's last state. A
+/// reader at a version may therefore know only a part of its changes. It receives again every change that it may not
+/// know, because a reader converges after a repeated change but not after a missing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A reader at this version has the change.
+    /// A reader at this version knows the change.
     First,
-    /// The log had this version before. A reader at this version may lack the change.
+    /// The log already contained this version, so a reader at this version may lack the change.
     Further,
-    /// The change has no version of its own. A reader that is at any version before the next change may lack it.
+    /// The change has no version of its own, so a reader at any version before the next change may lack it.
     Unversioned,
 }
 
 impl<T: StoreType + ?Sized> KeptChange<T> {
-    /// Returns the memory of the change in the log.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.change.bytes()
     }
 
-    /// Returns true if a reader that is at this version has the change for certain.
+    /// Returns true if a reader at this version certainly knows the change.
     pub(super) fn is_known_at(&self, resource_version: &str) -> bool {
         match compare_resource_versions(&self.change.resource_version, resource_version) {
             Some(Ordering::Less) => self.place != Place::Unversioned,
@@ -139,7 +139,7 @@ impl<T: StoreType + ?Sized> KeptChange<T> {
         }
     }
 
-    /// Returns true if the change has the newest version, and a reader at this version may lack it.
+    /// Returns true if the change has the newest version and a reader at this version may lack it.
     pub(super) fn is_unsettled_at(&self, newest: &str) -> bool {
         self.place != Place::First && self.change.resource_version == newest
     }

@@ -52,13 +52,13 @@ impl<T: StoreType + ?Sized> ChangeLog<T> {
 
 /// A cursor in the change log: see [`StoreReader::changes_after`](crate::StoreReader::changes_after).
 ///
-/// It keeps no change and not the store. It ends with [`StoreError::ChangesExpired`] when the log drops changes that it
-/// has not returned, when a relist begins, and when the store is dropped.
+/// It keeps neither changes nor the store alive. It ends with [`StoreError::ChangesExpired`] when the log drops changes
+/// that the cursor has not returned, when a relist begins, and when the store is dropped.
 pub struct ChangeCursor<T: StoreType + ?Sized> {
     log: Weak<ChangeLog<T>>,
     _handle: CountedHandle,
     cursor: Cursor,
-    /// The version up to which the reader has all changes.
+    /// The version up to which the reader knows all changes.
     version: String,
     /// True until the first change that the reader may lack.
     skips_known: bool,
@@ -76,8 +76,9 @@ impl<T: StoreType + ?Sized> ChangeCursor<T> {
         Ok(Self { log: Arc::downgrade(log), _handle: handle, cursor, version, skips_known: true, has_ended: false })
     }
 
-    /// Returns the resource version up to which the reader has all changes. If it has read the whole log, this is the
-    /// version of the log, which bookmarks advance.
+    /// Returns the resource version up to which the reader knows all changes.
+    ///
+    /// Once it has read the whole log, this is the version of the log, which bookmarks advance.
     pub fn resource_version(&mut self) -> &str {
         if let Some(log) = self.log.upgrade()
             && let Some(version) = log.lock().version_at_end(&self.cursor)
@@ -88,11 +89,13 @@ impl<T: StoreType + ?Sized> ChangeCursor<T> {
         &self.version
     }
 
-    /// Waits for the next change, as `next` of `StreamExt` does; `None` after an error.
+    /// Returns the next change, or `None` after an error.
+    ///
+    /// This is `next` of `StreamExt`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::ChangesExpired`].
+    /// [`StoreError::ChangesExpired`] when the cursor has ended.
     pub async fn next(&mut self) -> Option<Result<Arc<LoggedChange<T>>, StoreError>> {
         poll_fn(|cx| self.poll_change(cx)).await
     }
@@ -101,7 +104,7 @@ impl<T: StoreType + ?Sized> ChangeCursor<T> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::ChangesExpired`].
+    /// [`StoreError::ChangesExpired`] when the cursor has ended.
     pub fn try_next(&mut self) -> Result<Option<Arc<LoggedChange<T>>>, StoreError> {
         self.advance(None)
     }
@@ -124,8 +127,8 @@ impl<T: StoreType + ?Sized> ChangeCursor<T> {
         let mut log = log.lock();
         while let Some(kept) = log.change_at(&self.cursor)? {
             self.cursor.place.next += 1;
-            // A reader that knows a newer version than the store. From the first change that it may lack on, it gets
-            // all: a change without a version may be older than what it knows.
+            // The reader knows a newer version than the store's. From the first change that it may lack, it receives
+            // all, because a change without a version may be older than what it knows.
             if self.skips_known && kept.is_known_at(&self.version) {
                 continue;
             }

@@ -1,8 +1,8 @@
 //! The states of a change log: when it opens and closes, and which readers wake.
 //!
-//! The log has the changes of the server in the order of the watch. It has them while the store is complete. Then the
-//! store at a version and the changes after it give each later state. Each rule below, and in
-//! [`open_log`](super::open_log), follows from this.
+//! The log contains the changes of the server in the order of the watch, while the store is complete. The store at a
+//! version, together with the changes after it, then yields each later state. Every rule here and in
+//! [`open_log`](super::open_log) follows from this.
 //!
 //! | state | what is known | it ends |
 //! |---|---|---|
@@ -13,17 +13,17 @@
 //!
 //! `Opening` and `Open` end in `Closed` when a relist begins, a write fails, or the order of the changes is lost.
 //!
-//! - **A relist never becomes changes.** A list has no order, and lacks the deletions. The log closes when a relist
+//! - **A relist never becomes changes.** A list has no order and lacks the deletions, so the log closes when a relist
 //!   begins.
-//! - **The log opens late.** Pages of a list may have objects newer than the collection, and so may a list in parallel
-//!   to a watch. The log opens once the watch has passed the newest of them.
+//! - **The log opens late.** Pages of a list may contain objects newer than the collection, and so may a list next to a
+//!   watch. The log opens once the watch has passed the newest of them.
 //! - **A change that is not logged delays the log.** While the log is not open, the watch may deliver a change without
 //!   a version of its own. A log that opened at the version before it would lack this change.
 //!
-//! Left out: a log in the file of a store. After a load the log opens at the saved version, without changes.
+//! Left out: a log in the file of a store. After a load, the log opens at the saved version without changes.
 //!
-//! Waking a task may run code of the caller, and freeing a log may take long, so neither happens under a lock: wakers
-//! and dropped changes leave the log as [`DueWork`].
+//! Waking a task may run code of the caller, and freeing a log may take long. Neither may happen under a lock, so
+//! wakers and dropped changes leave the log as [`DueWork`].
 
 use std::collections::HashMap;
 use std::mem;
@@ -47,9 +47,9 @@ use crate::state::object::Codec;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeLogStatus {
-    /// The log has all changes after this resource version; `None` while the log is closed.
+    /// The log contains all changes after this resource version; `None` while it is closed.
     pub start: Option<String>,
-    /// The number of changes.
+    /// How many changes it contains.
     pub changes: usize,
     /// The memory of the log in bytes.
     pub bytes: usize,
@@ -57,15 +57,14 @@ pub struct ChangeLogStatus {
     pub age: Duration,
 }
 
-/// The contents of the log of a store.
 pub(crate) struct LogContents<T: StoreType + ?Sized> {
     limits: ChangeLogLimits,
     state: LogState<T>,
-    /// The number of times that the log was opened.
+    /// How often the log was opened.
     openings: u64,
-    /// The newest version that the watch has delivered since the last list began, in any state; empty if there is none.
+    /// The newest version that the watch has delivered since the last list began, in any state; empty before the first.
     seen: String,
-    /// Changes that readers hold have frames even after the log was closed.
+    /// Readers may hold changes, and so their frames, even after the log was closed.
     frames: Arc<Frames>,
     readers: WaitingReaders,
     /// What is freed after the locks are released.
@@ -78,33 +77,34 @@ enum LogState<T: StoreType + ?Sized> {
     Disabled,
     /// `open` opens it, once the watch has passed these versions.
     Closed {
-        /// The store may have objects that are deleted at versions up to this one, the newest of the last list.
+        /// The store may contain objects that are deleted at versions up to this one, which is the newest of the last
+        /// list.
         listed: String,
-        /// The watch has delivered a change without a version of its own, which is newer than this version.
+        /// The watch has delivered a change without a version of its own that is newer than this version.
         unsure: Option<String>,
     },
     /// `advance` opens it, once `version` has reached `newest`.
     Opening {
         /// The store has all changes up to this version.
         version: String,
-        /// The store may have, or lack, objects because of changes up to this version.
+        /// The store may contain or lack objects because of changes up to this version.
         newest: String,
     },
     /// It closes when it would lack a change.
     Open(Box<OpenLog<T>>),
 }
 
-/// The cursors that wait for a change.
 #[derive(Default)]
 struct WaitingReaders {
-    /// The number of cursors so far, which numbers the next one.
+    /// How many cursors there were so far, which numbers the next one.
     cursors: u64,
     /// The wakers, by the number of the cursor.
     wakers: HashMap<u64, Waker>,
     has_news: bool,
 }
 
-/// The log goes with its store, and readers learn it: a reader that waits would never be polled again.
+/// The log is dropped with its store, and waiting readers must learn it, because nothing else would ever poll them
+/// again.
 impl Drop for WaitingReaders {
     fn drop(&mut self) {
         self.wakers.drain().for_each(|(_, waker)| wake(waker));
@@ -117,7 +117,7 @@ struct Dropped<T: StoreType + ?Sized> {
     logs: Vec<OpenLog<T>>,
 }
 
-/// What is due once a writer has released its locks: readers to wake, and changes to free.
+/// What remains to be done once a writer has released its locks: waking readers and freeing changes.
 pub(crate) struct DueWork<T: StoreType + ?Sized> {
     wakers: Vec<Waker>,
     _dropped: Dropped<T>,
@@ -176,17 +176,17 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         matches!(self.state, LogState::Closed { .. })
     }
 
-    /// Returns the version at which the store has exactly the objects of the log, if it has.
+    /// Returns the version at which the store contains exactly the objects of the log, if there is one.
     pub(crate) fn exact_version(&self) -> Option<&str> {
         self.open_log()?.exact_version()
     }
 
-    /// Returns the [exact version](Self::exact_version), if each reader at this version has all changes of the store.
+    /// Returns the [exact version](Self::exact_version), if every reader at this version knows all changes of the
+    /// store.
     pub(crate) fn settled_version(&self) -> Option<&str> {
         self.open_log().filter(|log| !log.is_shared())?.exact_version()
     }
 
-    /// Drops all changes, and ends all readers.
     pub(crate) fn close(&mut self) {
         match &mut self.state {
             LogState::Disabled | LogState::Closed { .. } => {}
@@ -202,7 +202,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         }
     }
 
-    /// Closes the log until the watch has delivered a version that is newer than all before.
+    /// Closes the log until the watch has delivered a version newer than all before.
     fn lose_order(&mut self) {
         self.close();
         if let LogState::Closed { unsure, .. } = &mut self.state {
@@ -219,14 +219,14 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         }
     }
 
-    /// Records the version of the list.
+    /// Notes the version of the list.
     pub(crate) fn listed_at(&mut self, version: &str) {
         if let LogState::Closed { listed, .. } = &mut self.state {
             version.clone_into(listed);
         }
     }
 
-    /// Records that the watch delivers the changes after this version.
+    /// Notes that the watch delivers the changes after this version.
     pub(crate) fn watched_from(&mut self, version: &str) {
         if self.has_not_seen(version) {
             version.clone_into(&mut self.seen);
@@ -237,8 +237,8 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         self.seen.is_empty() || is_older(&self.seen, resource_version)
     }
 
-    /// Opens a closed log at a version up to which the store has all changes, and which has an order. `newest` is the
-    /// newest version of an object of the store.
+    /// Opens a closed log at a comparable version up to which the store contains all changes. `newest` is the newest
+    /// version of an object in the store.
     pub(crate) fn open(&mut self, version: &str, newest: &str) {
         let LogState::Closed { listed, unsure } = &self.state else { return };
         if unsure.as_ref().is_some_and(|unsure| !is_older(unsure, version)) {
@@ -248,7 +248,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         self.open_after(version, newest);
     }
 
-    /// Opens the log at this version, unless the store has newer objects.
+    /// Opens the log at this version, unless the store contains newer objects.
     fn open_after(&mut self, version: &str, newest: String) {
         self.watched_from(version);
         self.state = if is_older(version, &newest) {
@@ -259,7 +259,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         };
     }
 
-    /// Records that the store has all changes up to this version.
+    /// Notes that the store contains all changes up to this version.
     pub(crate) fn advance(&mut self, version: &str) {
         match &mut self.state {
             LogState::Disabled | LogState::Closed { .. } => {}
@@ -278,7 +278,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         }
     }
 
-    /// Records the state before a write of others than the reflector, which the log does not have.
+    /// Notes the state before a write that is not the reflector's, which the log does not contain.
     pub(crate) fn note_own_write(&mut self, key: ObjectKey, old: Option<Entry>, resource_version: &str) {
         match &mut self.state {
             LogState::Disabled | LogState::Closed { .. } => {}
@@ -291,7 +291,6 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         }
     }
 
-    /// Appends a change.
     pub(crate) fn append(&mut self, observed: ObservedChange, codec: &Arc<Codec<T>>) {
         let version = observed.object.resource_version().into_owned();
         let is_newer = self.has_not_seen(&version);
@@ -323,7 +322,6 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         }
     }
 
-    /// Returns the memory of the log in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.open_log().map_or(0, OpenLog::bytes) + self.frames.bytes()
     }
@@ -334,7 +332,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         ChangeLogStatus { start: Some(start.to_owned()), changes, bytes: self.bytes(), age }
     }
 
-    /// Takes what is due after the locks are released.
+    /// Takes what remains to be done after the locks are released.
     pub(crate) fn take_due_work(&mut self) -> DueWork<T> {
         let wakers = if mem::take(&mut self.readers.has_news) {
             self.readers.wakers.drain().map(|(_, waker)| waker).collect()
@@ -344,7 +342,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         DueWork { wakers, _dropped: mem::take(&mut self.dropped) }
     }
 
-    /// Registers a cursor after the changes that a reader has which is at this version.
+    /// Registers a cursor after the changes that a reader at this version knows.
     pub(super) fn add_cursor(&mut self, resource_version: &str) -> Result<Cursor, StoreError> {
         let place = self.open_log().ok_or(StoreError::ChangesExpired)?.place_after(resource_version)?;
         self.readers.cursors += 1;
@@ -361,7 +359,7 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         self.open_log()?.version_at_end(&cursor.place)
     }
 
-    /// Wakes the cursor when the log has news. Returns the waker before.
+    /// Sets the waker for when the log has news, and returns the previous one.
     pub(super) fn set_waker(&mut self, cursor: &Cursor, waker: &Waker) -> Option<Waker> {
         self.readers.wakers.insert(cursor.number, waker.clone())
     }

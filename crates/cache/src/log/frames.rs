@@ -8,24 +8,24 @@ use crate::sync::{Mutex, lock};
 
 /// The encoded frames of a log, within a limit of their own.
 ///
-/// A frame can be encoded again, and a change cannot: so a full log drops frames, and keeps its changes for readers
-/// that resume. Frames are dropped in the order in which they were encoded. Readers that follow the log read a frame
-/// soon after it was encoded, and so do readers that catch up together.
+/// A frame can be encoded again but a change cannot be recovered, so a full log drops frames and keeps its changes for
+/// readers that resume. Frames are dropped in the order in which they were encoded, because readers that follow the
+/// log, or catch up together, read a frame soon after it was encoded.
 ///
-/// A change may be dropped under any other lock, and then acquires this one. No other is acquired under it.
+/// A change may be dropped under any other lock and then acquires this one, under which no other lock is acquired.
 #[derive(Default)]
 pub(crate) struct Frames(Mutex<KeptFrames>);
 
 /// A frame: the number of its change, and its form.
 type FramePlace = (u64, usize);
 
-/// The bytes that a frame takes in addition to its own.
+/// The bytes that a frame takes besides its own.
 const OVERHEAD: usize = 2 * size_of::<FramePlace>() + size_of::<Bytes>();
 
 #[derive(Default)]
 struct KeptFrames {
     limit: usize,
-    /// The number of changes, each of which has the next number.
+    /// How many changes there were. Each gets the next number.
     changes: u64,
     bytes: usize,
     frames: HashMap<FramePlace, Bytes>,
@@ -34,7 +34,7 @@ struct KeptFrames {
 }
 
 impl Frames {
-    /// Returns the part of a log of this many bytes that its frames may take.
+    /// Returns how many bytes the frames of a log of this size may take.
     pub(crate) fn share(of_log: usize) -> usize {
         of_log / 4
     }
@@ -43,7 +43,6 @@ impl Frames {
         lock(&self.0).limit = limit;
     }
 
-    /// Returns the number of a new change.
     pub(crate) fn number(&self) -> u64 {
         let mut kept = lock(&self.0);
         kept.changes += 1;
@@ -54,7 +53,7 @@ impl Frames {
         lock(&self.0).frames.get(&(change, form)).cloned()
     }
 
-    /// Keeps a frame, and drops others over the limit. The newest is kept whatever its size. Returns the frame that
+    /// Keeps a frame, and drops others over the limit. The newest stays, whatever its size. Returns the frame that
     /// another reader has kept in the meantime, if there is one.
     pub(crate) fn keep(&self, change: u64, form: usize, frame: Bytes) -> Bytes {
         let place = (change, form);
@@ -85,7 +84,6 @@ impl Frames {
         drop(dropped);
     }
 
-    /// Returns the memory of the frames in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let kept = lock(&self.0);
         debug_assert_eq!(
@@ -104,7 +102,7 @@ impl KeptFrames {
         Some(frame)
     }
 
-    /// Removes the places of dropped frames, once they are the most.
+    /// Removes the places of dropped frames, once they are the majority.
     fn forget_places(&mut self) {
         let Self { frames, order, .. } = self;
         if order.len() > 2 * frames.len() + 64 {

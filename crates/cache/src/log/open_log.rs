@@ -2,11 +2,11 @@
 //!
 //! - **Writes of others are not changes.** The caller may apply the server's answer before the watch delivers it.
 //!   `ahead` keeps the state before such a write, so that the change of the watch replaces the right state. While
-//!   `ahead` contains an object, the store is of no exact version.
-//! - **A lost order ends the log.** A version may not compare, or a deletion may meet a newer state of others. Then a
-//!   reader could miss a change. Readers then list again, which is always right.
-//! - **Places, not versions, order a cursor.** Several changes may share a version: see [`Place`].
-//! - **Changes that share the newest version stay**, over the limits too. Otherwise each reader that lists at this
+//!   `ahead` contains an object, the store is at no exact version.
+//! - **A lost order ends the log.** If a version cannot be compared, or a deletion meets a newer state of others, a
+//!   reader could miss a change. Readers then relist, which is always right.
+//! - **Places, not versions, order a cursor**, because several changes may share a version: see [`Place`].
+//! - **Changes that share the newest version stay**, even over the limits. Otherwise each reader that lists at this
 //!   version would expire at once.
 
 use std::cmp::Ordering;
@@ -25,15 +25,21 @@ use crate::log::frames::Frames;
 use crate::state::entry::Entry;
 use crate::state::object::Codec;
 
-/// How much a change log keeps. A relist that begins frees all of it at once, on the thread of the reflector.
+/// How much a change log keeps.
+///
+/// A relist that begins frees all of it at once, on the thread of the reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeLogLimits {
-    /// The memory of the log in bytes: replaced and deleted states, and encoded frames, which take at most a quarter of
-    /// it. Over the limit, frames are encoded again and the oldest changes are dropped. The newest change, the
-    /// changes that share its version and the newest frame are kept whatever their size. The default is 64 MiB.
+    /// The memory of the log in bytes, for replaced and deleted states and for encoded frames. The default is 64 MiB.
+    ///
+    /// Frames take at most a quarter of it. Over the limit, frames are encoded again and the oldest changes are
+    /// dropped. The newest change, the changes that share its version and the newest frame are kept whatever their
+    /// size.
     pub bytes: usize,
-    /// The age of the oldest change. Changes that share the newest version may be older. The default is 10 minutes.
+    /// The age of the oldest change. The default is 10 minutes.
+    ///
+    /// Changes that share the newest version may be older.
     pub age: Duration,
 }
 
@@ -43,17 +49,16 @@ impl Default for ChangeLogLimits {
     }
 }
 
-/// A change of the server that was written.
 pub(crate) struct ObservedChange {
-    /// The state that the store had before.
+    /// The state that was stored before.
     pub(crate) old: Option<Entry>,
-    /// The state of the change; of a deleted object, its final state.
+    /// The state of the change, or the final state of a deleted object.
     pub(crate) object: Entry,
     pub(crate) is_deleted: bool,
     /// True if the store changed.
     pub(crate) has_effect: bool,
-    /// The version that the store has of an object that did not change, or of its deletion: newer than the change if
-    /// others than the reflector have written or deleted it.
+    /// The stored version of an object that did not change, or of its deletion. It is newer than the change if somebody
+    /// other than the reflector has written or deleted the object.
     pub(crate) known: Option<String>,
 }
 
@@ -63,14 +68,13 @@ impl ObservedChange {
     }
 }
 
-/// What an observed change did to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Appended {
-    /// The log has a new change: wake the readers.
+    /// The log contains a new change, so wake the readers.
     Change,
-    /// The log had the change before, or the change is of an object that the log does not have.
+    /// The log contained the change before, or it is of an object that the log does not contain.
     Nothing,
-    /// The place of the change is unknown: close the log.
+    /// The place of the change is unknown, so close the log.
     OrderLost,
 }
 
@@ -79,11 +83,11 @@ pub(super) struct OpenLog<T: StoreType + ?Sized> {
     /// Distinguishes the cursors of this log from those of an earlier one.
     number: u64,
     start: LogStart,
-    /// The store had all changes up to this version when the watch delivered it.
+    /// The store contained all changes up to this version when the watch delivered it.
     version: String,
     kept: VecDeque<KeptChange<T>>,
     kept_bytes: usize,
-    /// The number of changes that were dropped from the front of `kept`.
+    /// How many changes were dropped from the front of `kept`.
     dropped: u64,
     frames: Arc<Frames>,
     /// The states at `version` of objects that others than the reflector have written since.
@@ -105,7 +109,7 @@ impl LogStart {
         }
     }
 
-    /// Returns false also for versions without an order.
+    /// Also returns false for versions that cannot be compared.
     fn admits(&self, resource_version: &str) -> bool {
         match compare_resource_versions(self.version(), resource_version) {
             Some(Ordering::Less) => true,
@@ -115,7 +119,7 @@ impl LogStart {
     }
 }
 
-/// The place of a cursor. It keeps no change.
+/// The place of a cursor, which keeps no change alive.
 pub(super) struct CursorPlace {
     log: u64,
     /// The number of the next change since the log was opened.
@@ -123,7 +127,7 @@ pub(super) struct CursorPlace {
 }
 
 impl<T: StoreType + ?Sized> OpenLog<T> {
-    /// Creates a log without changes, at a version up to which the store has all changes, and no newer ones.
+    /// Creates a log without changes, at a version up to which the store contains all changes and no newer ones.
     pub(super) fn new(number: u64, version: &str, frames: Arc<Frames>) -> Self {
         Self {
             number,
@@ -137,7 +141,7 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         }
     }
 
-    /// Returns the version at which the store has exactly the objects of the log, if it has.
+    /// Returns the version at which the store contains exactly the objects of the log, if there is one.
     pub(super) fn exact_version(&self) -> Option<&str> {
         self.ahead.is_empty().then_some(&self.version)
     }
@@ -147,7 +151,7 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         self.kept.back().is_some_and(|newest| newest.is_unsettled_at(&self.version))
     }
 
-    /// Records that the store has all changes up to this version. Returns true if the version is new.
+    /// Notes that the store contains all changes up to this version. Returns true if the version is new.
     pub(super) fn reach(&mut self, version: &str) -> bool {
         let is_new = is_older(&self.version, version);
         if is_new {
@@ -156,7 +160,7 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         is_new
     }
 
-    /// Records the state before a write of others than the reflector, which the log does not have.
+    /// Notes the state before a write that is not the reflector's, which the log does not contain.
     pub(super) fn note_own_write(&mut self, key: ObjectKey, old: Option<Entry>) {
         self.ahead.entry(key).or_insert(old);
     }
@@ -171,7 +175,7 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
     ) -> Appended {
         let place = match own_version {
             _ if is_newer => Place::First,
-            // A deletion at the version of the object's last state has none of its own.
+            // A deletion at the version of the object's last state has no version of its own.
             version if version == self.version && !observed.is_old_version(version) => Place::Further,
             version if observed.has_effect && !version.is_empty() && !is_comparable(version) => {
                 return Appended::OrderLost;
@@ -191,8 +195,7 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         self.push(observed, place, codec)
     }
 
-    /// Returns the change of the state that the log has of an object, if others than the reflector have written the
-    /// object.
+    /// Returns the change from the state that the log contains, if others than the reflector have written the object.
     ///
     /// # Errors
     ///
@@ -215,7 +218,7 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
             return Err(Appended::Nothing);
         }
         if is_behind && observed.is_deleted && place != Place::First {
-            // Whether the object was deleted before or after the state that others wrote is unknown.
+            // Nobody knows whether the object was deleted before or after the state that others wrote.
             return Err(Appended::OrderLost);
         }
         if is_behind {
@@ -251,7 +254,7 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
 
     /// Moves the oldest changes that exceed the limits to `dropped`.
     pub(super) fn trim(&mut self, limits: &ChangeLogLimits, dropped: &mut Vec<KeptChange<T>>) {
-        // Frames have a limit of their own. Only changes that must be kept exceed the limit of the log.
+        // Frames have their own limit. Only changes that must be kept exceed the limit of the log.
         let of_changes = limits.bytes - Frames::share(limits.bytes);
         let mut last = None;
         while let Some(oldest) = self.kept.front()
@@ -288,13 +291,13 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         self.kept_bytes
     }
 
-    /// Returns the version after which the log has all changes, their number, and the age of the oldest.
+    /// Returns the version after which the log contains all changes, how many there are, and the age of the oldest.
     pub(super) fn extent(&self) -> (&str, usize, Duration) {
         let age = self.kept.front().map_or(Duration::ZERO, |oldest| oldest.at.elapsed());
         (self.start.version(), self.kept.len(), age)
     }
 
-    /// Returns the place after the changes that a reader has which is at this version.
+    /// Returns the place after the changes that a reader at this version knows.
     ///
     /// # Errors
     ///

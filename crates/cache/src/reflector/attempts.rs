@@ -1,18 +1,16 @@
 //! The attempts of a reflector to sync, one after the other, until an error ends it.
 //!
-//! Three parts share the work, so that each can be read and tested alone:
-//!
 //! | part | does | knows |
 //! |---|---|---|
 //! | [`SyncPolicy`](super::sync::SyncPolicy) | decides: which strategy, which version, what after an error | neither IO nor time |
 //! | [`Feed`] | writes what a list and a watch deliver into the store | the store, neither errors' classes nor retries |
 //! | this file and [`follow`](super::follow) | request, wait, and report to the status | both |
 //!
-//! - An attempt is a list, a watch, or both, until an error. The next attempt depends on
-//!   [`SyncPolicy`](super::sync::SyncPolicy) only.
-//! - The client's watch reconnects on its own, and resumes. An attempt ends when it cannot: the version has expired, or
-//!   the server went back. A relist is the expensive case, so every reason for one has a name in the log (`because`,
-//!   `listwatch.relist`).
+//! - An attempt is a list, a watch, or both, until an error. The next attempt depends only on
+//!   [`SyncPolicy`](super::sync::SyncPolicy).
+//! - The client's watch reconnects and resumes on its own. An attempt ends when that is impossible, because the version
+//!   has expired or the server went back. A relist is expensive, so every reason for one has a name in the log
+//!   (`because`, `listwatch.relist`).
 //! - The store serves its objects meanwhile. Only the commit of a complete list deletes objects.
 
 use std::convert::Infallible;
@@ -31,11 +29,10 @@ use crate::reflector::prepared::{PreparedReflector, TARGET};
 use crate::reflector::status::record_error;
 use crate::reflector::sync::{Attempt, MAX_DELAY, NextStep, Strategy};
 
-/// A watch that kept the cache synced for this time resets the backoff, even without events.
+/// A watch that kept the cache synced this long resets the backoff, even without events.
 const HEALTHY: Duration = Duration::from_secs(10);
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
-    /// Attempts to sync until an error ends the reflector.
     pub(super) async fn run_until_error(&mut self) -> Result<Infallible, Error> {
         self.describe_to_readers()?;
         let mut backoff = self.client.backoff(MAX_DELAY);
@@ -94,7 +91,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         }
     }
 
-    /// Tells the readers of the cache which collection it has.
+    /// Tells the readers of the cache which collection it contains.
     ///
     /// # Errors
     ///
@@ -141,7 +138,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         end
     }
 
-    /// Returns the list and the watch of an attempt. Only for the strategy `WatchFirst` it waits for the server.
+    /// Returns the list and the watch of an attempt. Only the strategy `WatchFirst` waits for the server here.
     async fn connect(&mut self, attempt: &Attempt) -> Result<(Option<Pages>, Option<Connections>), AttemptEnd> {
         let pages = attempt.pages;
         if let Some(version) = &attempt.resumes {
@@ -152,7 +149,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             Strategy::ListThenWatch => (Some(self.list(attempt.version.clone(), pages).into_pages()), None),
             Strategy::WatchFirst => match self.recent_version().await {
                 Ok(version) if self.sync.is_ahead_of(&version) => return Err((None, self.sync.record_older_server())),
-                // For an object from both, the older state could not be determined.
+                // If both delivered an object, nobody could tell which state is older.
                 Ok(version) if !is_comparable(&version) => {
                     (Some(self.list(ResourceVersion::MostRecent, pages).into_pages()), None)
                 }
@@ -161,7 +158,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                         ResourceVersion::MostRecent => ResourceVersion::MostRecent,
                         _ => ResourceVersion::AtLeast(version.clone()),
                     };
-                    // The parallel watch corrects pages of different versions.
+                    // The parallel watch makes up for pages of different versions.
                     let list = self.list(list_version, pages).allow_inconsistent();
                     (Some(list.into_pages()), Some(self.watch().after_version(version)))
                 }

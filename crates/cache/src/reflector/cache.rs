@@ -16,8 +16,7 @@ use crate::store::handle::Store;
 use crate::store::reader::StoreReader;
 use crate::write::transaction::ApplyOutcome;
 
-/// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. It is a handle: clones share the
-/// store.
+/// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. Clones share the store.
 pub struct Cache<T: StoreType + ?Sized> {
     pub(super) resource: Resource,
     pub(super) store: Store<T>,
@@ -28,7 +27,7 @@ pub struct Cache<T: StoreType + ?Sized> {
 
 /// The objects that a reflector stores, and their form.
 pub(super) struct Collection {
-    /// The collection as text, for files.
+    /// The collection as a text, for files.
     pub(super) description: String,
     /// The type meta of the whole objects.
     pub(super) type_meta: TypeMeta,
@@ -75,51 +74,53 @@ impl<T: StoreType + ?Sized> Cache<T> {
         status
     }
 
-    /// Returns true once the store has held the whole collection, as client-go's `HasSynced` does. It stays true even
-    /// if the cache is out of date or its reflector has ended: for that, ask [`is_up_to_date`](Self::is_up_to_date).
+    /// Returns true once the store has contained the whole collection, as client-go's `HasSynced` does.
+    ///
+    /// It stays true even if the cache is out of date or its reflector has ended: see
+    /// [`is_up_to_date`](Self::is_up_to_date).
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.status.borrow().resource_version.is_some()
     }
 
-    /// Returns true until the reflector ends. After that the cache receives no more changes, and
-    /// [`ended_by`](ReflectorStatus::ended_by) tells the reason.
+    /// Returns true until the reflector ends.
+    ///
+    /// After that the cache receives no more changes, and [`ended_by`](ReflectorStatus::ended_by) says why.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.status.borrow().ended_by.is_none()
     }
 
-    /// Returns true while the store holds the whole collection and its watch is open, so that changes arrive as the
-    /// server sends them.
+    /// Returns true while the store contains the whole collection and its watch is open.
     ///
-    /// It is false before the first sync, from an error of the watch until the server has accepted the next one, during
-    /// a relist, and after the end of the reflector. The store meanwhile keeps serving its objects. It stays true when
-    /// a server ends a watch in the usual way, and when an object is [skipped](ReflectorStatus::skipped).
+    /// Changes then arrive as the server sends them. It is false before the first sync, from an error of the watch
+    /// until the server accepts the next one, during a relist, and after the end of the reflector. The store keeps
+    /// serving its objects meanwhile. It stays true when a server ends a watch in the usual way, and when an object is
+    /// [skipped](ReflectorStatus::skipped).
     ///
-    /// A connection that dies silently is noticed only after the
-    /// [idle timeout](listwatch::client::Client::read_idle_timeout).
-    /// [`last_synced_at`](ReflectorStatus::last_synced_at) tells when the server was last heard.
+    /// A connection that dies silently is noticed only after the [idle
+    /// timeout](listwatch::client::Client::read_idle_timeout). [`last_synced_at`](ReflectorStatus::last_synced_at) says
+    /// when the server was last heard.
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {
         self.status.borrow().is_up_to_date
     }
 
-    /// Stops the reflector. This call returns at once, and the reflector ends when its task runs next.
+    /// Stops the reflector. The call returns at once, and the reflector ends when its task runs next.
     ///
     /// Subscribers receive the changes that were written before, and then [`Change::Ended`](crate::Change::Ended) with
-    /// [`EndReason::Stopped`]; cursors of the change log end with [`StoreError::ChangesExpired`]. The store keeps
+    /// [`EndReason::Stopped`]. Cursors of the change log end with [`StoreError::ChangesExpired`]. The store keeps
     /// serving its objects.
     pub fn stop(&self) {
         self.stop.notify_one();
     }
 
-    /// Waits until the store has held the whole collection, and returns the resource version up to which it has all
-    /// changes.
+    /// Waits until the store has contained the whole collection, and returns the resource version of its last change.
     ///
     /// # Errors
     ///
-    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] if the
-    /// reflector has ended, also if the store had the collection before.
+    /// [`SyncError::Incomplete`] while the store lacks objects that it could not hold; [`SyncError::Ended`] when the
+    /// reflector has ended, even if the store contained the collection before.
     pub async fn synced(&self) -> Result<String, SyncError> {
         self.wait_for(|status| {
             if let Some(reason) = &status.ended_by {
@@ -134,16 +135,17 @@ impl<T: StoreType + ?Sized> Cache<T> {
         .await?
     }
 
-    /// Waits until the store has all changes up to this resource version, for example the version of an object that the
-    /// caller has just written.
+    /// Waits until the store contains all changes up to this resource version.
     ///
-    /// There is no time limit: the call waits while the reflector cannot reach the server. Bound it with
-    /// [`timeout`](tokio::time::timeout). [Skipped](ReflectorStatus::skipped) objects are ignored.
+    /// Use it with the version of an object that you have just written. There is no time limit, so the call waits while
+    /// the reflector cannot reach the server. Bound it with [`timeout`](tokio::time::timeout).
+    /// [Skipped](ReflectorStatus::skipped) objects are ignored.
     ///
     /// # Errors
     ///
-    /// [`SyncError::Incomparable`] for a version that does not [compare](compare_resource_versions) with the server's
-    /// versions, such as an empty one, once the cache is synced; [`SyncError::Ended`] if the reflector ended first.
+    /// [`SyncError::Incomparable`] once the cache is synced, for a version that [cannot be
+    /// compared](compare_resource_versions) with the server's, such as an empty one; [`SyncError::Ended`] when the
+    /// reflector ended first.
     pub async fn wait_for_resource_version(&self, resource_version: &str) -> Result<(), SyncError> {
         self.wait_for(|status| {
             let so_far = status.resource_version.as_deref()?;
@@ -158,15 +160,15 @@ impl<T: StoreType + ?Sized> Cache<T> {
         .await?
     }
 
-    /// Saves the collection with its resource version, so that the next start can
-    /// [load](super::PreparedReflector::load) it: see [`Store::save`]. It blocks its caller: call it in
-    /// [`spawn_blocking`](tokio::task::spawn_blocking), every few minutes and when the process ends.
+    /// Saves the collection with its resource version: see [`Store::save`].
     ///
-    /// The file names the collection: path and selectors, the requested form of objects, and the projection.
+    /// The next start can then [load](super::PreparedReflector::load) it. The call blocks, so call it in
+    /// [`spawn_blocking`](tokio::task::spawn_blocking), every few minutes and when the process ends. The file names the
+    /// collection: path, selectors, the requested form of objects, and the projection.
     ///
     /// # Errors
     ///
-    /// [`FileError`]: it is [`Incomplete`](FileError::Incomplete) until the collection is complete, while a relist has
+    /// [`FileError`]. It is [`Incomplete`](FileError::Incomplete) until the collection is complete, while a relist has
     /// changed a part of it, and while objects are [skipped](ReflectorStatus::skipped).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let collection = self.collection.get().filter(|_| self.is_synced()).ok_or(FileError::Incomplete)?;
@@ -192,26 +194,26 @@ impl<T: StoreType + ?Sized> Cache<T> {
         }
     }
 
-    /// Stores the server's answer to your write, so that the cache contains it before the watch delivers it. The bytes
-    /// are in the encoding from which the cache decodes its objects: protobuf for prost messages, JSON for `Json<T>`,
-    /// either for `[u8]`. [`apply_decoded`](Self::apply_decoded) accepts a decoded object. For an answer in the other
-    /// encoding, for example of kube's `Api`, wait for its version:
-    /// [`wait_for_resource_version`](Self::wait_for_resource_version).
+    /// Stores the server's answer to your write, so that the cache contains it before the watch delivers it.
     ///
-    /// The object is stored like other objects of the reflector, for example without the fields that its projection
-    /// drops. Returns `None` if the cache does not keep such an object, because it belongs to another namespace or
-    /// shard or the selectors do not match, or if the reflector does not run yet.
+    /// The bytes are in the encoding from which the cache decodes its objects: protobuf for prost messages, JSON for
+    /// `Json<T>`, either for `[u8]`. [`apply_decoded`](Self::apply_decoded) accepts a decoded object. If the answer is
+    /// in the other encoding, as from kube's `Api`, [wait for its version](Self::wait_for_resource_version) instead.
+    ///
+    /// The object is stored like the reflector's other objects, for example without the fields that its projection
+    /// drops. The result is `None` if the cache does not keep such an object, because it belongs to another namespace
+    /// or shard or the selectors do not match, or if the reflector does not run yet.
     ///
     /// A late answer changes nothing: it neither restores an object that was deleted since nor replaces a newer state.
-    /// A relist whose list is older than the answer keeps it, unless the server was restored from a backup.
-    /// An answer whose version does not [compare](compare_resource_versions) with others is dropped, and the watch
-    /// delivers the object.
+    /// A relist whose list is older than the answer keeps it, unless the server was restored from a backup. An answer
+    /// whose version [cannot be compared](compare_resource_versions) with others is dropped, and the watch delivers the
+    /// object.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the object cannot be stored, or the selectors cannot be checked; it contains
-    /// [`ItemError::WrongEncoding`] when the objects of the cache are decoded from the other encoding. The cache is
-    /// then unchanged.
+    /// [`StoreError`] when the object cannot be stored or the selectors cannot be checked. It contains
+    /// [`ItemError::WrongEncoding`] when the cache decodes its objects from the other encoding. The cache is then
+    /// unchanged.
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<Option<ApplyOutcome<T>>, StoreError> {
         ItemRef::new(encoding, bytes).check_encoding::<T>()?;
         let Some(collection) = self.collection.get() else { return Ok(None) };
@@ -222,23 +224,22 @@ impl<T: StoreType + ?Sized> Cache<T> {
         self.store.apply_own(encoding, &collection.stored(&item)?).map(Some)
     }
 
-    /// Encodes the server's answer to a write of the caller, and writes it as [`apply`](Self::apply) does. Fields that
-    /// the type does not have are missing from the cache until the watch delivers the object at a newer resource
-    /// version.
+    /// Encodes the server's answer to your write, and stores it as [`apply`](Self::apply) does.
+    ///
+    /// Fields that the type does not contain are missing from the cache until the watch delivers a newer version.
     ///
     /// # Errors
     ///
-    /// As [`apply`](Self::apply); the error contains an [`ItemError`] when the object cannot be encoded.
+    /// The errors of [`apply`](Self::apply), and an [`ItemError`] inside of it when the object cannot be encoded.
     pub fn apply_decoded(&self, object: &T::Decoded) -> Result<Option<ApplyOutcome<T>>, StoreError> {
         self.apply(T::ENCODING.unwrap_or(Encoding::Protobuf), &<T as StoreType>::encode(object)?)
     }
 }
 
-/// Reads the store, as a `Vec` reads as a slice: a cache is a reader that also knows its reflector. No method of the
-/// cache has the name of a method of the reader, so neither can hide the other.
+/// A cache reads as its store, just as a `Vec` reads as a slice. No method of the cache has the name of a method of the
+/// reader, so neither can hide the other.
 ///
-/// Only the reflector, or in tests its [`CacheWriter`](crate::CacheWriter), and [`Cache::apply`] write
-/// to it.
+/// Only the reflector, or in tests its [`CacheWriter`](crate::CacheWriter), and [`Cache::apply`] write to the store.
 impl<T: StoreType + ?Sized> Deref for Cache<T> {
     type Target = StoreReader<T>;
 

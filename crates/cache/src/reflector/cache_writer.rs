@@ -16,13 +16,12 @@ use crate::state::entry::StorageFormat;
 use crate::state::object::Object;
 use crate::store::handle::Store;
 
-/// The resource version of an empty cache.
 const EMPTY: &str = "1";
 
 /// Writes a [`Cache`] in place of a reflector and a server, for unit tests of code that takes caches.
 ///
-/// The cache is synced from the start, and needs no async runtime. Indexes and subscribers see each write as they see
-/// the events of a watch.
+/// The cache is synced from the start and needs no async runtime. Indexes and subscribers see each write as they would
+/// see the events of a watch.
 ///
 /// ```
 /// use k8s_pb::api::core::v1::Pod;
@@ -54,10 +53,10 @@ const EMPTY: &str = "1";
 ///
 /// The rules of a [`Store`] apply: a server sends each object with a uid and a version, and an older version changes
 /// nothing. Objects without a version replace each other in the order of the calls. The cache begins at version 1, and
-/// then is at the newest version of an object that was written. [`Cache::wait_for_resource_version`] returns at once up
+/// is then at the newest version of an object that was written. [`Cache::wait_for_resource_version`] returns at once up
 /// to that version, and waits for a write of a newer one.
 ///
-/// When you drop the writer, the cache remains as it is and subscribers stay open, but a wait for a newer version ends
+/// When you drop the writer, the cache stays as it is and subscribers stay open, but a wait for a newer version ends
 /// with [`SyncError::Ended`](crate::SyncError::Ended).
 pub struct CacheWriter<T: StoreType + ?Sized> {
     cache: Cache<T>,
@@ -105,30 +104,31 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
         self.cache.clone()
     }
 
-    /// Writes an object as a watch does that delivers it as added or modified.
+    /// Writes an object, as a watch does that delivers it as added or modified.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the object cannot be stored; it contains
-    /// [`ItemError::WrongEncoding`](listwatch::ItemError::WrongEncoding) when the objects of the cache are decoded from
-    /// the other encoding.
+    /// [`StoreError`] when the object cannot be stored. It contains
+    /// [`ItemError::WrongEncoding`](listwatch::ItemError::WrongEncoding) when the cache decodes its objects from the
+    /// other encoding.
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
         ItemRef::new(encoding, bytes).check_encoding::<T>()?;
         self.write(ItemRef::new(encoding, bytes), false)
     }
 
-    /// Encodes an object, and writes it as [`apply`](Self::apply) does.
+    /// Encodes an object and writes it as [`apply`](Self::apply) does.
     ///
     /// # Errors
     ///
-    /// As [`apply`](Self::apply); the error contains an [`ItemError`](listwatch::ItemError) when the object cannot be
-    /// encoded.
+    /// The errors of [`apply`](Self::apply), and an [`ItemError`](listwatch::ItemError) inside of it when the object
+    /// cannot be encoded.
     pub fn apply_decoded(&self, object: &T::Decoded) -> Result<(), StoreError> {
         self.apply(T::ENCODING.unwrap_or(Encoding::Protobuf), &<T as StoreType>::encode(object)?)
     }
 
-    /// Deletes the object with this key, an [`&ObjectKey`](crate::ObjectKey) or a pair of namespace and name, and
-    /// returns its last state; `None` if there is no such object.
+    /// Deletes the object with this key, and returns its last state; `None` if there is no such object.
+    ///
+    /// The key is an [`&ObjectKey`](crate::ObjectKey), or a pair of namespace and name.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
         if is_older(&store.resource_version(), &version) {
             store.advance(&version);
         }
-        // A function under the writer's lock may read the status, so no write waits under the lock of the status.
+        // A function under the writer's lock may read the status, so no write may wait under the lock of the status.
         let version = Some(store.resource_version());
         self.status.send_modify(|status| {
             status.events += 1;

@@ -14,30 +14,30 @@ use crate::reflector::sync::Attempt;
 use crate::store::handle::Store;
 use crate::store::relist::{Relist, RelistCommit};
 
-/// The number of objects that are written before the task yields.
+/// How many objects are written before the task yields.
 pub(super) const BATCH: u64 = 256;
 
-/// A list, a watch, or both, and the store that they are written into.
+/// A list, a watch, or both, and the store to which they are written.
 pub(super) struct Feed<'r, T: StoreType + ?Sized> {
     store: &'r Store<T>,
     projection: Option<&'r Projection>,
     attempt: &'r Attempt,
     relist: Option<Relist<T>>,
-    /// The commit of a complete list, and its version. It takes one step for each poll.
+    /// The commit of a complete list, which takes a step at each poll, and the version of the list.
     commit: Option<(RelistCommit<T>, String)>,
     list: Option<Pages>,
     watch: Option<Connections>,
-    /// The resource version from which a watch in parallel to the list began.
+    /// The resource version from which a watch next to the list began.
     began: Option<String>,
     /// The resource version from which the watch resumes, until the watch is open.
     resumes: Option<String>,
     /// The resource version up to which all changes of the watch are written, if known.
     version: Option<String>,
-    /// The number of events of the watch, including bookmarks.
+    /// Counts the events of the watch, including bookmarks.
     events: u64,
     /// What was delivered since the last call of `take_received`.
     received: Received,
-    /// The number of objects and deletions that were reported before.
+    /// How many objects and deletions were reported before.
     reported: u64,
 }
 
@@ -64,21 +64,21 @@ impl Received {
 pub(super) enum FeedStep {
     /// Objects were written, or the watch delivered a bookmark.
     Written,
-    /// The collection is complete, at this version.
+    /// The collection is complete at this version.
     Synced(String),
-    /// The store has the collection at this version, and the watch delivers the changes since.
+    /// The store contains the collection at this version, and the watch delivers the changes since.
     Resumed(String),
-    /// Another relist of the store was begun, so the contents of the store are unknown.
+    /// Another relist of the store has begun, so the contents of the store are unknown.
     Superseded,
-    /// The list is complete at a version older than the cache's. It was not committed.
+    /// The list is complete at a version older than the cache's, and was not committed.
     WentBack,
     ListFailed(Error),
     WatchFailed(Error),
 }
 
 impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
-    /// Creates a feed. The list, or without a list the watch until it is [synced](FeedStep::Synced), replaces the
-    /// objects of the store. A watch that resumes does not.
+    /// Creates a feed. A list, or without one a watch until it is [synced](FeedStep::Synced), replaces the objects of
+    /// the store. A watch that resumes does not.
     pub(super) fn new(
         store: &'r Store<T>,
         projection: Option<&'r Projection>,
@@ -135,7 +135,6 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
         self.list.is_none() && self.watch.is_none()
     }
 
-    /// Returns true if a server has accepted the watch.
     pub(super) fn is_watching(&self) -> bool {
         self.watch.as_ref().is_some_and(Connections::is_open)
     }
@@ -199,7 +198,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     /// Advances the watch. Returns `None` after an event without a step of its own.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<FeedStep>> {
         let Some(watch) = &mut self.watch else { return Poll::Pending };
-        // A watch in parallel to a list delivers changes, not the initial state.
+        // A watch next to a list delivers changes, not the initial state.
         let mut relist = self.relist.as_mut().filter(|_| self.list.is_none());
         let (store, projection, received) = (self.store, self.projection, &mut self.received);
         let event = watch.advance(cx, &mut |change, item| {
@@ -247,7 +246,7 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
                 self.received.written += 1;
                 return Poll::Ready(None);
             }
-            // The watch delivers the changes since then. Later pages may have newer versions than the list.
+            // The watch delivers the changes since then. Later pages may be newer than the list.
             (Ok(None), began) => list.version().and_then(|version| {
                 self.store.listed_at(&list.newest_version()?);
                 Ok(began.clone().unwrap_or(version))
@@ -284,14 +283,14 @@ impl<'r, T: StoreType + ?Sized> Feed<'r, T> {
     }
 
     fn finish_commit(&mut self, version: String) -> FeedStep {
-        // A watch in parallel to the list has already delivered changes after its version.
+        // A watch next to the list has already delivered changes after the list's version.
         let watched = self.watch.as_ref().and_then(Connections::newest_version);
         self.store.open_log(watched.filter(|watched| is_older(&version, watched)).unwrap_or(&version));
         FeedStep::Synced(version)
     }
 }
 
-/// Returns the part of an object that is stored, which is copied only for a projection.
+/// Returns the part of an object that is stored, which is a copy only if there is a projection.
 fn project<'i>(
     item: ItemRef<'i>,
     projection: Option<&Projection>,

@@ -1,11 +1,11 @@
-//! One attempt of a reflector: it writes what a list and a watch deliver, and reports its progress to the status.
+//! One attempt of a reflector, which writes what a list and a watch deliver and reports its progress to the status.
 //!
-//! - The version in the status advances last: after the objects were written, and after the number of skipped objects.
-//! - A silent watch proves nothing: a restored server sends nothing to a watch from a newer version. So
-//!   [`SilenceCheck`] requests the version of the server. A newer version alone is no reason to relist, because a quiet
-//!   server may send no bookmarks. The cache's own version proves that the cache was up to date when it was requested,
+//! - The version in the status advances last, after the objects were written and the skipped ones counted.
+//! - A silent watch proves nothing, because a restored server sends nothing to a watch from a newer version.
+//!   [`SilenceCheck`] therefore requests the server's version. A newer version alone is no reason to relist, because a
+//!   quiet server may send no bookmarks. The cache's own version proves that the cache was up to date at the request,
 //!   unless the last change was a deletion, whose version other deletions may share.
-//! - The loop yields to other tasks after each batch, and after each step of a commit: a long list must not block the
+//! - The loop yields to other tasks after each batch and each step of a commit, so that a long list does not block the
 //!   runtime.
 
 use std::future::poll_fn;
@@ -28,17 +28,15 @@ use crate::reflector::sync::{Attempt, NextStep};
 /// Servers send a bookmark about once a minute (`bookmarkFrequency` in kubernetes apiserver/pkg/storage/cacher).
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Why an attempt ended, and what follows.
 pub(super) type AttemptEnd = (Option<Error>, NextStep);
 
-/// What an attempt waits for: a step of its feed, or the version of the server of a silent watch.
+/// What an attempt waits for: a step of its feed, or the server's version while the watch is silent.
 enum Progress {
     Fed(FeedStep),
     Probed(Probe),
 }
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
-    /// Writes what the list and the watch deliver, until the attempt ends.
     pub(super) async fn follow(&mut self, mut feed: Feed<'_, T>, attempt: &Attempt) -> AttemptEnd {
         let (mut silence, mut slow) = (SilenceCheck::new(), Timer::default());
         loop {
@@ -54,7 +52,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 }
             });
             let progress = progress.await;
-            // In this order: a reader of the status that sees the version sees the skipped objects, too.
+            // In this order, because a reader of the status who sees the version must see the skipped objects too.
             let resumes_from = feed.resumes_from().map(str::to_owned);
             let (received, version) = feed.take_received();
             let is_full_batch = received.written >= BATCH;
@@ -110,7 +108,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         }
     }
 
-    /// Warns if the collection has not been complete for long.
+    /// Logs a warning if the collection has been incomplete for long.
     fn poll_slow_sync(&self, cx: &mut Context<'_>, timer: &mut Timer, feed: &Feed<'_, T>) {
         while let Some(at) = self.outage.warns_of_slow_sync_at()
             && timer.poll(at, cx).is_ready()
@@ -120,8 +118,8 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         }
     }
 
-    /// Compares the cache with the version that the server of a silent watch had when it was asked, or later. Returns
-    /// the next step if the attempt must end.
+    /// Compares the cache with the version that the server had when it was asked during a silent watch, or later.
+    /// Returns the next step if the attempt must end.
     fn judge_silence(
         &mut self,
         at: Instant,
@@ -138,14 +136,14 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             return Some(self.sync.record_older_server());
         }
         let is_watching = feed.is_watching();
-        // At an equal version, a watch that opens will get the changes that may be missing.
+        // At an equal version, a watch that opens receives the changes that may be missing.
         if !self.sync.is_behind(version) && !is_watching {
             return None;
         }
         // A server that is too busy for watches must not get lists instead.
         let is_refused = |error: &Error| error.code() == Some(429);
         let is_throttled = self.status.borrow().last_error.as_ref().is_some_and(is_refused);
-        // A server may send no bookmarks, and have no changes, so an open watch gets a second probe.
+        // A server may send no bookmarks and have no changes, so an open watch gets a second probe.
         let relists = if is_watching { silence.is_suspect } else { !is_throttled };
         if relists {
             tracing::info!(
@@ -160,7 +158,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         None
     }
 
-    /// Records that the watch of a synced cache is open. An error of the watch clears this.
+    /// Notes that the watch of a synced cache is open. An error of the watch clears this.
     fn report_connection(&self, is_watching: bool) {
         if is_watching && !self.status.borrow().is_up_to_date {
             self.status.send_modify(|status| status.is_up_to_date = true);
@@ -223,7 +221,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         });
     }
 
-    /// Records that the collection is complete; `sent` is 1 if the server has sent all of it.
+    /// Notes that the collection is complete. `sent` is 1 if the server has sent all of it.
     fn report_synced(&mut self, version: &str, sent: u64) {
         self.sync.record_sync(version);
         let now = Instant::now();
@@ -248,18 +246,18 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     }
 }
 
-/// When the server was asked, and the version that it had then or later.
+/// When the server was asked, and the version that it had at that time or later.
 type Probe = (Instant, Result<String, Error>);
 
 type VersionRequest = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
 
-/// Requests the server's version when a watch is silent. A server that was restored from a backup, and is at an older
-/// version, sends nothing: its changes are older than the start of the watch.
+/// Requests the server's version when a watch is silent. A server that was restored from a backup at an older version
+/// sends nothing, because its changes are older than the start of the watch.
 struct SilenceCheck {
     deadline: Pin<Box<Sleep>>,
-    /// The time of the request, and the request.
+    /// When the request was sent, and the request.
     request: Option<(Instant, VersionRequest)>,
-    /// True if the server was found to have newer versions, and the watch has been silent since.
+    /// True if the server was found to have newer versions, and the watch has been silent since then.
     is_suspect: bool,
 }
 
@@ -268,7 +266,7 @@ impl SilenceCheck {
         Self { deadline: Box::pin(sleep(SILENCE)), request: None, is_suspect: false }
     }
 
-    /// Resolves to the server's version, after the watch was silent for [`SILENCE`].
+    /// Resolves to the server's version after the watch was silent for [`SILENCE`].
     fn poll(&mut self, cx: &mut Context<'_>, send: impl FnOnce() -> VersionRequest) -> Poll<Probe> {
         if self.request.is_none() {
             ready!(self.deadline.as_mut().poll(cx));

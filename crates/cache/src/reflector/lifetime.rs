@@ -19,29 +19,29 @@ use crate::reflector::prepared::{PreparedReflector, TARGET};
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Keeps the store synced until the future is dropped, [`Cache::stop`] is called, or an error ends it.
     ///
-    /// Attempts back off exponentially with jitter, from the [`delay`](listwatch::client::Retry::delay) of the client's
-    /// [`Retry`](listwatch::client::Retry) to 30 s (doubled at most by jitter). A watch that lived for 10 s resets the
-    /// backoff. [`last_error`](crate::ReflectorStatus::last_error) has the last error, and the log has a warning for
-    /// each until the first sync, and later for each minute of an outage: see [`listwatch::client`].
+    /// Attempts back off exponentially, from the [`delay`](listwatch::client::Retry::delay) of the client's
+    /// [`Retry`](listwatch::client::Retry) to 30 s, which jitter at most doubles. A watch that lived for 10 s resets
+    /// the backoff. [`last_error`](crate::ReflectorStatus::last_error) contains the last error. Each error is a warning
+    /// in the log until the first sync; later there is one for each minute of an outage: see [`listwatch::client`].
     ///
-    /// However it ends, [`Cache::is_running`] is then false, [`Cache::synced`] returns
-    /// [`SyncError::Ended`](crate::SyncError::Ended), and subscribers get [`Change::Ended`](crate::Change::Ended), all
-    /// with the [reason](EndReason).
+    /// However the reflector ends, [`Cache::is_running`] is then false, [`Cache::synced`] returns
+    /// [`SyncError::Ended`](crate::SyncError::Ended), and subscribers receive [`Change::Ended`](crate::Change::Ended),
+    /// all with the [reason](EndReason).
     ///
     /// # Errors
     ///
     /// [`Error`] when the selection is invalid, or the resource [cannot be
     /// watched](listwatch::client::Resource::without_watch).
     ///
-    /// Until the collection was complete (a loaded file counts), also when the caller has to change something: the
+    /// Until the collection was complete once (a loaded file counts), also when the caller must change something: the
     /// server refuses the request (400, 422), or TLS failed before its first response
     /// ([`TransportErrorKind::Tls`](listwatch::client::TransportErrorKind::Tls)). With
-    /// [`fail_fast`](super::Reflector::fail_fast), lasting errors end it then too. Once the collection was complete, it
-    /// retries all errors.
+    /// [`fail_fast`](super::Reflector::fail_fast), lasting errors then end it too. Once the collection was complete,
+    /// all errors are retried.
     ///
     /// An object that cannot be stored is not an error: it is [skipped](crate::ReflectorStatus::skipped), and the cache
     /// is incomplete. The reflector relists once the store has room for an object that exceeded the
-    /// [budget](crate::Store::set_budget). A panic in an index function is an error of the object:
+    /// [budget](crate::Store::set_budget). A panic in an index function is an error of the object: see
     /// [`Index::errors`](crate::Index::errors).
     pub async fn run(self) -> Result<(), Error> {
         self.run_until(pending()).await
@@ -51,13 +51,13 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     ///
     /// # What keeps it running
     ///
-    /// The task runs as long as there is something through which its store can be read: this [`Cache`], a
+    /// The task runs as long as anything exists through which its store can be read: this [`Cache`], a
     /// [`StoreReader`](crate::StoreReader), an [`Index`](crate::Index), a [`Subscriber`](crate::Subscriber), a
-    /// [`ChangeCursor`](crate::ChangeCursor), their clones, and the [`Store`](crate::Store) if you gave it one. An
-    /// [`Object`](crate::Object) and a [`Snapshot`](crate::Snapshot) do not count: they never change. When the last of
-    /// them is dropped, the watch ends.
+    /// [`ChangeCursor`](crate::ChangeCursor), a clone of one, or the [`Store`](crate::Store) if you supplied it. An
+    /// [`Object`](crate::Object) and a [`Snapshot`](crate::Snapshot) do not count, because they never change. When the
+    /// last of these is dropped, the watch ends.
     ///
-    /// [`Cache::stop`] ends it earlier. It also ends with the runtime, and with an error as [`run`](Self::run) does,
+    /// [`Cache::stop`] ends the task earlier. It also ends with the runtime, and with an error like [`run`](Self::run),
     /// which is then logged.
     ///
     /// # Panics

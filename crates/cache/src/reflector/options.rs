@@ -14,18 +14,20 @@ use crate::reflector::sync::{Strategy, SyncPolicy};
 use crate::state::entry::StorageFormat;
 use crate::store::handle::Store;
 
-/// Keeps a [`Store`] synced with a collection. It lists and watches, and after an error or a restart of the server it
-/// resumes the watch from the last version, with backoff and without a limit. It relists only if it must: that version
-/// has expired, the initial state was interrupted, the server went back to an older version, the watch makes no
-/// progress, a full store has room for skipped objects again, or the watch does not deliver a write that the caller
-/// [applied](Cache::apply) before the last relist.
+/// Keeps a [`Store`] synced with a collection of an API server.
+///
+/// It lists and watches. After an error or a restart of the server, it resumes the watch from the last version, with
+/// backoff and as often as needed. It relists only if it must: that version has expired, the initial state was
+/// interrupted, the server went back to an older version, the watch makes no progress, a full store has room for
+/// skipped objects again, or the watch does not deliver a write that the caller [applied](Cache::apply) before the last
+/// relist.
 ///
 /// Until a list is complete, the store keeps serving its objects, and a list that fails deletes nothing. Objects that a
 /// list shows unchanged are neither decoded nor stored again.
 ///
 /// A server that was restored from a backup continues at older resource versions, and sends nothing to a watch from a
-/// newer version. So if a watch delivers nothing for 2 minutes, not even a bookmark, the reflector lists one object to
-/// learn the server's version.
+/// newer one. If a watch delivers nothing for 2 minutes, not even a bookmark, the reflector therefore lists one object
+/// to learn the server's version:
 ///
 /// | the server's version | the reflector |
 /// |---|---|
@@ -33,8 +35,8 @@ use crate::store::handle::Store;
 /// | is newer, and the watch is not open, or is silent for another 2 minutes | relists: the server may have forgotten the version without reporting it |
 /// | is the same | continues |
 ///
-/// If a server sends no bookmarks, a quiet collection is therefore listed every 4 minutes. A restored server that has
-/// passed the version of the cache by then goes undetected.
+/// Consequently, a quiet collection of a server without bookmarks is listed every 4 minutes, and a restored server that
+/// has passed the cache's version by the time of the check goes undetected.
 ///
 /// ```no_run
 /// use k8s_pb::api::core::v1::Pod;
@@ -58,7 +60,7 @@ use crate::store::handle::Store;
 ///
 /// [`ReflectorStatus`](crate::ReflectorStatus) shows counters and the last errors. Each attempt to list and watch is a
 /// span of the crate `tracing`, `listwatch.reflector`, with the fields `resource`, `attempt`, `resource_version`,
-/// `strategy`, `because` (of the strategy) and `error`.
+/// `strategy`, `because` (why that strategy) and `error`.
 ///
 /// | event | level | fields |
 /// |---|---|---|
@@ -74,7 +76,7 @@ use crate::store::handle::Store;
 /// # Before the start
 ///
 /// The methods of this type only set options, in any order, and [`spawn`](Self::spawn) starts the reflector with them.
-/// [`prepare`](Self::prepare) creates the store without starting anything, so that you can add readers first,
+/// [`prepare`](Self::prepare) creates the store without starting anything, so that you can first add readers or
 /// [load](PreparedReflector::load) a file, or [run](PreparedReflector::run) the reflector in a task of your own.
 #[must_use = "nothing is sent until it is spawned, or prepared and run"]
 pub struct Reflector<T: StoreType + ?Sized> {
@@ -90,7 +92,7 @@ pub struct Reflector<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + Kind + ?Sized> Reflector<T> {
-    /// Creates a reflector of the resource of `T`, with its own store, which keeps objects encoded.
+    /// Creates a reflector for the resource of `T`, with its own store, which keeps objects encoded.
     pub fn of(client: &Client) -> Self {
         Self::new(client, &T::resource())
     }
@@ -112,17 +114,16 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         }
     }
 
-    /// Sets the selectors, the shard and the form of objects, for example metadata only. By default the reflector
-    /// stores all objects, whole.
+    /// Sets the selectors, the shard and the form of objects. By default, the reflector stores all objects as a whole.
     ///
-    /// With a [shard](Selection::shard) the store keeps that part of the collection, even if the server does not
+    /// With a [shard](Selection::shard), the store contains that part of the collection, even if the server does not
     /// support shards. The example `shards` of `listwatch-kube` distributes a collection over replicas.
     pub fn selection(mut self, selection: Selection) -> Self {
         self.selection = selection;
         self
     }
 
-    /// Restricts the reflector to a namespace.
+    /// Limits the reflector to a namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
@@ -134,21 +135,21 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self
     }
 
-    /// Sets the store: a [`StorageFormat`] for a new one.
+    /// Sets the store, or with a [`StorageFormat`] the format of a new one.
     ///
-    /// The store may already contain objects. The first complete list deletes those that the collection does not
+    /// The store may already contain objects; the first complete list deletes those that the collection does not
     /// contain. Use a store for only one reflector at a time.
     pub fn store(mut self, store: impl Into<Store<T>>) -> Self {
         self.store = store.into();
         self
     }
 
-    /// Keeps a log of the changes, for readers that resume at a version: see [`StoreReader::changes_after`]. Without
-    /// the log, readers receive changes only through a [`Subscriber`](crate::Subscriber), which coalesces them.
+    /// Keeps a log of the changes, for readers that resume at a version: see [`StoreReader::changes_after`].
     ///
-    /// The log is open while the store holds the whole collection. A relist closes it, and once the relist is complete,
-    /// the log opens again without changes. It contains what the watch delivers, not the writes of [`Cache::apply`],
-    /// and it copies no current object.
+    /// Without the log, readers receive changes only through a [`Subscriber`](crate::Subscriber), which coalesces them.
+    /// The log is open while the store contains the whole collection. A relist closes it, and once the relist is
+    /// complete, the log opens again without changes. It contains what the watch delivers, but not the writes of
+    /// [`Cache::apply`], and it copies no current object.
     ///
     /// [`StoreReader::changes_after`]: crate::StoreReader::changes_after
     pub fn change_log(mut self, limits: ChangeLogLimits) -> Self {
@@ -156,17 +157,20 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         self
     }
 
-    /// Sets how the reflector syncs. By default it chooses [`Strategy::WatchList`], or [`Strategy::ListThenWatch`] once
-    /// it knows that the server sends no initial events, or [`Strategy::WatchFirst`] after the version of a list
-    /// expired before the watch began.
+    /// Sets how the reflector syncs.
+    ///
+    /// By default it chooses [`Strategy::WatchList`]; or [`Strategy::ListThenWatch`] once it knows that the server
+    /// sends no initial events; or [`Strategy::WatchFirst`] once the version of a list has expired before the watch
+    /// began.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = Some(strategy);
         self
     }
 
-    /// Ends the reflector on errors that may last until somebody intervenes, unless the collection was complete before:
-    /// 401, 403, 404, unreadable credentials, a response that is not a list. By default the reflector retries, because
-    /// somebody may yet create the role or the resource.
+    /// Ends the reflector on errors that may last until somebody intervenes, until the collection is complete once.
+    ///
+    /// These are 401, 403, 404, unreadable credentials, and a response that is not a list. By default, the reflector
+    /// retries them, because somebody may yet create the role or the resource.
     pub fn fail_fast(mut self) -> Self {
         self.fails_fast = true;
         self
@@ -196,8 +200,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         }
     }
 
-    /// Starts the reflector in a task of tokio, and returns the cache that it keeps synced: see
-    /// [`PreparedReflector::spawn`].
+    /// Starts the reflector in a task of tokio, and returns its cache: see [`PreparedReflector::spawn`].
     ///
     /// # Panics
     ///

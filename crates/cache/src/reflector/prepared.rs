@@ -16,7 +16,7 @@ use crate::reflector::status::{ReflectorStatus, record_error};
 use crate::reflector::sync::SyncPolicy;
 use crate::store::handle::Store;
 
-/// The target of spans and events. Filters name it, so it does not depend on the file.
+/// The target of spans and events, which filters name, so it must not depend on the file.
 pub(super) const TARGET: &str = "listwatch_cache::reflector";
 
 /// A [`Reflector`](super::Reflector) whose options are set and whose cache exists, but which does not run yet.
@@ -45,13 +45,13 @@ pub struct PreparedReflector<T: StoreType + ?Sized> {
     pub(super) projection: Option<Projection>,
     pub(super) store: AttachedStore<T>,
     pub(super) sync: SyncPolicy,
-    /// The time at which the collection was complete in this attempt.
+    /// When the collection was complete in this attempt.
     pub(super) synced_at: Option<Instant>,
     pub(super) outage: Arc<Outage>,
     pub(super) status: Arc<watch::Sender<ReflectorStatus>>,
-    /// Is notified when a cache stops the reflector.
+    /// Notified when a cache stops the reflector.
     pub(super) stop: Arc<Notify>,
-    /// The objects that it stores; set once it runs.
+    /// Which objects the reflector stores; set once it runs.
     pub(super) collection: Arc<OnceLock<Collection>>,
 }
 
@@ -120,8 +120,8 @@ impl<T: StoreType + ?Sized> fmt::Debug for PreparedReflector<T> {
     }
 }
 
-/// The store of a reflector. Its drop ends the reflector, however that comes about: the status and all subscribers then
-/// have the reason.
+/// The store of a reflector. Its drop ends the reflector, for whatever reason it happens, and the status and all
+/// subscribers then learn the reason.
 pub(super) struct AttachedStore<T: StoreType + ?Sized> {
     store: Store<T>,
     resource: Resource,
@@ -136,7 +136,7 @@ impl<T: StoreType + ?Sized> AttachedStore<T> {
         Self { store, resource, status, end: None }
     }
 
-    /// Returns when the last handle of the store is dropped. From now on this one does not count.
+    /// Returns when the last other handle of the store is dropped. From now on, this one does not count.
     pub(super) fn last_handle(&mut self) -> impl Future<Output = ()> + Send + use<T> {
         self.store.forget_handle();
         self.store.last_handle()

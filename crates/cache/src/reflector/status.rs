@@ -1,4 +1,4 @@
-//! The progress of a reflector, and the errors of waiting for it.
+//! The progress of a reflector, and why waiting for it may fail.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,51 +16,54 @@ use crate::reflector::sync::Strategy;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ReflectorStatus {
-    /// The resource version up to which the store has all changes; `None` before it first has the whole collection.
+    /// The resource version up to which the store contains all changes; `None` before it first contains the collection.
     pub resource_version: Option<String>,
-    /// The version from which a watch resumes: `resource_version`, or an older version while further changes may have
-    /// that version.
+    /// The version from which a watch resumes: `resource_version`, or an older one while further changes may have that
+    /// version.
     pub(super) resumes_from: Option<String>,
-    /// The strategy of the current attempt; `None` before the first, and while it resumes from a
-    /// [loaded](super::PreparedReflector::load) file.
+    /// The strategy of the current attempt.
+    ///
+    /// `None` before the first attempt, and while it resumes from a [loaded](super::PreparedReflector::load) file.
     pub strategy: Option<Strategy>,
-    /// The number of times that the server has sent the whole collection.
+    /// How often the server has sent the whole collection.
     pub syncs: u64,
-    /// The number of times that the reflector began to get the whole collection again, which the cache once had. A
-    /// relist that needs several attempts counts once.
+    /// How often the reflector began to fetch the whole collection again.
+    ///
+    /// A relist that needs several attempts counts once.
     pub relists: u64,
-    /// The number of objects and deletions received, including items of lists.
+    /// How many objects and deletions were received, including items of lists.
     pub events: u64,
-    /// The objects and deletions among them that a watch delivered while the cache was synced.
+    /// How many of them a watch delivered while the cache was synced.
     pub changes: u64,
-    /// The time at which the cache was last known to be synced: a list was complete, or later the watch delivered an
-    /// event or a bookmark, or the server was at the cache's version when the reflector asked it. The cache may be out
-    /// of date by the time since then. API servers send a bookmark about once a minute. If the watch is silent, the
-    /// reflector asks every two minutes. A relist does not change this time until it is complete.
+    /// When the cache was last known to be synced, which bounds how far it is out of date.
+    ///
+    /// That is when a list was complete, when the watch delivered an event or a bookmark, or when the server was at the
+    /// cache's version when the reflector asked. API servers send a bookmark about once a minute, and if the watch is
+    /// silent, the reflector asks every two minutes. A relist does not change this time until it is complete.
     pub last_synced_at: Option<Instant>,
-    /// Connections and lists that ended in an error.
+    /// How many connections and lists ended in an error.
     pub errors: u64,
-    /// Their number, by class.
+    /// How many errors of each class there were.
     pub errors_by_class: BTreeMap<ErrorClass, u64>,
     /// The last of these errors.
     pub last_error: Option<client::Error>,
-    /// Objects that the store does not have in their latest state, because it could not hold them: see
-    /// [`skipped`](crate::StoreReader::skipped). The cache is incomplete unless this is 0.
+    /// How many objects are missing in their latest state: see [`skipped`](crate::StoreReader::skipped).
+    ///
+    /// The cache is complete only if this is 0.
     pub skipped: usize,
     /// The last object that could not be stored.
     pub last_skipped: Option<ObjectError>,
-    /// The number of failures of index functions. [`Index::errors`](crate::Index::errors) lists the objects that an
-    /// index lacks now.
+    /// How often index functions failed.
+    ///
+    /// [`Index::errors`](crate::Index::errors) lists the objects that an index lacks now.
     pub index_errors: u64,
-    /// The last error of such a function.
+    /// The last error of an index function.
     pub last_index_error: Option<ObjectError>,
-    /// The number of states of objects that a reader could not decode: see
-    /// [`decode_errors`](crate::StoreReader::decode_errors).
+    /// How many states of objects a reader could not decode: see [`decode_errors`](crate::StoreReader::decode_errors).
     pub decode_errors: u64,
-    /// The last of them that the store still has; `None` once these objects were repaired or deleted.
+    /// The last undecodable object that is still stored; `None` once such objects were repaired or deleted.
     pub last_decode_error: Option<UndecodableObject>,
-    /// True while the cache follows the changes of the server: see
-    /// [`Cache::is_up_to_date`](super::Cache::is_up_to_date).
+    /// True while the cache follows the server's changes: see [`Cache::is_up_to_date`](super::Cache::is_up_to_date).
     pub is_up_to_date: bool,
     /// Why the reflector has ended; `None` until then.
     pub ended_by: Option<EndReason>,
@@ -75,28 +78,30 @@ pub(super) fn record_error(status: &watch::Sender<ReflectorStatus>, error: clien
     });
 }
 
-/// The error of waiting for a [`Cache`](super::Cache).
+/// Why waiting for a [`Cache`](super::Cache) failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SyncError {
-    /// The cache has all changes, but lacks objects that its store could not hold. A caller that does not need them may
-    /// continue. The cache gets such an object when it changes, or when the store has room.
+    /// The cache contains all changes, but lacks objects that its store could not hold.
+    ///
+    /// A caller that does not need them may continue. The cache receives such an object when it changes, or when the
+    /// store has room.
     Incomplete {
-        /// The resource version up to which the cache has all other changes.
+        /// The resource version up to which the cache contains all other changes.
         resource_version: String,
-        /// The number of objects that it lacks in their latest state.
+        /// How many objects it lacks in their latest state.
         skipped: usize,
         /// The last skipped object.
         last: Option<ObjectError>,
     },
-    /// The awaited resource version and the cache's have no order, so waiting would not end.
+    /// The awaited resource version and the cache's cannot be compared, so waiting would never end.
     Incomparable {
         /// The version that the caller waited for.
         resource_version: String,
         /// The version of the cache.
         cached: String,
     },
-    /// The reflector has ended, so the cache gets no more changes.
+    /// The reflector has ended, so the cache receives no more changes.
     Ended(EndReason),
 }
 

@@ -1,6 +1,6 @@
 //! The decisions of a reflector: how it syncs, from which version it lists, and how it reacts to errors.
 //!
-//! An attempt is a list, a watch, or both. What is known after it chooses the next attempt. The code uses neither IO
+//! An attempt is a list, a watch, or both, and what is known after it decides about the next. This code uses neither IO
 //! nor time.
 //!
 //! | state | the store | it ends |
@@ -18,10 +18,10 @@
 //! | `OlderServer`: the current state, and no stored object counts as unchanged | a sync |
 //!
 //! - A cache that was complete is never given up. Before that, `fails_fast` decides about lasting errors.
-//! - A refused version is replaced at once, but only once: a second refusal backs off.
+//! - A refused version is replaced at once, but only once; a second refusal backs off.
 //! - `Any` ignores page sizes, so a first list in pages requests the most recent state.
-//! - What is known of the server (`ShortHistory`, `pages`) is kept as long as the reflector: a server does not get
-//!   faster.
+//! - What is known about the server (`ShortHistory`, `pages`) is kept as long as the reflector, because a server does
+//!   not become faster.
 
 use std::fmt;
 use std::mem;
@@ -30,27 +30,32 @@ use std::time::Duration;
 use listwatch::client::{Error, ErrorKind, ResourceVersion};
 use listwatch::internal::{RetryAdvice, is_comparable, is_older};
 
-/// The number of lists at a version that an API server may fail before the reflector lists without a version. Not every
-/// server says that it does not have the version.
+/// How many lists at a version an API server may fail before the reflector lists without a version. Not every server
+/// says that it does not know the version.
 const MOST_FAILED_LISTS: u32 = 3;
 
 /// The longest wait between two attempts, which jitter may double.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// How a reflector gets the whole collection into its store, and the changes after that.
+/// How a reflector fetches the whole collection, and the changes after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// The server sends the objects as initial events of the watch (KEP-3157, on by default from 1.34). If the server
-    /// refuses them, does not end them, or interrupts them twice, the reflector lists instead.
+    /// The server sends the objects as initial events of the watch (KEP-3157, on by default from 1.34).
+    ///
+    /// If the server refuses them, does not end them, or interrupts them twice, the reflector lists instead.
     WatchList,
-    /// A list, and then a watch from its version. It never syncs if the list takes longer than the server keeps
-    /// history. If the server's request timeout interrupts a list in one response, the next list uses pages of 500.
+    /// A list, and then a watch from its version.
+    ///
+    /// This never syncs if the list takes longer than the server keeps history. If the server's request timeout
+    /// interrupts a list in one response, the next list uses pages of 500.
     ListThenWatch,
-    /// A watch from the version of a list of one object, and in parallel the whole list, into the same store. It syncs
-    /// however long the list takes, in pages if the request timeout interrupted it, and the store has changes before it
-    /// has all objects. If versions do not [compare](listwatch::compare_resource_versions), the reflector lists, and
-    /// watches from the version of the list.
+    /// A watch from the current version, and at the same time the whole list.
+    ///
+    /// It syncs however long the list takes, in pages if the request timeout interrupted it, but the store receives
+    /// changes before it contains all objects. A list of one object tells the current version. If versions [cannot be
+    /// compared](listwatch::compare_resource_versions), the reflector lists and then watches from the version of the
+    /// list.
     WatchFirst,
 }
 
@@ -64,7 +69,6 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// The decisions of a reflector, and what they depend on.
 #[derive(Debug)]
 pub(super) struct SyncPolicy {
     strategy: StrategyChoice,
@@ -75,21 +79,21 @@ pub(super) struct SyncPolicy {
     state: SyncState,
 }
 
-/// Who chooses the strategy.
 #[derive(Debug)]
 enum StrategyChoice {
     Caller(Strategy),
-    /// The reflector, by what the server supports. It ends when a version expires between a list and its watch:
+    /// The reflector chooses by what the server supports, until a version expires between a list and its watch: then
     /// `ShortHistory`.
     Default,
-    /// A list took longer than the server keeps history.
+    /// A list takes longer than the server keeps history.
     ShortHistory,
 }
 
-/// What the store has of the collection: see the table above.
+/// What the store contains of the collection: see the table above.
 #[derive(Debug)]
 enum SyncState {
-    /// An attempt gets the collection. `version` is the last of the whole collection, and empty before the first sync.
+    /// An attempt fetches the collection. `version` is the last version of the whole collection; empty before the first
+    /// sync.
     Syncing { version: String, list: ListVersion },
     /// The next attempt resumes at the version of the file.
     Loaded { version: String },
@@ -100,8 +104,8 @@ enum SyncState {
 /// What lists request: see the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListVersion {
-    /// The last version of the collection at least. `failed` counts the lists in a row that an API server failed, and
-    /// that named a version.
+    /// At least the last version of the collection. `failed` counts the lists in a row that an API server failed
+    /// although they named a version.
     Cached {
         failed: u32,
     },
@@ -120,7 +124,7 @@ impl SyncState {
         }
     }
 
-    /// Lets the next lists request the most recent state, unless they do so already. Returns true if they did not.
+    /// Lets the next lists request the most recent state. Returns false if they already did.
     fn lose_version(&mut self) -> bool {
         match self {
             Self::Syncing { list: ListVersion::MostRecent | ListVersion::OlderServer, .. } => false,
@@ -149,7 +153,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Returns true if its list must be as new as a version that the server named before.
+    /// Returns true if the list must be as new as a version that the server named before.
     fn names_version(&self) -> bool {
         match self.version {
             ResourceVersion::AtLeast(_) => true,
@@ -159,12 +163,12 @@ impl Attempt {
     }
 }
 
-/// Returns true if the error may be about the requested version: not if it is a proxy's, or about load or rights.
+/// Returns true if the error may be about the requested version, which a proxy's error, or one about load or rights, is
+/// not.
 fn may_refuse_version(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Api { code: 400 | 422 | 500 | 504, is_status: true, .. })
 }
 
-/// The reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     /// Retry at once.
@@ -182,7 +186,6 @@ impl SyncPolicy {
         Self { strategy, fails_fast, pages: false, state }
     }
 
-    /// Begins the next attempt.
     pub(super) fn attempt(&mut self, has_initial_events: bool) -> Attempt {
         let (list, resumes) = match &self.state {
             SyncState::Syncing { list, .. } => (*list, None),
@@ -191,7 +194,7 @@ impl SyncPolicy {
         };
         let went_back = list == ListVersion::OlderServer;
         let (strategy, because) = match &self.strategy {
-            // With a watch in parallel to a list of another history, the older state could not be determined.
+            // With a watch next to a list of another history, nobody could tell which state is older.
             _ if went_back => (Strategy::ListThenWatch, "the server has gone back to an older version"),
             StrategyChoice::Caller(strategy) => (*strategy, "the caller chose it"),
             StrategyChoice::ShortHistory => (Strategy::WatchFirst, "a list takes longer than the server keeps history"),
@@ -212,7 +215,7 @@ impl SyncPolicy {
         Attempt { strategy, because, resumes, version, pages: self.pages, known, went_back }
     }
 
-    /// Records that the store has the whole collection of this version from a file.
+    /// Notes that the store contains the whole collection of this version, from a file.
     pub(super) fn record_load(&mut self, version: &str) {
         self.state = SyncState::Loaded { version: version.to_owned() };
     }
@@ -222,13 +225,12 @@ impl SyncPolicy {
         self.fails_fast && self.state.version().is_empty()
     }
 
-    /// Records that the collection is complete at this version.
     pub(super) fn record_sync(&mut self, version: &str) {
         self.state = SyncState::Synced { version: version.to_owned(), has_watched: false };
     }
 
-    /// Records that the watch has delivered all changes up to this version. Returns true if the version is new, and the
-    /// collection is complete.
+    /// Notes that the watch has delivered all changes up to this version. Returns true if the version is new and the
+    /// collection complete.
     pub(super) fn record_watched_version(&mut self, watched: &str) -> bool {
         match &mut self.state {
             SyncState::Synced { version, has_watched } if version != watched => {
@@ -245,7 +247,7 @@ impl SyncPolicy {
         is_older(version, self.state.version())
     }
 
-    /// Records that the server is at a version older than the collection's.
+    /// Notes that the server is at a version older than the collection's.
     pub(super) fn record_older_server(&mut self) -> NextStep {
         self.state = SyncState::Syncing { version: self.state.version().to_owned(), list: ListVersion::OlderServer };
         NextStep::RetryNow
@@ -256,7 +258,6 @@ impl SyncPolicy {
         self.state.version() != version && !self.is_ahead_of(version)
     }
 
-    /// Records that the watch does not deliver the changes after the collection's version.
     pub(super) fn record_missed_changes(&mut self) -> NextStep {
         self.state.lose_version();
         NextStep::RetryLater

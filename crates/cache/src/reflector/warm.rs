@@ -1,4 +1,4 @@
-//! Starts a reflector with a saved store.
+//! Starts a reflector from a saved store.
 
 use std::cmp::Ordering;
 use std::io;
@@ -18,37 +18,37 @@ use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
-    /// Loads a file that [`Cache::save`](crate::reflector::Cache::save) wrote into the empty store. [`run`](Self::run)
-    /// then watches from the resource version of the file, and sends no list. After an error the reflector is
-    /// unchanged, and starts cold.
+    /// Loads a file that [`Cache::save`](crate::reflector::Cache::save) wrote into the empty store.
     ///
-    /// The cache is synced as soon as the server has accepted that watch. It then has the collection at the saved
-    /// version, and the changes since then follow. If that version has expired, the reflector lists, and objects that
-    /// did not change are neither decoded nor stored again.
+    /// [`run`](Self::run) then watches from the resource version of the file, without a list. The cache is synced as
+    /// soon as the server has accepted that watch: it contains the collection at the saved version, and the changes
+    /// since then follow. If that version has expired, the reflector lists, and objects that did not change are neither
+    /// decoded nor stored again. After an error of this call, the reflector is unchanged and starts without the file.
     ///
-    /// Selection, namespace and projection must be the same as for the saved cache; the storage format may differ.
+    /// Selection, namespace and projection must be the same as for the saved cache, but the storage format may differ.
     ///
     /// # Which files are refused
     ///
-    /// A file that is truncated, damaged, of another collection or of another selection is an error. So is a file from
-    /// another cluster, or from another history of the same cluster: the server must have reached the resource version
-    /// of the file, and the reflector requests one or two of its objects to compare their uids and versions. The first
-    /// is the object that was changed last; if it has changed since or was deleted, the second is the object that has
-    /// been unchanged for longest. This needs permission to `get`. A file without objects is not loaded.
+    /// A file that is truncated, damaged, of another collection or of another selection is an error. So is a file of
+    /// another cluster, or of another history of the same cluster. To find out, the reflector checks that the server
+    /// has reached the resource version of the file, and requests one or two of its objects to compare their uids and
+    /// versions. The first is the object that was changed last. If it was changed or deleted since, the second is the
+    /// object that has been unchanged for longest. This needs permission to `get`. A file without objects is not
+    /// loaded.
     ///
-    /// While the server cannot be reached or answers with 408, 429 or 5xx, the method retries with the backoff of
-    /// [`run`](Self::run) and without a limit, so that an outage drops no valid file. The cache is empty meanwhile.
-    /// [`last_error`](crate::reflector::ReflectorStatus::last_error) has the last error. Drop the future to start
-    /// without the file.
+    /// While the server cannot be reached, or answers with 408, 429 or 5xx, the method retries with the backoff of
+    /// [`run`](Self::run) and without a limit, so that an outage discards no valid file. Until then the cache is empty,
+    /// and [`last_error`](crate::reflector::ReflectorStatus::last_error) contains the last error. Drop the future to
+    /// start without the file.
     ///
-    /// It does not detect a server that was restored from a backup and has passed the saved version since, if the
-    /// object that was changed last has changed again, or if there were only deletions between backup and file. Restore
-    /// backups as Kubernetes recommends (`etcdutl snapshot restore --bump-revision --mark-compacted`): then the saved
-    /// version has expired.
+    /// One case goes undetected: a server that was restored from a backup and has since passed the saved version, if
+    /// the object that was changed last has changed again, or if there were only deletions between backup and file.
+    /// Restore backups as Kubernetes recommends (`etcdutl snapshot restore --bump-revision --mark-compacted`), because
+    /// the saved version has then expired.
     ///
     /// # Errors
     ///
-    /// [`FileError`]; it is [`FileError::Io`] with [`NotFound`](io::ErrorKind::NotFound) if nothing was saved yet.
+    /// [`FileError`]. It is [`FileError::Io`] with [`NotFound`](io::ErrorKind::NotFound) when nothing was saved yet.
     pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), FileError> {
         on_own_runtime(self.load_file(path.as_ref())).await
     }
@@ -159,16 +159,17 @@ impl Item for ServerObject {
 enum Verdict {
     /// The same state as in the file.
     Same,
-    /// A state that the file would have if it was from this history.
+    /// A state that the file would contain if it was from this history.
     Other,
-    /// The same object, changed since. Another history would have another uid.
+    /// The same object, changed since. In another history it would have another uid.
     Changed,
-    /// Another object of this name.
+    /// Another object with this name.
     Recreated,
 }
 
 impl ServerObject {
-    /// Compares it with its state in a file that has all changes up to `version`, which the server has reached.
+    /// Compares the object with its state in a file that contains all changes up to `version`, which the server has
+    /// reached.
     fn compare(&self, saved: &Identity<'_>, version: &str) -> Verdict {
         let is_same = saved.uid == self.uid;
         if is_same && saved.resource_version == self.version {

@@ -7,18 +7,18 @@ use listwatch::{ItemError, UndecodableObject};
 use crate::state::entry::Entry;
 use crate::sync::{Mutex, lock};
 
-/// The number of undecodable objects that are remembered, so that one of them is known when the last one is repaired.
+/// How many undecodable objects are remembered, so that one of them is still known when the last one is repaired.
 const REMEMBERED: usize = 16;
 
-/// The number of states of objects that readers could not decode, and the last ones.
+/// Counts the states of objects that readers could not decode, and keeps the last of them.
 ///
-/// A store does not decode what it keeps encoded, so only readers find them. Each state remembers that it is counted.
-/// So the number does not depend on the number of readers.
+/// A store does not decode what it keeps, so only readers find such states. Each state remembers that it was counted,
+/// so the count does not depend on the number of readers.
 #[derive(Default)]
 pub(crate) struct DecodeErrors(Mutex<(u64, VecDeque<UndecodableObject>)>);
 
 impl DecodeErrors {
-    /// Counts the state of the entry, unless it is counted.
+    /// Counts the state of the entry, unless it was counted before.
     pub(super) fn count(&self, entry: &Entry, error: &ItemError) {
         if !entry.set_undecodable() {
             return;
@@ -36,12 +36,11 @@ impl DecodeErrors {
         };
         last.push_back(object);
         drop(errors);
-        // The error may be of the caller, whose code no lock waits for.
+        // The error may be the caller's, whose code must not run under a lock.
         drop(before);
     }
 
-    /// Returns the number of states, and the last of them that `is_current` says the store still has. It asks without
-    /// the lock.
+    /// Returns the count, and the last state that `is_current` says is still stored. It runs without the lock.
     pub(crate) fn get(&self, is_current: impl Fn(&UndecodableObject) -> bool) -> (u64, Option<UndecodableObject>) {
         let (count, last) = lock(&self.0).clone();
         (count, last.into_iter().rev().find(is_current))

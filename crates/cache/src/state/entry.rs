@@ -22,26 +22,24 @@ pub(crate) const MAX_TEXT: usize = u16::MAX as usize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StorageFormat {
-    /// The bytes as they arrived. A reader decodes them.
+    /// The bytes as they arrived, which readers decode.
     #[default]
     Encoded,
-    /// Compressed by zstd, mostly as the delta to a similar object of the same owner. A reader decompresses the object.
+    /// Compressed with zstd, mostly as the delta to a similar object of the same owner. Readers decompress the object.
     ///
-    /// The store trains a dictionary while it grows, and another one when its objects have drifted from it. The write
+    /// The store trains a dictionary while it grows, and another one when its objects no longer resemble it. The write
     /// that trains takes about 0.1 s, and other writes wait for it. The next writes each compress a few objects again
-    /// with the new dictionary, until none uses the old one. An object that compression does not make shorter is kept
-    /// encoded, and so are the latest changes, which are compressed together. The chapter on caching has the sizes and
-    /// costs.
+    /// with the new dictionary, until none uses the old one. An object that does not become shorter is kept encoded,
+    /// and so are the latest changes, which are compressed together. The chapter on caching has the sizes and costs.
     Compressed,
 }
 
 impl<'a> Identity<'a> {
-    /// Reads the identity off the bytes of an object.
+    /// Reads the identity from the bytes of an object.
     pub(crate) fn of(object: ItemRef<'a>) -> Result<Self, StoreError> {
         Self::of_meta(&object.meta()?, object.bytes().len())
     }
 
-    /// Returns the identity of an object of this length.
     pub(crate) fn of_meta(meta: &MetaView<'a>, len: usize) -> Result<Self, StoreError> {
         let (namespace, name, uid, resource_version) =
             (meta.namespace(), meta.name(), meta.uid(), meta.resource_version());
@@ -62,37 +60,36 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// A counted reference to one state of an object: one allocation of a count, the form, and the bytes with their length.
-/// The bytes are a [head](Head) and the body, or only the body if the form is `Encoded`.
+/// A counted reference to one state of an object. One allocation contains the count, the form, and the bytes with their
+/// length: a [head](Head) and the body, or only the body if the form is `Encoded`.
 ///
 /// A state is never changed, except for its [`Marks`].
 #[derive(Clone)]
 pub(crate) struct Entry(ThinArc<EntryForm, u8>);
 
-/// The form of the body, in 16 bytes. So each form has the encoding, the marks and the length of the object's bytes as
-/// they arrived: they fill the space before its pointer.
+/// The form of the body, in 16 bytes. Each form contains the encoding, the marks and the length of the object's bytes
+/// as they arrived, because these fill the space before its pointer.
 ///
-/// The head does not contain the namespace, so forms with a head hold it.
+/// The head does not contain the namespace, so forms with a head do.
 pub(crate) enum EntryForm {
-    /// The bytes as they arrived. They contain the identity.
+    /// The bytes as they arrived, which contain the identity.
     Encoded { encoding: Encoding, marks: Marks, spans: Spans },
-    /// The bytes as they arrived. Their JSON escapes a part of the identity, or it is far from their beginning.
+    /// The bytes as they arrived, if JSON escapes a part of the identity or it is far from the beginning.
     EncodedWithHead { encoding: Encoding, marks: Marks, wire_len: u32, namespace: Box<Arc<str>> },
     /// Compressed by itself.
     Whole { encoding: Encoding, marks: Marks, wire_len: u32, shared: Arc<NamespaceDictionary> },
-    /// The delta to the reference, which holds the namespace. An empty body is the reference itself.
+    /// The delta to the reference, which contains the namespace. An empty body stands for the reference itself.
     Delta { encoding: Encoding, marks: Marks, wire_len: u32, reference: Arc<Reference> },
 }
 
 /// What is remembered about a state: [`UNDECODABLE`], and above it the number of the message as which the bytes were
-/// checked and are canonical; 0 if they were not checked.
+/// checked and found canonical, or 0 if they were not checked.
 #[derive(Default)]
 pub(crate) struct Marks(AtomicU16);
 
 /// A reader could not decode this state.
 const UNDECODABLE: u16 = 1;
 
-/// The place of the number.
 const CHECKED_SHIFT: u32 = 1;
 
 impl Marks {
@@ -124,8 +121,8 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Returns `None` if a text is not borrowed from the bytes, if it begins after 64 KiB of them, or if it is longer
-    /// than 255 bytes.
+    /// Returns `None` if a text is not borrowed from the bytes, begins after 64 KiB of them, or is longer than 255
+    /// bytes.
     fn of(bytes: &[u8], identity: &Identity<'_>) -> Option<Self> {
         let Identity { namespace, name, uid, resource_version } = identity;
         let mut spans = Self { starts: [0; 4], lens: [0; 4] };
@@ -154,7 +151,6 @@ impl Spans {
         })
     }
 
-    /// Compares namespace and name.
     fn is(&self, bytes: &[u8], namespace: &str, name: &str) -> bool {
         let [held_namespace, held_name, _, _] = self.texts(bytes);
         held_name == name.as_bytes() && held_namespace == namespace.as_bytes()
@@ -175,17 +171,15 @@ impl Entry {
         self.0.as_ptr().addr()
     }
 
-    /// Returns true if both refer to the same state.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.address() == other.address()
     }
 
-    /// Returns the number of references.
     pub(crate) fn references(&self) -> usize {
         ThinArc::strong_count(&self.0)
     }
 
-    /// Keeps these bytes as they are. The identity should be borrowed from them.
+    /// Keeps these bytes as they are. The identity should borrow from them.
     pub(crate) fn encoded(
         encoding: Encoding,
         bytes: &[u8],
@@ -230,7 +224,6 @@ impl Entry {
         Self::new(EntryForm::Delta { encoding, marks: Marks::default(), wire_len, reference }, self.bytes())
     }
 
-    /// Returns namespace and name.
     pub(crate) fn key(&self) -> (&str, &str) {
         let namespace = match self.form() {
             EntryForm::Encoded { spans, .. } => {
@@ -301,7 +294,6 @@ impl Entry {
         }
     }
 
-    /// Returns the reference if the object is a delta.
     pub(crate) fn reference(&self) -> Option<&Arc<Reference>> {
         match self.form() {
             EntryForm::Delta { reference, .. } => Some(reference),
@@ -314,12 +306,11 @@ impl Entry {
         black_box((self.wire_len(), self.bytes().get(32).copied()));
     }
 
-    /// Returns the bytes after the head.
     pub(crate) fn body(&self) -> &[u8] {
         self.head().body
     }
 
-    /// Returns the head and the body. In the form `Encoded`, all bytes are the body, which contains the texts.
+    /// Returns the head and the body. In the form `Encoded`, all bytes are the body, and it contains the texts.
     fn head(&self) -> Head<'_> {
         match self.form() {
             EntryForm::Encoded { spans, .. } => {
@@ -343,23 +334,24 @@ impl Entry {
         }
     }
 
-    /// Returns the number of the message as which the bytes were checked and are canonical; 0 if they were not checked.
+    /// Returns the number of the message as which the bytes were checked and found canonical, or 0 if they were not
+    /// checked.
     pub(crate) fn checked(&self) -> u16 {
         self.marks().checked()
     }
 
-    /// Records that this state cannot be decoded. Returns true for the first call.
+    /// Notes that this state cannot be decoded. Returns true at the first call.
     pub(crate) fn set_undecodable(&self) -> bool {
         self.marks().set_undecodable()
     }
 
-    /// Remembers that the bytes are canonical as this message. Returns false for a number of more than 15 bits, which
-    /// it cannot remember.
+    /// Notes that the bytes are canonical as this message. Returns false for a number of more than 15 bits, which does
+    /// not fit.
     pub(crate) fn remember_checked(&self, message: u16) -> bool {
         self.marks().set_checked(message)
     }
 
-    /// Remembers what is remembered about another form of the same state.
+    /// Copies the marks of another form of the same state.
     pub(crate) fn keep_marks_of(&self, old: &Self) {
         self.remember_checked(old.marks().checked());
         if old.marks().is_undecodable() {
@@ -376,7 +368,6 @@ impl Entry {
         }
     }
 
-    /// Returns the length of the object's bytes as they arrived.
     pub(crate) fn wire_len(&self) -> u32 {
         match self.form() {
             EntryForm::Encoded { .. } => wire_len(self.bytes()),

@@ -16,7 +16,7 @@ use crate::key::Identity;
 /// | 2 | the version is a text | its length, or the number |
 /// | 3, if the uid is a text | | its length |
 ///
-/// A uid as API servers generate it is a number of 16 bytes. A version is a number if it is one in decimal, up to
+/// A uid as API servers generate it is a number of 16 bytes. A version is a number if it is a decimal number of up to
 /// [`MAX_NUMBER`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Head<'a> {
@@ -69,7 +69,6 @@ impl<'a> Head<'a> {
         Self { name, uid: TextOr::Text(uid), version: TextOr::Text(version), body }
     }
 
-    /// Reads what [`write`](Self::write) wrote.
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
         Self::try_read(bytes).unwrap_or_default()
     }
@@ -103,7 +102,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Returns the number of the version, if it has the same text.
+    /// Returns the version as a number, if that has the same text.
     pub(crate) fn version_number(&self) -> Option<u64> {
         match self.version {
             TextOr::Text(version) => parse_version(text(version)),
@@ -119,7 +118,6 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Appends a bit to a number of at most [`MAX_NUMBER`].
 fn with_bit(number: u64, bit: bool) -> u64 {
     number << 1 | u64::from(bit)
 }

@@ -1,11 +1,11 @@
-//! The slots of a store in key order. This is the order of the bytes of `namespace/name`, in which etcd and API servers
-//! list objects.
+//! The slots of a store in key order, which is the order of the bytes of `namespace/name`, as etcd and API servers list
+//! objects.
 
 use std::cmp::Ordering;
 use std::iter;
 use std::sync::Arc;
 
-/// The largest number of slots in a leaf. A write copies a leaf that a snapshot shares.
+/// How many slots a leaf may contain. A write copies a leaf that a snapshot shares.
 const LEAF: usize = 128;
 
 /// Slots in key order, in leaves that snapshots share. A slot takes 4 to 9 bytes.
@@ -15,8 +15,8 @@ pub(crate) struct KeyOrder {
     leaves: Vec<Arc<Vec<u32>>>,
 }
 
-/// Compares two keys by the bytes of `namespace/name`; of the name alone, if the namespace is empty. `a-b/x` is before
-/// `a/x`.
+/// Compares two keys by the bytes of `namespace/name`, or of the name alone if the namespace is empty. `a-b/x` comes
+/// before `a/x`.
 pub(crate) fn compare_keys((namespace, name): (&str, &str), (other_namespace, other_name): (&str, &str)) -> Ordering {
     if namespace == other_namespace {
         return name.cmp(other_name);
@@ -57,7 +57,6 @@ impl KeyOrder {
         }
     }
 
-    /// Removes the slot whose key is equal.
     pub(crate) fn remove(&mut self, slot: u32, compare: impl Fn(u32) -> Ordering) {
         let (at, place) = self.position(compare);
         let Some(leaf) = self.leaf_mut(at) else { return };
@@ -78,7 +77,7 @@ impl KeyOrder {
         }
     }
 
-    /// Iterates from the first slot that `compare` does not return as less.
+    /// Iterates from the first slot for which `compare` does not return less.
     pub(crate) fn from(&self, compare: impl Fn(u32) -> Ordering) -> impl Iterator<Item = u32> {
         let (at, place) = self.position(compare);
         let leaves = self.leaves.get(at..).unwrap_or_default();
@@ -86,19 +85,18 @@ impl KeyOrder {
         leaves.iter().zip(skipped).flat_map(|(leaf, skipped)| leaf.iter().skip(skipped).copied())
     }
 
-    /// Returns the number of slots that `compare` does not return as less. It visits leaves, not slots.
+    /// Counts the slots for which `compare` does not return less. It visits leaves, not slots.
     pub(crate) fn count_from(&self, compare: impl Fn(u32) -> Ordering) -> usize {
         let (at, place) = self.position(compare);
         let leaves = self.leaves.get(at..).unwrap_or_default();
         leaves.iter().map(|leaf| leaf.len()).sum::<usize>().saturating_sub(place)
     }
 
-    /// Iterates over all slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.from(|_| Ordering::Equal)
     }
 
-    /// Returns the leaf and the place in it of the first slot that `compare` does not return as less.
+    /// Returns the leaf, and the place in it, of the first slot for which `compare` does not return less.
     fn position(&self, compare: impl Fn(u32) -> Ordering) -> (usize, usize) {
         let is_less = |slot: Option<&u32>| slot.is_some_and(|slot| compare(*slot).is_lt());
         let at = self.leaves.partition_point(|leaf| is_less(leaf.last()));
@@ -119,7 +117,6 @@ impl KeyOrder {
         self.leaves.shrink_to(2 * self.leaves.len());
     }
 
-    /// Returns the bytes on the heap.
     pub(crate) fn bytes(&self) -> usize {
         let leaf = 2 * size_of::<usize>() + size_of::<Vec<u32>>() + LEAF * size_of::<u32>();
         self.leaves.capacity() * size_of::<usize>() + self.leaves.len() * leaf

@@ -2,18 +2,19 @@
 
 use crate::state::entry::{Entry, EntryForm};
 
-/// The memory of a [`Store`](crate::Store) in bytes, by part, as requested from the allocators, without their rounding.
+/// The memory of a [`Store`](crate::Store) in bytes, by part, as requested from the allocators before they round up.
 ///
 /// Objects that only callers and subscribers hold, such as replaced states, are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Objects kept encoded: their bytes, and 32 bytes more for each (and about 25 in the tables).
+    /// Objects that are kept encoded: their bytes and 32 more for each, besides about 25 in the tables.
     pub encoded: usize,
-    /// Objects kept compressed: their compressed bytes, and 32 bytes and the identity for each; and the references
-    /// of delta groups.
+    /// Objects that are kept compressed, and the references of delta groups.
+    ///
+    /// An object takes its compressed bytes, its identity and 32 bytes.
     pub compressed: usize,
-    /// The tables that find objects by key, by namespace and by delta group, and the buffers of compression.
+    /// The tables that find objects by key, namespace and delta group, and the buffers of compression.
     pub table: usize,
     /// Indexes, without the heap memory of their values.
     pub indexes: usize,
@@ -21,7 +22,7 @@ pub struct Memory {
     pub log: usize,
     /// Tombstones, and the objects that an uncommitted relist has set aside.
     pub relist: usize,
-    /// zstd's contexts and dictionaries, which are outside of Rust's allocator.
+    /// zstd's contexts and dictionaries, which are not in Rust's allocator.
     pub zstd: usize,
 }
 
@@ -32,7 +33,7 @@ impl Memory {
         self.parts().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns the name of each part, and its bytes.
+    /// Returns the name and the bytes of each part.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, usize)> + use<> {
         let Self { encoded, compressed, table, indexes, log, relist, zstd } = *self;
         [
@@ -48,7 +49,6 @@ impl Memory {
     }
 }
 
-/// Bytes of the objects of a store, by form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) encoded: usize,
@@ -56,7 +56,6 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Counts all entries from scratch.
     pub(crate) fn of_all<'e>(entries: impl Iterator<Item = &'e Entry>) -> Self {
         entries.fold(Self::default(), |mut usage, entry| {
             usage.add(entry);

@@ -18,16 +18,16 @@ use crate::key::{Identity, ObjectKey};
 use crate::state::decode_errors::DecodeErrors;
 use crate::state::entry::Entry;
 
-/// One state of an object of a store. It never changes, because a write replaces the stored state by another.
+/// One state of an object of a store, which never changes because a write replaces the stored state by another.
 ///
-/// Clones and the store share this state. It keeps no other object alive; if it is compressed, it keeps its dictionary
+/// Clones and the store share this state. It keeps no other object alive, but a compressed state keeps its dictionary
 /// and its reference.
 pub struct Object<T: StoreType + ?Sized> {
     encoded: Encoded<T>,
-    /// The texts of uid and resource version, once they are needed, if the entry has them as numbers.
+    /// The texts of uid and resource version, if they were needed and the entry contains them as numbers.
     uid: OnceLock<Box<str>>,
     resource_version: OnceLock<Box<str>>,
-    /// Caches the decoded object for the next function of an index or filter.
+    /// The decoded object, for the next function of an index or filter.
     decoded: Option<OnceLock<Contained<Arc<T::Decoded>>>>,
 }
 
@@ -38,8 +38,8 @@ impl<T: StoreType + ?Sized> Object<T> {
         Self { encoded, uid: OnceLock::new(), resource_version: OnceLock::new(), decoded: None }
     }
 
-    /// Creates an object for the functions of indexes and filters, which decompresses and decodes once for all of them.
-    /// The value is dropped with it.
+    /// Creates an object for the functions of indexes and filters, which is decompressed and decoded once for all of
+    /// them.
     pub(crate) fn for_functions(entry: &Entry, codec: &Arc<Codec<T>>) -> Self {
         Self { decoded: Some(OnceLock::new()), ..Self::new(entry, codec) }
     }
@@ -49,7 +49,7 @@ impl<T: StoreType + ?Sized> Object<T> {
         Self::for_functions(entry, &self.encoded.codec)
     }
 
-    /// Adds the encoded bytes, if the entry does not have them.
+    /// Adds the encoded bytes, unless the entry contains them.
     pub(crate) fn with_bytes(self, bytes: &[u8]) -> Self {
         if self.entry().as_encoded().is_none() {
             _ = self.encoded.bytes.set(bytes.into());
@@ -61,7 +61,7 @@ impl<T: StoreType + ?Sized> Object<T> {
         &self.encoded.entry
     }
 
-    /// Returns the namespace; empty for a cluster-scoped object.
+    /// Returns the namespace, which is empty for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> &str {
         let (namespace, _) = self.entry().key();
@@ -93,17 +93,15 @@ impl<T: StoreType + ?Sized> Object<T> {
         self.entry().identity().key()
     }
 
-    /// Returns the encoding of the bytes, in which the object arrived.
+    /// Returns the encoding of the bytes, which is the one in which the object arrived.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.entry().encoding()
     }
 
-    /// Returns the bytes of the object, for a [`FieldPath`](listwatch::FieldPath) for example. They dereference to
-    /// `[u8]`.
+    /// Returns the bytes of the object, which dereference to `[u8]`.
     ///
-    /// If the object is compressed, the first call decompresses it, and the bytes stay in this handle until you drop
-    /// it.
+    /// If the object is compressed, the first call decompresses it, and this handle keeps the bytes until you drop it.
     ///
     /// # Errors
     ///
@@ -123,36 +121,37 @@ impl<T: StoreType + ?Sized> Object<T> {
         self.entry().wire_len() as usize
     }
 
-    /// Returns a typed view, such as `PodView` of the crate `listwatch-views`. Its reads are infallible.
+    /// Returns a typed view, such as `PodView` of the crate `listwatch-views`, whose reads cannot fail.
     ///
-    /// The first view of an object checks the whole object, which takes about 3 µs for a Pod of 8.5 kB. The store
-    /// remembers the check for all readers. An object that is valid, but not
-    /// [canonical](listwatch::view::Canonical), is rewritten; this handle keeps the rewritten bytes until it is
-    /// dropped, and the store keeps the bytes that arrived.
+    /// The first view of an object checks the whole object, which takes about 3 µs for a Pod of 8.5 kB, and the store
+    /// remembers the check for all readers. An object that is valid but not [canonical](listwatch::view::Canonical) is
+    /// rewritten. This handle keeps the rewritten bytes until you drop it, while the store keeps the bytes that
+    /// arrived.
     ///
     /// If the [type meta](crate::Store::set_type_meta) of the store is known, as in a reflector's store, the view must
     /// be of its kind.
     ///
     /// # Errors
     ///
-    /// As [`encoded`](Self::encoded) and [`ItemRef::canonical`]. [`ItemError::NotCanonical`] only for the second kind
-    /// as which one handle is viewed.
+    /// The errors of [`encoded`](Self::encoded) and [`ItemRef::canonical`]. [`ItemError::NotCanonical`] occurs only if
+    /// the same handle is viewed as a second kind.
     pub fn view<'a, V: View<'a>>(&'a self) -> Result<V, ItemError> {
         self.encoded()?.view()
     }
 
-    /// Returns the metadata, read off the [bytes](Self::encoded) without decoding the rest.
+    /// Returns the metadata, read from the [bytes](Self::encoded) without decoding the rest.
     ///
     /// # Errors
     ///
-    /// As [`encoded`](Self::encoded); [`ItemError::Metadata`] when the metadata cannot be read.
+    /// The errors of [`encoded`](Self::encoded), and [`ItemError::Metadata`] when the metadata cannot be read.
     pub fn meta(&self) -> Result<MetaView<'_>, ItemError> {
         self.item()?.meta().inspect_err(|error| self.encoded.count_error(error))
     }
 
-    /// Returns the object as an item, for a [`FieldPath`](listwatch::FieldPath) or a
-    /// [`Projection`](listwatch::Projection). Its type meta is the [store's](crate::Store::set_type_meta), or empty:
-    /// then set it with [`ItemRef::with_type_meta`] before a field selector or the JSON form, which need the kind.
+    /// Returns the object as an item, for field paths and projections.
+    ///
+    /// Its type meta is the [store's](crate::Store::set_type_meta). If that is empty, set it with
+    /// [`ItemRef::with_type_meta`] before you use a field selector or the JSON form, which need the kind.
     ///
     /// # Errors
     ///
@@ -161,12 +160,13 @@ impl<T: StoreType + ?Sized> Object<T> {
         Ok(self.encoded()?.item())
     }
 
-    /// Returns the object in JSON, as the API server would send it: see [`ItemRef::to_json`], which also returns the
-    /// number of unknown fields that it leaves out.
+    /// Returns the object in JSON, as the API server would send it: see [`ItemRef::to_json`].
+    ///
+    /// That method also returns the number of unknown fields that are left out.
     ///
     /// # Errors
     ///
-    /// Like [`encoded`](Self::encoded), and as [`ItemRef::to_json`].
+    /// The errors of [`encoded`](Self::encoded) and [`ItemRef::to_json`].
     pub fn to_json(&self) -> Result<Vec<u8>, ItemError> {
         let mut json = Vec::new();
         self.item()?.to_json(&mut json)?;
@@ -179,19 +179,21 @@ impl<T: StoreType + ?Sized> Object<T> {
         self.meta().and_then(matches).unwrap_or(false)
     }
 
-    /// Decodes the object, each time you call it. Nobody else keeps the value, so share the [`Arc`] between those who
-    /// need it. Only the functions of indexes and filters that run for the same write share one value.
+    /// Decodes the object at every call, because nothing else keeps the value.
+    ///
+    /// Share the [`Arc`] between those who need it. Only the functions of indexes and filters that run for the same
+    /// write share one value.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the bytes cannot be decoded, or decoding panics.
-    /// [`StoreReader::decode_errors`](crate::StoreReader::decode_errors) counts it.
+    /// [`ItemError`] when the bytes cannot be decoded or decoding panics, which
+    /// [`StoreReader::decode_errors`](crate::StoreReader::decode_errors) counts.
     pub fn decode(&self) -> Result<Arc<T::Decoded>, ItemError> {
         if let Some(decoded) = self.decoded.as_ref().and_then(OnceLock::get).and_then(Contained::get) {
             return Ok(Arc::clone(decoded));
         }
         let Encoded { entry, codec, .. } = &self.encoded;
-        // No lock is held: this may run the caller's code.
+        // No lock is held, because this may run the caller's code.
         let decoded = match self.encoded.known() {
             Some(bytes) => codec.decode(self.encoding(), bytes),
             None => codec.bytes_of(entry).and_then(|bytes| codec.decode(self.encoding(), &bytes)),
@@ -204,7 +206,7 @@ impl<T: StoreType + ?Sized> Object<T> {
     }
 }
 
-/// Returns a text of an entry, which is kept if the entry does not have it as text.
+/// Returns a text of an entry, and keeps it if the entry does not contain it as text.
 fn keep<'a>(text: Cow<'a, str>, kept: &'a OnceLock<Box<str>>) -> &'a str {
     match text {
         Cow::Borrowed(text) => text,
@@ -218,7 +220,7 @@ impl<T: StoreType + ?Sized> Clone for Object<T> {
     }
 }
 
-/// Shows the identity of the object, not its contents.
+/// Shows the identity of the object, but not its contents.
 impl<T: StoreType + ?Sized> fmt::Debug for Object<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Identity { namespace, name, uid, resource_version } = self.entry().identity();
@@ -231,11 +233,11 @@ impl<T: StoreType + ?Sized> fmt::Debug for Object<T> {
     }
 }
 
-/// The bytes of an [`Object`], which dereference to `[u8]`. The object keeps them.
+/// The bytes of an [`Object`], which dereference to `[u8]` and live as long as the object.
 pub struct Encoded<T: StoreType + ?Sized> {
     entry: Entry,
     codec: Arc<Codec<T>>,
-    /// The bytes of the object, once they are needed, if the entry does not have them.
+    /// The bytes of the object, if they were needed and the entry does not contain them.
     bytes: OnceLock<Box<[u8]>>,
     /// The result of a check that the entry cannot remember.
     checked: OnceLock<Checked>,
@@ -250,7 +252,6 @@ impl<T: StoreType + ?Sized> Encoded<T> {
         self.codec.item(self.entry.encoding(), self)
     }
 
-    /// Counts an error of a reader that decodes the object.
     #[cold]
     fn count_error(&self, error: &ItemError) {
         self.codec.errors.count(&self.entry, error);
@@ -303,7 +304,7 @@ impl<T: StoreType + ?Sized> AsRef<[u8]> for Encoded<T> {
     }
 }
 
-/// Shows the length, but no bytes, which may be a Secret.
+/// Shows the length but no bytes, which may be a Secret.
 impl<T: StoreType + ?Sized> fmt::Debug for Encoded<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Encoded").field("len", &self.len()).finish_non_exhaustive()
@@ -312,12 +313,12 @@ impl<T: StoreType + ?Sized> fmt::Debug for Encoded<T> {
 
 /// Decodes the objects of a store. The objects keep it alive, but not the store.
 pub(crate) struct Codec<T: StoreType + ?Sized> {
-    /// It decodes objects as `T`, and has none.
+    /// Objects are decoded as `T`, but none is kept here.
     kind: PhantomData<fn(&T)>,
     pub(crate) decoder: Decoder,
     /// The type meta of the objects, or of their list, once it is known.
     pub(crate) type_meta: OnceLock<TypeMeta>,
-    /// The error of all objects, if `T` reads another kind than that.
+    /// The error of every object, if `T` reads another kind than that.
     wrong_kind: OnceLock<ItemError>,
     pub(crate) errors: DecodeErrors,
     /// [`Limits::decoded_size`]
@@ -336,7 +337,6 @@ impl<T: StoreType + ?Sized> Codec<T> {
         }
     }
 
-    /// Sets the type meta of the objects, once.
     pub(crate) fn set_type_meta(&self, type_meta: TypeMeta) {
         self.type_meta.get_or_init(|| {
             if let Err(error) = T::check_kind(&type_meta) {
@@ -350,8 +350,8 @@ impl<T: StoreType + ?Sized> Codec<T> {
     ///
     /// # Errors
     ///
-    /// [`ItemError`], also if the code of the type panics; it is [`ItemError::WrongKind`] for each object if the type
-    /// reads another kind than the store's.
+    /// [`ItemError`], also when the code of the type panics. It is [`ItemError::WrongKind`] for every object if the
+    /// type reads another kind than the store's.
     pub(crate) fn decode(&self, encoding: Encoding, bytes: &[u8]) -> Result<Arc<T::Decoded>, ItemError> {
         match self.wrong_kind.get() {
             Some(error) => Err(error.clone()),
@@ -359,13 +359,12 @@ impl<T: StoreType + ?Sized> Codec<T> {
         }
     }
 
-    /// Returns an object of the store as an item.
     pub(crate) fn item<'a>(&'a self, encoding: Encoding, bytes: &'a [u8]) -> ItemRef<'a> {
         let item = ItemRef::new(encoding, bytes).with_decoded_size(self.decoded_size.load(Relaxed));
         self.type_meta.get().map_or(item, |type_meta| item.with_type_meta(type_meta))
     }
 
-    /// Returns a copy of the bytes of an object, which are decompressed.
+    /// Returns a copy of the bytes of an object, decompressed if needed.
     pub(crate) fn bytes_of(&self, entry: &Entry) -> Result<Vec<u8>, ItemError> {
         match entry.as_encoded() {
             Some(bytes) => Ok(bytes.into()),

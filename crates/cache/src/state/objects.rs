@@ -1,9 +1,9 @@
 //! The objects of a store, and the lock that readers acquire.
 //!
 //! Readers hold the lock for a look-up, or while they copy the pointers of a snapshot. Writers hold it while they write
-//! one object into its slot. Work that grows with the collection is done before: [`Objects::reserve`] builds a larger
-//! table, and [`Objects::shrink`] a smaller one, under a shared lock. They then swap the table. No function of the
-//! caller runs under the lock.
+//! one object into its slot. Work that grows with the collection is done before: under a shared lock,
+//! [`Objects::reserve`] builds a larger table and [`Objects::shrink`] a smaller one, which are then swapped in. No
+//! function of the caller runs under the lock.
 //!
 //! A writer may release the lock between two steps, because only the holder of the writer's lock changes the table.
 
@@ -19,11 +19,10 @@ use crate::state::snapshot::Snapshot;
 use crate::state::table::ObjectTable;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, read, write};
 
-/// The objects of a store, and what decodes them.
 pub(crate) struct Objects<T: StoreType + ?Sized> {
     pub(crate) hasher: RandomState,
     pub(crate) codec: Arc<Codec<T>>,
-    /// Locked while one object is written into its slot, or a table that was built before is swapped.
+    /// Locked while an object is written into its slot, or a table that was built before is swapped in.
     pub(crate) state: RwLock<ObjectTable>,
 }
 
@@ -32,12 +31,10 @@ impl<T: StoreType + ?Sized> Objects<T> {
         Self { hasher: RandomState::new(), codec: Arc::new(Codec::new()), state: RwLock::new(ObjectTable::new()) }
     }
 
-    /// Locks the table for a reader.
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, ObjectTable> {
         read(&self.state)
     }
 
-    /// Locks the table for the writer.
     pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, ObjectTable> {
         write(&self.state)
     }
@@ -75,7 +72,7 @@ impl<T: StoreType + ?Sized> Objects<T> {
         self.state_mut().keys = larger;
     }
 
-    /// Frees memory of the table that a smaller collection does not need. Returns the number of slots.
+    /// Frees memory of the table that a smaller collection does not need, and returns the number of slots.
     pub(crate) fn shrink(&self) -> u32 {
         let smaller = self.state().smaller();
         let mut state = self.state_mut();

@@ -3,7 +3,7 @@
 use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
-/// A set of slots: an ascending list, or a bit for each slot of the store where that takes less memory.
+/// A set of slots: an ascending list, or one bit for each slot of the store where that takes less memory.
 ///
 /// A change moves at most an eighth of a byte for each object of the store.
 pub(crate) enum SlotSet {
@@ -11,7 +11,7 @@ pub(crate) enum SlotSet {
     Bits { bits: FixedBitSet, len: usize },
 }
 
-/// The shortest list that becomes bits.
+/// The length at which a list becomes bits.
 const LONG: usize = 256;
 
 impl Default for SlotSet {

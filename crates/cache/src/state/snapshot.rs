@@ -24,8 +24,9 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         self.objects(self.order.iter())
     }
 
-    /// Iterates in key order over the objects that follow a key, in one namespace or in all. The key need not exist.
-    /// The time to find the first object grows with the logarithm of the collection.
+    /// Iterates in key order over the objects after a key, in one namespace or in all.
+    ///
+    /// The key need not exist. Finding the first object takes time that grows with the logarithm of the collection.
     ///
     /// ```
     /// # use listwatch::Encoding;
@@ -49,8 +50,10 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         self.objects(of_range(&self.order, &self.chunks, namespace, after))
     }
 
-    /// Returns the number of objects that [`range`](Self::range) iterates over, without visiting them: it costs two
-    /// binary searches and an addition for about 100 objects after the key. For the namespace `""` it visits them.
+    /// Counts the objects that [`range`](Self::range) iterates over, without visiting them.
+    ///
+    /// It costs two binary searches, and an addition for each 100 objects or so after the key. Only for the namespace
+    /// `""` does it visit the objects.
     #[must_use]
     pub fn range_len(&self, namespace: Option<&str>, after: Option<(&str, &str)>) -> usize {
         let Some(namespace) = namespace else {
@@ -96,13 +99,13 @@ impl<T: StoreType + ?Sized> Snapshot<T> {
         }
     }
 
-    /// Returns the snapshot with another resource version.
     pub(crate) fn at_version(self, version: String) -> Self {
         Self { version, ..self }
     }
 
-    /// Returns the [resource version](crate::StoreReader::resource_version) of the collection at that moment. Objects
-    /// may be newer.
+    /// Returns the [resource version](crate::StoreReader::resource_version) of the collection at that moment.
+    ///
+    /// Objects may be newer.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.version

@@ -11,23 +11,22 @@ use crate::state::key_order::{KeyOrder, compare_keys};
 
 /// The objects by slot, the slots by key, and the resource version of the collection.
 ///
-/// An object has a slot, a number that it keeps until it is deleted. A write copies a chunk or a leaf of the order only
-/// if a [snapshot](super::snapshot::Snapshot) shares it.
+/// An object has a slot, a number that it keeps until it is deleted. A write copies a chunk, or a leaf of the order,
+/// only if a [snapshot](super::snapshot::Snapshot) shares it.
 pub(crate) struct ObjectTable {
     /// The slots by the hash of the key.
     pub(crate) keys: HashTable<HashedSlot>,
-    /// `CHUNK` slots each, copied on write while a snapshot shares them.
+    /// `CHUNK` slots each, which are copied on write while a snapshot shares them.
     pub(crate) chunks: Vec<Arc<Chunk>>,
     /// The slots in key order.
     pub(super) order: KeyOrder,
-    /// The version up to which the store has all changes. Empty before the first list.
+    /// The version up to which the store contains all changes. Empty before the first list.
     pub(crate) version: String,
 }
 
 const CHUNK: usize = 64;
 pub(crate) type Chunk = [Option<Entry>; CHUNK];
 
-/// A slot and the hash of its key.
 #[derive(Clone, Copy)]
 pub(crate) struct HashedSlot {
     hash: u32,
@@ -46,7 +45,6 @@ impl ObjectTable {
         Self { keys: HashTable::new(), chunks: Vec::new(), order: KeyOrder::default(), version: String::new() }
     }
 
-    /// Returns the number of objects.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -73,7 +71,6 @@ impl ObjectTable {
         self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
     }
 
-    /// Adds the key of the object of a slot to the table and to the order.
     pub(crate) fn insert_key(&mut self, hash: u32, slot: u32) {
         let located = HashedSlot { hash, slot };
         self.keys.insert_unique(HashedSlot::spread(hash), located, |located| HashedSlot::spread(located.hash));
@@ -84,7 +81,6 @@ impl ObjectTable {
         }
     }
 
-    /// Removes the object of a slot.
     pub(crate) fn remove(&mut self, hash: u32, slot: u32) -> Option<Entry> {
         if let Ok(found) = self.keys.find_entry(HashedSlot::spread(hash), |located| located.slot == slot) {
             found.remove();
@@ -102,7 +98,6 @@ impl ObjectTable {
         of_range(&self.order, &self.chunks, Some(namespace), None)
     }
 
-    /// Returns the bytes on the heap, without the objects.
     pub(crate) fn bytes(&self) -> usize {
         self.keys.allocation_size()
             + self.chunks.capacity() * size_of::<usize>()
@@ -120,8 +115,7 @@ impl ObjectTable {
         (self.keys.len() < self.keys.capacity() / 4).then(|| resized(&self.keys, self.keys.len()))
     }
 
-    /// Frees memory that a smaller collection does not need. `smaller` replaces the table of keys, if that is too
-    /// large.
+    /// Frees memory that a smaller collection does not need. `smaller` replaces the table of keys if that is too large.
     pub(super) fn shrink(&mut self, smaller: Option<HashTable<HashedSlot>>) {
         let used = self.chunks.iter().rposition(|chunk| chunk.iter().any(Option::is_some)).map_or(0, |last| last + 1);
         self.chunks.truncate(used);
@@ -151,7 +145,6 @@ impl ObjectTable {
     }
 }
 
-/// Returns the same keys with another capacity.
 fn resized(keys: &HashTable<HashedSlot>, capacity: usize) -> HashTable<HashedSlot> {
     let mut resized = HashTable::with_capacity(capacity);
     for located in keys {
@@ -178,7 +171,7 @@ pub(super) fn of_range<'s>(
     after: Option<(&'s str, &'s str)>,
 ) -> impl Iterator<Item = u32> + use<'s> {
     let of = move |slot, namespace: &str| get(chunks, slot).is_some_and(|entry| entry.key().0 == namespace);
-    // Keys of other namespaces may be between those of cluster-scoped objects, but only in a store that mixes
+    // Keys of other namespaces may lie between those of cluster-scoped objects, but only in a store that mixes
     // collections.
     let contiguous = namespace.filter(|namespace| !namespace.is_empty());
     let bound = contiguous.map_or(after, |namespace| Some(bound_of(namespace, after)));
@@ -188,13 +181,13 @@ pub(super) fn of_range<'s>(
         .filter(move |slot| namespace.is_none_or(|namespace| of(*slot, namespace)))
 }
 
-/// Returns the key after which the objects of a namespace begin that are after another key.
+/// Returns the key after which the objects of a namespace begin that come after another key.
 pub(super) fn bound_of<'s>(namespace: &'s str, after: Option<(&'s str, &'s str)>) -> (&'s str, &'s str) {
     let first = (namespace, "");
     after.filter(|after| compare_keys(first, *after).is_le()).unwrap_or(first)
 }
 
-/// Compares a slot with a bound: less, if its key is the bound or before it.
+/// Compares a slot with a bound: less, if its key is the bound or comes before it.
 pub(super) fn of_bound(chunks: &[Arc<Chunk>], slot: u32, bound: Option<(&str, &str)>) -> Ordering {
     match bound {
         Some(bound) if compare(chunks, slot, bound).is_le() => Ordering::Less,

@@ -22,26 +22,26 @@ use crate::write::core::StoreCore;
 use crate::write::origin::Origin;
 use crate::write::transaction::ApplyOutcome;
 
-/// A collection in memory, by namespace and name: a [`StoreReader`] that can also write. Clones are handles of the same
-/// collection.
+/// A collection in memory, by namespace and name: a [`StoreReader`] that can also write.
 ///
-/// Any number of threads may read and write. Writes are serialized.
+/// Clones are handles of the same collection. Any number of threads may read and write, and writes are serialized.
 ///
 /// # Which state of an object wins
 ///
-/// The state with the newer resource version ([`compare_resource_versions`](listwatch::compare_resource_versions))
-/// wins. If the versions do not compare, the last write wins. A controller can therefore [`apply`](Self::apply) the
-/// result of its own write at once, because the watch's later event changes nothing.
+/// The state with the newer resource version wins
+/// ([`compare_resource_versions`](listwatch::compare_resource_versions)), and if the versions cannot be compared, the
+/// last write wins. A controller can therefore [`apply`](Self::apply) the result of its own write at once, because the
+/// watch's later event changes nothing.
 ///
 /// The exception is a committed [`Relist`] whose version is older than the store's version was when the relist began
-/// ([`advance`](Self::advance)): the server was restored from a backup, so the list replaces all objects. Any other
-/// list may merely be older than the caller's own writes, so newer states and deletions stay.
+/// ([`advance`](Self::advance)). The server was then restored from a backup, so the list replaces all objects. Any
+/// other list may merely be older than the caller's own writes, so newer states and deletions stay.
 ///
 /// # Memory
 ///
 /// An encoded object takes its bytes and about 100 bytes more: see [`memory`](StoreReader::memory). The memory of a
 /// replaced state is freed with its last [`Object`]. Dropping the last handle frees all objects at once, which takes
-/// about 0.1 s for a million of them, so a task that must not block drops it in
+/// about 0.1 s for a million of them. A task that must not block drops it in
 /// [`spawn_blocking`](tokio::task::spawn_blocking).
 pub struct Store<T: StoreType + ?Sized> {
     reader: StoreReader<T>,
@@ -62,24 +62,27 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.reader.clone()
     }
 
-    /// Sets the type meta of the objects, or of their list. [`Object::item`] then carries it, and [`Object::view`] and
-    /// [`Object::decode`] refuse another kind. A reflector calls this. Only the first call takes effect.
+    /// Sets the type meta of the objects, or of their list. Only the first call takes effect.
+    ///
+    /// [`Object::item`] then carries it, and [`Object::view`] and [`Object::decode`] refuse other kinds. A reflector
+    /// calls this itself.
     pub fn set_type_meta(&self, type_meta: TypeMeta) {
         self.core.objects.codec.set_type_meta(type_meta);
     }
 
-    /// Sets the most memory that an object may take when it is decoded, or written as JSON:
-    /// [`Limits::DEFAULT_DECODED_SIZE`](listwatch::Limits::DEFAULT_DECODED_SIZE) unless set. See
+    /// Sets the most memory that decoding an object, or writing it as JSON, may take.
+    ///
+    /// The default is [`Limits::DEFAULT_DECODED_SIZE`](listwatch::Limits::DEFAULT_DECODED_SIZE): see
     /// [`Limits::decoded_size`](listwatch::Limits::decoded_size).
     pub fn set_decoded_size(&self, bytes: u64) {
         self.core.objects.codec.decoded_size.store(bytes, Relaxed);
     }
 
-    /// Limits the memory of the store from now on, in bytes, as [`memory`](StoreReader::memory) counts them. `None`,
-    /// the default, means no limit.
+    /// Limits the memory of the store from now on, in bytes as [`memory`](StoreReader::memory) counts them.
     ///
-    /// A write that does not fit returns [`StoreError::OverBudget`], and the object is [skipped](StoreReader::skipped).
-    /// Stored objects stay even if they exceed the limit. A write that shrinks the store is never refused.
+    /// `None`, the default, means no limit. A write that does not fit returns [`StoreError::OverBudget`], and the
+    /// object is [skipped](StoreReader::skipped). Stored objects stay even if they exceed the limit, and a write that
+    /// shrinks the store is never refused.
     ///
     /// The store counts objects with each write. It measures everything else, such as indexes, only after an eighth of
     /// the objects has been written, so the limit may be exceeded by what they grow in between. Subscribers, and
@@ -91,13 +94,14 @@ impl<T: StoreType + ?Sized> Store<T> {
         writer.measure_rest(objects, &self.core.log);
     }
 
-    /// Writes an object that a watch added or modified, or that the server returned for a write. `bytes` is the object
-    /// itself, without an envelope; the store copies it.
+    /// Writes an object that a watch added or modified, or that the server returned for a write.
+    ///
+    /// `bytes` is the object itself without an envelope. The store copies it.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the store cannot hold the object. It then keeps its state of the object, and counts the
-    /// object as [skipped](StoreReader::skipped).
+    /// [`StoreError`] when the store cannot hold the object. The store then keeps its previous state of the object, and
+    /// counts the object as [skipped](StoreReader::skipped).
     pub fn apply(&self, encoding: Encoding, bytes: &[u8]) -> Result<ApplyOutcome<T>, StoreError> {
         self.core.apply(&mut self.core.writer(), ItemRef::new(encoding, bytes), Origin::Caller)
     }
@@ -107,8 +111,9 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.core.apply(&mut self.core.writer(), ItemRef::new(encoding, bytes), Origin::Answer)
     }
 
-    /// Deletes the object whose last state is `bytes`, and returns that state; `None` if the store does not have the
-    /// object, or has a newer state.
+    /// Deletes the object whose last state is `bytes`, and returns that state.
+    ///
+    /// The result is `None` if the store does not contain the object or has a newer state.
     ///
     /// # Errors
     ///
@@ -119,8 +124,8 @@ impl<T: StoreType + ?Sized> Store<T> {
         Ok(deleted.map(|states| self.core.objects.object(&states.last)))
     }
 
-    /// Records that all changes up to this resource version have been written. Call it with the version of each event
-    /// and bookmark.
+    /// Notes that all changes up to this resource version were written. Call it with the version of each event and
+    /// bookmark.
     ///
     /// The store remembers the key and version of objects that were [deleted](Self::delete) at newer versions, so that
     /// a late event does not restore them. If you never advance the store, it remembers the newest deletions, at least
@@ -130,24 +135,23 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.core.advance(resource_version);
     }
 
-    /// Begins to relist all objects with the objects of a list, which the caller writes to the returned [`Relist`].
-    /// An earlier relist that is not committed is then [`Superseded`](StoreError::Superseded).
+    /// Begins a relist, to which the caller writes the objects of a list.
     ///
-    /// Other writes may continue meanwhile, and the list does not undo them.
+    /// An earlier relist that is not yet committed is then [`Superseded`](StoreError::Superseded). Other writes may
+    /// continue meanwhile, and the list does not undo them.
     #[must_use = "a relist does nothing until it is committed"]
     pub fn begin_relist(&self) -> Relist<T> {
         let mut writer = self.core.writer();
         self.core.log.lock().begin_relist();
         let known = self.core.objects.state().version.clone();
         let id = writer.relists.begin(known);
-        // The list has the objects that were rejected, or they were deleted.
+        // The list contains the objects that were rejected, or else they were deleted.
         writer.budget.smallest_rejected = None;
         Relist::new(&self.core, id)
     }
 }
 
 impl<T: StoreType + ?Sized> Store<T> {
-    /// Keeps the changes that the reflector writes from now on.
     pub(crate) fn keep_changes(&self, limits: ChangeLogLimits) {
         let _writer = self.core.writer();
         self.core.log.enable(limits);
@@ -166,12 +170,11 @@ impl<T: StoreType + ?Sized> Store<T> {
         }
     }
 
-    /// Records that a watch which runs beside a list delivers the changes after this version.
+    /// Notes that a watch next to a list delivers the changes after this version.
     pub(crate) fn watched_from(&self, resource_version: &str) {
         self.core.log.lock().watched_from(resource_version);
     }
 
-    /// Records the version of a list beside which a watch runs.
     pub(crate) fn listed_at(&self, resource_version: &str) {
         self.core.log.lock().listed_at(resource_version);
     }
@@ -186,7 +189,7 @@ impl<T: StoreType + ?Sized> Store<T> {
         }
     }
 
-    /// Lets this handle no longer count as one.
+    /// Stops counting this handle.
     pub(crate) fn forget_handle(&mut self) {
         self.reader.handle = CountedHandle::uncounted();
     }
@@ -197,7 +200,6 @@ impl<T: StoreType + ?Sized> Store<T> {
         async move { core.handles.none_left().await }
     }
 
-    /// Registers a reflector that writes to the store.
     pub(crate) fn attach(&self) {
         let mut writer = self.core.writer();
         writer.placement.subscribers.add_reflector();
@@ -223,7 +225,7 @@ impl<T: StoreType + ?Sized> Store<T> {
         self.core.writer().placement.indexes.take_errors()
     }
 
-    /// Returns the reason for which the store needs a relist, if it needs one.
+    /// Returns why the store needs a relist, if it does.
     pub(crate) fn needs_relist(&self) -> Option<&'static str> {
         let writer = self.core.writer();
         if writer.relists.unconfirmed.is_missed() {
@@ -235,16 +237,17 @@ impl<T: StoreType + ?Sized> Store<T> {
 }
 
 impl<T: StoreType + ?Sized> Store<T> {
-    /// Saves the collection of this moment with its resource version, so that a watch can resume from it after a
-    /// restart. `holds` names the collection; [`load`](Self::load) expects the same text.
+    /// Saves the collection of this moment with its resource version, so that a watch can resume after a restart.
     ///
-    /// Saves are atomic: a crash leaves the previous file intact. The new file is written next to it and renamed, and a
-    /// save removes what a killed process left. Saves may run at the same time, also to the same path: then the last
-    /// wins. A file that exists keeps its permissions, and only its owner can read a new one. A symbolic link stays,
-    /// and the file to which it leads is replaced.
+    /// `holds` names the collection, and [`load`](Self::load) expects the same text.
     ///
-    /// Objects are saved compressed. A save blocks its caller, but not other writers. Measured with 50,000 Pods, it
-    /// takes 0.1 s for a [compressed](crate::StorageFormat) store and 0.5 s for an encoded store. Meanwhile it holds a
+    /// Saves are atomic: a crash leaves the previous file intact, because the new file is written next to it and then
+    /// renamed, and a later save removes what a killed process left. Saves may run at the same time, even to the same
+    /// path, where the last one wins. An existing file keeps its permissions, and only its owner can read a new one. A
+    /// symbolic link stays, and the file to which it leads is replaced.
+    ///
+    /// Objects are saved compressed. A save blocks its caller but not other writers. For 50,000 Pods it took 0.1 s with
+    /// a [compressed](crate::StorageFormat) store and 0.5 s with an encoded one. Meanwhile it holds a
     /// [`snapshot`](crate::StoreReader::snapshot), samples of up to 4 MiB, about 30 bytes for each delta group of a
     /// compressed store, and buffers that do not grow with the collection.
     ///
@@ -265,7 +268,7 @@ impl<T: StoreType + ?Sized> Store<T> {
     ///
     /// # Errors
     ///
-    /// [`FileError`].
+    /// [`FileError`] when the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), FileError> {
         save::save(&self.core, path.as_ref(), holds, None)
     }
@@ -275,21 +278,23 @@ impl<T: StoreType + ?Sized> Store<T> {
         save::save(&self.core, path, holds, resumes_from)
     }
 
-    /// Loads a file that [`save`](Self::save) wrote for the same collection into an empty store. Indexes and
-    /// subscribers get the objects as if they were written. It blocks its caller, and at the end, while the objects are
-    /// put into the store, other writers.
+    /// Loads a file that [`save`](Self::save) wrote for the same collection into an empty store.
     ///
-    /// The store keeps them in its own [format](crate::StorageFormat), except that a compressed store keeps objects
-    /// encoded that the file has uncompressed. A file whose objects exceed the [budget](Store::set_budget) in that
-    /// format is refused before any object is expanded. The store stays empty until the whole file has been checked.
+    /// Indexes and subscribers see the objects as if they were written. The call blocks its caller and, at the end,
+    /// while it puts the objects into the store, other writers.
     ///
-    /// The checksum detects damage, not forgery. The file's size bounds allocations, whatever lengths it declares,
-    /// except that a compressed object may expand to 16 MiB where the store does not keep it compressed, and a
-    /// reference to 1 MiB.
+    /// The store keeps the objects in its own [format](crate::StorageFormat), except that a compressed store keeps
+    /// those encoded that the file contains uncompressed. A file whose objects would exceed the
+    /// [budget](Store::set_budget) in that format is refused before any object is expanded. The store stays empty until
+    /// the whole file is checked.
+    ///
+    /// The checksum detects damage but not forgery. Allocations are bounded by the size of the file, whatever lengths
+    /// it declares, except that a compressed object may expand to 16 MiB where the store does not keep it compressed,
+    /// and a reference to 1 MiB.
     ///
     /// # Errors
     ///
-    /// [`FileError`]. The store is then unchanged.
+    /// [`FileError`], after which the store is unchanged.
     pub fn load(&self, path: impl AsRef<Path>, holds: &str) -> Result<(), FileError> {
         self.put_saved(self.read_saved(path.as_ref(), holds)?)
     }

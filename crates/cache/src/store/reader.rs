@@ -18,18 +18,19 @@ use crate::state::snapshot::Snapshot;
 use crate::subscribe::builder::SubscriberBuilder;
 use crate::write::core::StoreCore;
 
-/// Reads a [`Store`](crate::Store): by key, by namespace, by labels, by index, as a snapshot and as a subscriber.
+/// Reads a [`Store`](crate::Store) by key, namespace, labels or index, as a snapshot, or as a subscriber.
 ///
-/// Clones are handles of the same store. A reader waits for a writer at most while the writer puts a single object into
-/// its slot, not during a list and not while an index is added.
+/// Clones are handles of the same store. A reader waits for a writer only while the writer puts a single object into
+/// its slot, but not during a list or while an index is added.
 pub struct StoreReader<T: StoreType + ?Sized> {
     pub(crate) core: Arc<StoreCore<T>>,
     pub(super) handle: CountedHandle,
 }
 
 impl<T: StoreType + ?Sized> StoreReader<T> {
-    /// Returns the object with this key: an [`&ObjectKey`](crate::ObjectKey), or a pair of namespace and name. The
-    /// namespace is empty for a cluster-scoped object.
+    /// Returns the object with this key: an [`&ObjectKey`](crate::ObjectKey), or a pair of namespace and name.
+    ///
+    /// The namespace of a cluster-scoped object is empty.
     ///
     /// ```
     /// # use listwatch_cache::{ObjectKey, StorageFormat, Store};
@@ -53,14 +54,16 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.objects.state().len()
     }
 
-    /// Returns true if the store has no object.
+    /// Returns true if the store contains no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the resource version up to which the store contains all changes, as set by
-    /// [`Relist::commit`](crate::Relist::commit) and [`Store::advance`](crate::Store::advance); empty before.
+    /// Returns the resource version up to which the store contains all changes.
+    ///
+    /// [`Relist::commit`](crate::Relist::commit) and [`Store::advance`](crate::Store::advance) set it; before that it
+    /// is empty.
     #[must_use]
     pub fn resource_version(&self) -> String {
         self.core.objects.state().version.clone()
@@ -76,8 +79,10 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.objects.snapshot()
     }
 
-    /// Returns the objects of a namespace in key order, without scanning others. Writers wait while the objects are
-    /// looked up, about 0.1 µs each. [`Snapshot::range`] reads a large namespace without this wait.
+    /// Returns the objects of a namespace in key order, without scanning others.
+    ///
+    /// Writers wait while the objects are looked up, which takes about 0.1 µs each. [`Snapshot::range`] reads a large
+    /// namespace without this wait.
     #[must_use]
     pub fn list_namespace(&self, namespace: &str) -> Vec<Object<T>> {
         let state = self.core.objects.state();
@@ -85,13 +90,13 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         entries.map(|entry| self.core.objects.object(entry)).collect()
     }
 
-    /// Returns the objects that a selector matches, of one namespace or of all, in key order. Objects whose labels
-    /// cannot be read are left out, and [counted](Self::decode_errors).
+    /// Returns the objects of one namespace, or of all, that a selector matches, in key order.
     ///
-    /// The call reads the labels of each object. An [`index`](Self::index) by label is faster.
+    /// The call reads the labels of each object, so an [`index`](Self::index) by label is faster. Objects whose labels
+    /// cannot be read are left out and [counted](Self::decode_errors).
     #[must_use]
     pub fn list_labels(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Object<T>> {
-        // A clone drops bytes that were decompressed for the labels.
+        // Cloning drops bytes that were decompressed for the labels.
         let selected = |object: Object<T>| object.matches(selector).then(|| object.clone());
         match namespace {
             Some(namespace) => self.list_namespace(namespace).into_iter().filter_map(selected).collect(),
@@ -99,15 +104,15 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         }
     }
 
-    /// Adds an index by the values that a function returns for each object: none, one or many. For the same object the
-    /// function must return the same values. The function may read the store.
+    /// Adds an index by the values that a function returns for each object: none, one or many.
     ///
-    /// A panic in the function is treated like an error that the function returns: the index omits the object, and
-    /// [`Index::errors`] shows the message. Inside the function, a method panics if it writes to the store or waits for
-    /// writers, as [`memory`](Self::memory), [`index`](Self::index) and [`SubscriberBuilder::start`] do.
+    /// For the same object the function must always return the same values. It may read the store. If it panics, the
+    /// panic counts as an error that it returned: the index omits the object, and [`Index::errors`] shows the message.
+    /// Inside the function, a method panics if it writes to the store or waits for writers, as
+    /// [`memory`](Self::memory), [`index`](Self::index) and [`SubscriberBuilder::start`] do.
     ///
     /// The call scans all objects and blocks meanwhile, so a task that must not block adds the index before the store
-    /// holds many objects, or in [`spawn_blocking`](tokio::task::spawn_blocking). Others read and write in the
+    /// contains many objects, or in [`spawn_blocking`](tokio::task::spawn_blocking). Others can read and write in the
     /// meantime, and the index includes what they write.
     ///
     /// # Panics
@@ -143,7 +148,7 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         index
     }
 
-    /// Returns an unregistered subscriber to the changes of the store.
+    /// Returns a builder for a subscriber to the changes of the store.
     ///
     /// ```
     /// # use listwatch_cache::{Change, StorageFormat, Store};
@@ -163,43 +168,45 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         SubscriberBuilder::new(Arc::clone(&self.core) as _, self.handle.clone())
     }
 
-    /// Returns the collection at exactly one resource version, which [`Snapshot::resource_version`] tells. Returns
-    /// `None` if the store is at no such version, because the [change log](Self::change_log) is closed, or because
-    /// somebody other than the reflector has written objects that the watch has not delivered yet. The call waits for a
-    /// writer.
+    /// Returns the collection at exactly one resource version: see [`Snapshot::resource_version`].
     ///
-    /// If several changes share the version, the watch may have delivered only the first of them. A cursor
-    /// [after the version](Self::changes_after) returns the others.
+    /// The result is `None` if the store is at no such version, because the [change log](Self::change_log) is closed,
+    /// or because somebody other than the reflector has written objects that the watch has not delivered yet. The call
+    /// waits for a writer.
+    ///
+    /// If several changes share the version, the watch may have delivered only the first of them. A cursor [after the
+    /// version](Self::changes_after) returns the others.
     #[must_use]
     pub fn exact_snapshot(&self) -> Option<Snapshot<T>> {
         self.core.exact_snapshot()
     }
 
-    /// Returns a cursor in the change log, after the changes up to this resource version. A version newer than the
-    /// store's is allowed: the cursor skips the changes up to it.
+    /// Returns a cursor in the change log, after the changes up to this resource version.
+    ///
+    /// If the version is newer than the store's, the cursor skips the changes up to it.
     ///
     /// Several changes may share the version, and a reader at this version may know only the first of them. The cursor
-    /// therefore also returns those that share the version and those without a version of their own. A reader may see
-    /// some of them twice, but loses none.
+    /// therefore also returns those that share the version and those without a version of their own, so a reader may
+    /// see some of them twice but misses none.
     ///
     /// # Errors
     ///
-    /// [`StoreError::ChangesExpired`] when the log does not have all changes after this version, or the version has no
-    /// [order](listwatch::compare_resource_versions).
+    /// [`StoreError::ChangesExpired`] when the log does not contain all changes after this version, or the version
+    /// [cannot be compared](listwatch::compare_resource_versions).
     pub fn changes_after(&self, resource_version: &str) -> Result<ChangeCursor<T>, StoreError> {
         ChangeCursor::after(&self.core.log, self.handle.clone(), resource_version)
     }
 
-    /// Returns the state of the change log, which [`Reflector::change_log`](crate::reflector::Reflector::change_log)
-    /// enables.
+    /// Returns the state of the change log: see [`Reflector::change_log`](crate::reflector::Reflector::change_log).
     #[must_use]
     pub fn change_log(&self) -> ChangeLogStatus {
         self.core.log.lock().status()
     }
 
-    /// Measures the memory of the store, without pending changes of subscribers. The call first compresses the few
-    /// objects that a [compressed](crate::StorageFormat::Compressed) store has yet to compress, and then scans the
-    /// indexes while writers wait.
+    /// Measures the memory of the store, without pending changes of subscribers.
+    ///
+    /// The call first compresses the few objects that a [compressed](crate::StorageFormat::Compressed) store has yet to
+    /// compress, and then scans the indexes while writers wait.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.core.measure()
@@ -211,27 +218,26 @@ impl<T: StoreType + ?Sized> StoreReader<T> {
         self.core.writer().budget.limit
     }
 
-    /// Returns the number of objects whose latest state the store could not hold: writing each returned a
-    /// [`StoreError`]. The store is complete only if this is 0.
+    /// Returns how many objects are missing in their latest state, because the store could not hold it.
     ///
-    /// Objects whose name cannot be read count as one until the next list.
+    /// Writing each of them returned a [`StoreError`]. The store is complete only if this is 0. All objects whose name
+    /// cannot be read count as one until the next list.
     ///
-    /// An object is no longer counted once a state of it has been written, once it has been deleted, or once a
+    /// An object is no longer counted once a state of it was written, once it was deleted, or once a
     /// [`Relist`](crate::Relist) that began afterwards is committed.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.core.writer().skipped.len()
     }
 
-    /// Returns how many states of objects some reader could not decode, and the last of these objects that is still
-    /// stored in such a state: `None` once they were repaired or deleted. The last 16 objects are remembered.
+    /// Counts the states of objects that a reader could not decode, and returns the last object still in such a state.
     ///
-    /// A store that keeps objects [encoded](crate::StorageFormat::Encoded) or compressed has them nevertheless, for
-    /// readers of their bytes. It does not decode what it stores, so it counts a state when the first reader meets it:
-    /// in [`Object::decode`], [`Object::view`] and [`Object::meta`], by a label selector, and in the functions of
-    /// indexes, filters and controllers. Further readers of the same state are not counted.
+    /// The store does not decode what it stores, so it contains such objects nevertheless, for readers of their bytes.
+    /// It counts a state when the first reader meets it: in [`Object::decode`], [`Object::view`] and [`Object::meta`],
+    /// in a label selector, and in the functions of indexes, filters and controllers. Further readers of the same state
+    /// are not counted. A filter that leaves out an object because it cannot be decoded counts it too.
     ///
-    /// An object that a filter leaves out because it cannot be decoded is therefore counted.
+    /// The last 16 such objects are remembered. The object is `None` once all of these were repaired or deleted.
     #[must_use]
     pub fn decode_errors(&self) -> (u64, Option<UndecodableObject>) {
         self.core.objects.codec.errors.get(|object| {

@@ -12,7 +12,8 @@ pub enum Change<T: StoreType + ?Sized> {
     /// The object was added or modified.
     #[non_exhaustive]
     Applied {
-        /// The state that the subscriber received before, or that the store had when the subscriber was registered.
+        /// The state that the subscriber received before, or that was stored when the subscriber was registered.
+        ///
         /// `None` for an object that is new to the subscriber.
         old: Option<Object<T>>,
         /// The current state.
@@ -21,18 +22,21 @@ pub enum Change<T: StoreType + ?Sized> {
     /// The object was deleted, or no longer passes the filters of the subscriber.
     #[non_exhaustive]
     Deleted {
-        /// The state that the subscriber received before, or that the store had when the subscriber was registered. It
-        /// differs from `last` if a change was coalesced with the deletion.
+        /// The state that the subscriber received before, or that was stored when the subscriber was registered.
+        ///
+        /// It differs from `last` if a change was coalesced with the deletion.
         old: Object<T>,
         /// The last known state that passed the filters.
         last: Object<T>,
-        /// True if the deletion itself was missed: a complete list did not have the object, so its last state may
-        /// differ from `last` (`DeletedFinalStateUnknown` of client-go).
+        /// True if the deletion itself was missed, because a complete list did not contain the object.
+        ///
+        /// Its last state may then differ from `last` (`DeletedFinalStateUnknown` of client-go).
         final_state_unknown: bool,
     },
-    /// A list is complete, and all its changes were delivered before. A subscriber
-    /// [with the initial state](crate::SubscriberBuilder::with_initial_state) also receives this after the initial
-    /// state, if the store has a resource version.
+    /// A list is complete, and all its changes were delivered before.
+    ///
+    /// A subscriber [with the initial state](crate::SubscriberBuilder::with_initial_state) also receives this after the
+    /// initial state, if the store has a resource version.
     Synced,
     /// The reflector of the store has ended, so no more changes follow.
     Ended(EndReason),
@@ -52,22 +56,23 @@ impl<T: StoreType + ?Sized> Clone for Change<T> {
     }
 }
 
-/// What one write did to an object, as [`SubscriberBuilder::inspect`](crate::SubscriberBuilder::inspect) gets it:
-/// unlike a [`Change`], it is never coalesced.
+/// What one write did to an object: see [`SubscriberBuilder::inspect`](crate::SubscriberBuilder::inspect).
+///
+/// Unlike a [`Change`], it is never coalesced.
 #[non_exhaustive]
 pub enum Written<'w, T: StoreType + ?Sized> {
     /// The object is new.
     Added(&'w Object<T>),
-    /// A state replaced another one.
+    /// A state replaced an earlier one.
     Modified {
         /// The state before the write.
         old: &'w Object<T>,
-        /// The state that the store has now.
+        /// The state that is stored now.
         new: &'w Object<T>,
     },
     /// The object was deleted.
     Deleted {
-        /// The state that the store had.
+        /// The state that was stored.
         old: &'w Object<T>,
         /// The last known state: `old`, or the newer state that came with the deletion.
         last: &'w Object<T>,
@@ -75,7 +80,7 @@ pub enum Written<'w, T: StoreType + ?Sized> {
 }
 
 impl<'w, T: StoreType + ?Sized> Written<'w, T> {
-    /// Returns the states of the object before and after the write; those before its end if it was deleted.
+    /// Returns the states of the object before and after the write, or the last two states of a deleted object.
     pub fn states(&self) -> impl Iterator<Item = &'w Object<T>> {
         let (first, second) = match *self {
             Self::Added(new) => (new, None),

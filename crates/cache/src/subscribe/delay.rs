@@ -1,10 +1,10 @@
 //! Deletions that a subscriber delivers later.
 //!
-//! The subscriber holds them, and not its queue. So a writer never looks at them, and no lock protects them. A deletion
+//! The subscriber holds them rather than its queue, so writers never look at them and no lock protects them. A deletion
 //! waits from the time at which the consumer would have received it.
 //!
-//! A late deletion must not hide a new object of the same key. So the addition takes the deletion that is held, and
-//! becomes an update: the consumer has not received the deletion, and for it the object was never gone.
+//! A late deletion must not hide a new object of the same key. An addition therefore takes the deletion that is held,
+//! and becomes an update: to the consumer, which has not received the deletion, the object was never gone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,10 +18,9 @@ use crate::key::ObjectKey;
 use crate::subscribe::queue::{Delivery, PendingDeletion};
 use crate::subscribe::resync::LONGEST;
 
-/// The deletions that a subscriber holds.
 pub(crate) struct DelayedDeletions {
     delay: Duration,
-    /// Each with the time at which it is due.
+    /// Each deletion, with the time at which it is due.
     held: HashMap<Arc<ObjectKey>, (Instant, PendingDeletion)>,
     /// The keys of `held`, by time.
     due: BTreeSet<(Instant, Arc<ObjectKey>)>,
@@ -35,12 +34,10 @@ impl DelayedDeletions {
         Some(Self { delay, held: HashMap::new(), due: BTreeSet::new(), timer: Timer::default() })
     }
 
-    /// Returns the number of deletions that are held.
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Returns the deletion of this object, if it is held.
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&PendingDeletion> {
         self.held.get(key).map(|(_, deletion)| deletion)
     }
@@ -74,7 +71,6 @@ impl DelayedDeletions {
         (*at <= Instant::now()).then(|| self.pop())?
     }
 
-    /// Returns the next deletion, due or not.
     pub(crate) fn pop(&mut self) -> Option<Delivery> {
         let (_, key) = self.due.pop_first()?;
         let (_, deletion) = self.held.remove(&key)?;
@@ -84,7 +80,6 @@ impl DelayedDeletions {
         Some(Delivery::Deleted(deletion))
     }
 
-    /// Waits until the next deletion is due.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some((at, _)) = self.due.first() else { return Poll::Pending };
         self.timer.poll(*at, cx)

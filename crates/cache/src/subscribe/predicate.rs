@@ -1,25 +1,25 @@
-//! Predicates: which modifications of an object a subscriber gets.
+//! Predicates, which decide which modifications of an object a subscriber receives.
 //!
-//! A predicate compares the two states of a write, when the store replaces one by the other. So nothing is kept for an
-//! object. kube compares with a hash that it keeps for each object, because its streams have only the new state.
+//! A predicate compares the two states of a write when the store replaces one by the other, so nothing is kept for an
+//! object. kube instead keeps a hash for each object, because its streams contain only the new state.
 //!
-//! - Neighbouring states are enough, also for a slow subscriber: if a property differs between two states, it changed
-//!   in a write between them. `and` is the exception, and its doc says so.
-//! - What cannot be compared passes: an unreadable state, or a property that neither state has.
-//! - An object that was created again under its name passes, although the store replaces one state by the other if the
-//!   deletion was missed. A new object has generation 1 again, and often the same labels.
-//! - The states are compared by the views of the metadata and not by bytes, because they may differ in encoding. In a
+//! - Neighbouring states are enough even for a slow subscriber, because a property that differs between two states
+//!   changed in some write between them. `and` is the exception, as its doc says.
+//! - What cannot be compared passes: an unreadable state, and a property that neither state has.
+//! - An object that was created again under its name passes, although one state replaces the other if the deletion was
+//!   missed. A new object has generation 1 again, and often the same labels.
+//! - The states are compared by views of the metadata rather than by bytes, because they may differ in encoding. In a
 //!   compressed store this decompresses the replaced state, once for all subscribers.
 
 use listwatch::{ItemError, Projection, StoreType};
 
 use crate::state::object::Object;
 
-/// Selects modifications of objects by what they change: see
-/// [`SubscriberBuilder::predicate_filter`](crate::SubscriberBuilder::predicate_filter).
+/// Selects modifications of objects by what they change.
 ///
-/// The names are those of kube's `predicates`, with `or` in place of `combine`. Additions and deletions always pass,
-/// and so does an object that was created again under its name.
+/// [`SubscriberBuilder::predicate_filter`](crate::SubscriberBuilder::predicate_filter) applies it. The names are those
+/// of kube's `predicates`, with `or` in place of `combine`. Additions and deletions always pass, and so does an object
+/// that was created again under its name.
 ///
 /// | predicate | passes | drops |
 /// |---|---|---|
@@ -29,10 +29,10 @@ use crate::state::object::Object;
 /// | [`fields`](Self::fields) | changes of what a projection keeps | other changes |
 /// | [`resource_version`](Self::resource_version) | each change that the API server makes | |
 ///
-/// The request to delete changes an object only if it has finalizers or a grace period.
+/// The request to delete changes an object only if the object has finalizers or a grace period.
 ///
 /// A reconciler with a finalizer needs `generation`: the API server increments it when it sets the deletion timestamp
-/// (`BeforeDelete` in `registry/rest/delete.go` of k8s.io/apiserver), but only if it is over 0. Kinds without a
+/// (`BeforeDelete` in `registry/rest/delete.go` of k8s.io/apiserver), but only if it is above 0. Kinds without a
 /// generation, such as ConfigMaps and Secrets, need a [`fallback`](Self::fallback).
 ///
 /// ```
@@ -64,7 +64,7 @@ enum Condition {
 }
 
 impl Predicate {
-    /// Passes a change of `metadata.generation`. Kinds that do not count generations have no value for it.
+    /// Passes a change of `metadata.generation`, which has no value for kinds that do not count generations.
     pub fn generation() -> Self {
         Self(Condition::Generation)
     }
@@ -89,7 +89,7 @@ impl Predicate {
         Self(Condition::ResourceVersion)
     }
 
-    /// Passes a change of the fields that the projection keeps. It copies them from both states.
+    /// Passes a change of the fields that the projection keeps, which are copied from both states.
     ///
     /// ```
     /// use listwatch::{FieldPath, Projection};
@@ -103,12 +103,12 @@ impl Predicate {
         Self(Condition::Fields(Box::new(projection)))
     }
 
-    /// Passes a change that either of the two passes. There is no value if neither predicate has one.
+    /// Passes a change that either of the two passes. It has no value if neither has one.
     pub fn or(self, other: Self) -> Self {
         Self(Condition::Or(Box::new((self.0, other.0))))
     }
 
-    /// Passes a change that both pass, or the only one that has a value.
+    /// Passes a change that both pass, or that the only one with a value passes.
     ///
     /// Both must change in the same write: a change of the labels that is followed by a change of the annotations is
     /// dropped.
@@ -116,7 +116,7 @@ impl Predicate {
         Self(Condition::And(Box::new((self.0, other.0))))
     }
 
-    /// Uses another predicate if this one has no value before the change and none after it.
+    /// Uses another predicate if this one has no value, neither before the change nor after it.
     pub fn fallback(self, other: Self) -> Self {
         Self(Condition::Fallback(Box::new((self.0, other.0))))
     }

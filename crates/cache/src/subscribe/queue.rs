@@ -1,16 +1,17 @@
-//! The pending changes of one subscriber, as one entry for each object.
+//! The pending changes of one subscriber, with one entry for each object.
 //!
-//! A slow subscriber must not hold up writers, nor keep all states of an object. So changes of one object are
-//! coalesced: an entry holds the state that the subscriber received, and the latest state. The memory is bounded by the
-//! number of objects.
+//! A slow subscriber must neither delay writers nor keep all states of an object. Changes of one object are therefore
+//! coalesced: an entry contains the state that the subscriber received, and the latest state. The number of objects
+//! bounds the memory.
 //!
 //! - A change has a ticket, which orders it among the changes of all objects. A later change of the object keeps the
 //!   ticket, so an object that changes often is not delayed.
 //! - An entry of the order is void once its change was delivered or withdrawn. Void entries are removed in bulk,
-//!   because a search for each would cost more.
-//! - A slot may get another object while the deletion of the first is pending. Both then have tickets of their own, and
-//!   the deletion is delivered first.
-//! - An object that was added and deleted before it was delivered leaves no change: only announced objects are deleted.
+//!   because searching for each of them would cost more.
+//! - A slot may receive another object while the deletion of the first is pending. The two then have separate tickets,
+//!   and the deletion is delivered first.
+//! - An object that was added and deleted before it was delivered leaves no change, because only announced objects are
+//!   deleted.
 //! - The waker is taken under the lock of the queue, and woken after all locks were released.
 
 use std::any::Any;
@@ -24,13 +25,12 @@ use fixedbitset::FixedBitSet;
 use crate::error::EndReason;
 use crate::state::entry::Entry;
 
-/// The number of objects of the initial state that a subscriber reads in one step.
+/// How many objects of the initial state a subscriber reads in one step.
 pub(crate) const WALK_STEP: u32 = 64;
 
-/// A longer queue is freed when it is empty.
+/// A longer queue is freed once it is empty.
 const KEPT_QUEUE: usize = 64;
 
-/// The pending changes of one subscriber.
 pub(crate) struct ChangeQueue {
     /// The pending changes in the order of their tickets. Some entries are void.
     order: VecDeque<(Ticket, QueuedItem)>,
@@ -39,15 +39,15 @@ pub(crate) struct ChangeQueue {
     /// The number of changes in `pending`.
     pub(crate) lag: usize,
     tickets: Ticket,
-    /// Slots of the objects that the subscriber has received, or that the store had when the subscriber was registered.
+    /// The slots of the objects that the subscriber has received, or that were stored when it was registered.
     announced: FixedBitSet,
-    /// The walk over the objects that the store had when the subscriber was registered; `None` when it is over.
+    /// The walk over the objects that were stored when the subscriber was registered; `None` when it is over.
     pub(crate) walk: Option<InitialWalk>,
     pub(crate) waker: Option<Waker>,
     /// True if the waker must be woken.
     pub(crate) has_news: bool,
     pub(crate) is_closed: bool,
-    /// Why the queue was closed, until the subscriber gets it.
+    /// Why the queue was closed, until the subscriber learns it.
     pub(crate) reason: Option<EndReason>,
     pub(crate) has_panicked: bool,
     /// The panic of a filter, until the subscriber resumes it.
@@ -59,9 +59,9 @@ pub(crate) struct InitialWalk {
     /// The slots of the objects that may pass; `None` for all slots.
     pub(crate) slots: Option<Vec<u32>>,
     pub(crate) at: u32,
-    /// True if the walk delivers objects that pass; else it only marks them as announced.
+    /// True if the walk delivers objects that pass; otherwise it only marks them as announced.
     pub(crate) delivers: bool,
-    /// If it does not deliver, the slots that were written before the walk reached them.
+    /// In a walk that does not deliver, the slots that were written before the walk reached them.
     pub(crate) written: FixedBitSet,
 }
 
@@ -70,7 +70,7 @@ impl InitialWalk {
         Self { slots, at: 0, delivers, written: FixedBitSet::new() }
     }
 
-    /// Returns true if the walk has yet to reach the object that the slot had when the subscriber was registered.
+    /// Returns true if the walk has yet to reach the object that was in the slot when the subscriber was registered.
     fn is_before(&self, slot: u32) -> bool {
         match &self.slots {
             Some(slots) => slots.iter().skip(self.at as usize).any(|other| *other == slot),
@@ -89,7 +89,7 @@ enum QueuedItem {
 }
 
 /// The deletion of an announced object, and the current state of the slot. A re-created object may get another slot,
-/// and a new object may reuse this slot, so the two have separate tickets: the deletion is delivered first.
+/// and a new object may reuse this one, so the two have separate tickets, and the deletion is delivered first.
 struct PendingChange {
     deletion: Option<(Ticket, PendingDeletion)>,
     update: Option<(Ticket, PendingUpdate)>,
@@ -133,10 +133,10 @@ impl ChangeQueue {
         }
     }
 
-    /// Records that the store replaced `old` with a state that passes the filters.
+    /// Notes that the store replaced `old` with a state that passes the filters.
     ///
-    /// A change that `is_dropped` by the predicate adds no pending change of an announced object. It still replaces the
-    /// latest state of one.
+    /// A change that `is_dropped` by the predicate adds no pending change of an announced object, but still replaces
+    /// the latest state in one.
     pub(crate) fn put(&mut self, slot: u32, old: Option<&Entry>, new: &Entry, is_dropped: bool) {
         let is_announced = self.announced.contains(slot as usize);
         if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut()) {
@@ -149,7 +149,7 @@ impl ChangeQueue {
         }
     }
 
-    /// Records that the store has its current state in another form.
+    /// Notes that the store keeps its current state in another form.
     pub(crate) fn change_form(&mut self, slot: u32, old: &Entry, new: &Entry) {
         if let Some((_, update)) = self.pending.get_mut(&slot).and_then(|pending| pending.update.as_mut())
             && update.new.is_same(old)
@@ -158,14 +158,14 @@ impl ChangeQueue {
         }
     }
 
-    /// Records that the store replaced `old` with a state that does not pass the filters.
+    /// Notes that the store replaced `old` with a state that does not pass the filters.
     pub(crate) fn remove_rejected(&mut self, slot: u32, old: &Entry) {
         let update = self.pending.get(&slot).and_then(|pending| pending.update.as_ref());
         let last = update.map_or(old, |(_, update)| &update.new).clone();
         self.remove(slot, old, &last, false);
     }
 
-    /// Records that the store removed `old`. The last state may be a newer one.
+    /// Notes that the store removed `old`. The last state may be a newer one.
     pub(crate) fn remove(&mut self, slot: u32, old: &Entry, last: &Entry, final_state_unknown: bool) {
         let mut received = None;
         if let Slot::Occupied(mut found) = self.pending.entry(slot)
@@ -207,7 +207,7 @@ impl ChangeQueue {
     }
 
     pub(crate) fn push_synced(&mut self) {
-        // A subscriber that has not received the whole initial state gets `Synced` after it.
+        // A subscriber that has not received the whole initial state receives `Synced` after it.
         let delivers = self.walk.as_ref().is_some_and(|walk| walk.delivers);
         if !delivers && self.order.back().is_none_or(|(_, queued)| *queued != QueuedItem::Synced) {
             self.order.push_back((self.tickets, QueuedItem::Synced));
@@ -224,8 +224,8 @@ impl ChangeQueue {
         }
     }
 
-    /// Returns true if the slot is written for the first time, and before a walk that does not deliver has reached it.
-    /// Whether the subscriber knows the replaced object is then unknown.
+    /// Returns true if the slot is written for the first time, before a walk that does not deliver has reached it, so
+    /// that it is unknown whether the subscriber knows the replaced object.
     pub(crate) fn is_first_write(&mut self, slot: u32) -> bool {
         let Some(walk) = self.walk.as_mut().filter(|walk| !walk.delivers) else { return false };
         let is_first = walk.is_before(slot) && !walk.written.contains(slot as usize);
@@ -289,7 +289,7 @@ impl ChangeQueue {
         })
     }
 
-    /// Takes the waker, if there is news. The caller wakes it after it has released all locks.
+    /// Takes the waker if there is news. The caller wakes it after releasing all locks.
     pub(crate) fn due_waker(&mut self) -> Option<Waker> {
         self.waker.take_if(|_| self.has_news)
     }

@@ -15,7 +15,7 @@ use crate::state::objects::Objects;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::lock;
 
-/// The store that subscribers are registered with. A writer implements it, so that subscribers need not know writers.
+/// The store with which subscribers are registered. A writer implements it, so that subscribers need not know writers.
 pub(crate) trait SubscriberHost<T: StoreType + ?Sized>: Send + Sync {
     fn objects(&self) -> &Objects<T>;
 
@@ -27,10 +27,9 @@ pub(crate) trait SubscriberHost<T: StoreType + ?Sized>: Send + Sync {
     fn exclude_writers(&self, function: &mut dyn FnMut(&mut SubscriberRegistry<T>));
 }
 
-/// All subscribers of a store.
 pub(crate) struct SubscriberRegistry<T: StoreType + ?Sized> {
     all: Vec<Weak<Subscription<T>>>,
-    /// The number of subscriptions at which dropped subscriptions are removed.
+    /// At this many subscriptions, dropped ones are removed.
     full: usize,
     /// Subscriptions that every write notifies.
     unrouted: Vec<Weak<Subscription<T>>>,
@@ -41,7 +40,7 @@ pub(crate) struct SubscriberRegistry<T: StoreType + ?Sized> {
     reason: Option<EndReason>,
     /// The wakers to wake after all locks are released.
     wakers: Vec<Waker>,
-    /// The number of reflectors that write to the store. Subscriptions end when the last of them ends.
+    /// How many reflectors write to the store. Subscriptions end with the last of them.
     reflectors: usize,
 }
 
@@ -85,7 +84,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         list.push(Arc::downgrade(subscription));
     }
 
-    /// Ends all subscriptions, and those that are added later once they have delivered their initial state.
+    /// Ends all subscriptions, and later those that are added, once they have delivered their initial state.
     fn close(&mut self, reason: Option<EndReason>) {
         notify_each(&mut self.all, &mut self.wakers, &mut |subscription| subscription.close(reason.clone()));
         (self.all, self.unrouted) = Default::default();
@@ -99,7 +98,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         (self.are_closed, self.reason) = (false, None);
     }
 
-    /// Unregisters a reflector that has ended. Returns true if it was the last: then all subscriptions end.
+    /// Unregisters a reflector that has ended. Returns true if it was the last, in which case all subscriptions end.
     pub(crate) fn remove_reflector(&mut self, reason: EndReason) -> bool {
         self.reflectors = self.reflectors.saturating_sub(1);
         let was_last = self.reflectors == 0;
@@ -109,7 +108,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         was_last
     }
 
-    /// `routed` are the subscribers to a value that the object has or had in an index.
+    /// `routed` are the subscribers to the values that the object has or had in an index.
     pub(crate) fn notify_put(
         &mut self,
         slot: u32,
@@ -118,7 +117,7 @@ impl<T: StoreType + ?Sized> SubscriberRegistry<T> {
         routed: &[Arc<Subscription<T>>],
     ) {
         if !self.is_empty() {
-            // All subscribers decompress the replaced state once.
+            // All subscribers share one decompression of the replaced state.
             let old = old.map(|old| object.other_state(old));
             self.notify(object.namespace(), routed, |subscription| subscription.put(slot, old.as_ref(), object));
         }

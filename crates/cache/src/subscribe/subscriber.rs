@@ -21,17 +21,17 @@ use crate::subscribe::resync::Resync;
 use crate::subscribe::subscription::Subscription;
 use crate::sync::lock;
 
-/// Receives each [`Change`] of a store, by any writer, as a `Stream`.
+/// Receives each [`Change`] of a store, whoever wrote it, as a `Stream`.
 ///
-/// A subscriber blocks no writer. It queues one entry for each object that changed, so if the consumer is slow, changes
-/// of one object are coalesced to the latest state. An object that was added and deleted in the meantime is not
-/// delivered at all. One that was deleted and created again is delivered as [`Deleted`](Change::Deleted) first.
+/// A subscriber never blocks writers. It queues one entry for each object that changed, so if the consumer is slow,
+/// changes of one object are coalesced to the latest state. An object that was added and deleted in the meantime is not
+/// delivered at all. One that was deleted and created again is first delivered as [`Deleted`](Change::Deleted).
 ///
-/// The stream ends when the last reflector of the store ends, with [`Change::Ended`] as its last change, which says
-/// why. A subscriber that is registered later still receives the initial state, if it requested one, and then ends in
-/// the same way. Without a reflector, the stream ends when the last handle of the store is dropped.
+/// The stream ends when the last reflector of the store ends, and its last change is [`Change::Ended`], which says why.
+/// A subscriber that is registered later still receives the initial state, if it requested one, and then ends in the
+/// same way. Without a reflector, the stream ends when the last handle of the store is dropped.
 ///
-/// A stream of the objects that were added, modified or deleted, as kube's `touched_objects`, is a `filter_map`:
+/// A stream of the objects that were added, modified or deleted, like kube's `touched_objects`, is a `filter_map`:
 ///
 /// ```
 /// use futures::{StreamExt as _, future::ready};
@@ -64,15 +64,15 @@ use crate::sync::lock;
 ///
 /// # Memory
 ///
-/// A pending change takes about 110 bytes, and keeps two states of the object until it is delivered: the state that the
-/// subscriber received before, and the latest state, which the store also keeps unless the object was deleted.
-/// [`lag`](Self::lag) is the number of pending changes. A subscriber takes one bit for each object.
+/// A pending change takes about 110 bytes. Until it is delivered, it keeps two states of the object: the one that the
+/// subscriber received before, and the latest, which the store also keeps unless the object was deleted.
+/// [`lag`](Self::lag) counts the pending changes. Besides that, a subscriber takes one bit for each object.
 pub struct Subscriber<T: StoreType + ?Sized> {
     subscription: Arc<Subscription<T>>,
     host: Weak<dyn SubscriberHost<T>>,
     _handle: CountedHandle,
     codec: Arc<Codec<T>>,
-    /// Changes delivered since the last step of the walk.
+    /// How many changes were delivered since the last step of the walk.
     delivered: u32,
     resync: Option<Resync>,
     delayed: Option<DelayedDeletions>,
@@ -90,8 +90,10 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         Self { subscription, host: Arc::downgrade(host), _handle: handle, codec, delivered: 0, resync, delayed }
     }
 
-    /// Waits for the next change, as `next` of `StreamExt` does, and returns `None` after the end. While its filters
-    /// skip objects of the initial state, it yields to other tasks after every 64.
+    /// Returns the next change, or `None` after the end.
+    ///
+    /// This is `next` of `StreamExt`. While its filters skip objects of the initial state, it yields to other tasks
+    /// after every 64.
     ///
     /// # Panics
     ///
@@ -100,12 +102,14 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         poll_fn(|cx| self.advance(Some(cx.waker()))).await
     }
 
-    /// Returns the next change, if there is one. During the initial state, one call may run the filters over all
-    /// objects.
+    /// Returns the next change, if there is one.
+    ///
+    /// During the initial state, one call may run the filters over all objects.
     ///
     /// # Panics
     ///
-    /// Panics if a filter or the function that inspects all states panicked: it resumes that panic.
+    /// Panics if a filter or the [inspecting](crate::SubscriberBuilder::inspect) function panicked, by resuming that
+    /// panic.
     pub fn try_next(&mut self) -> Option<Change<T>> {
         match self.advance(None) {
             Poll::Ready(change) => change,
@@ -113,20 +117,21 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         }
     }
 
-    /// Returns the number of pending changes, which shows how late the consumer is. It includes
-    /// [delayed](crate::SubscriberBuilder::delay_deletions) deletions, and at most 64 objects of the initial state.
+    /// Returns the number of pending changes, which shows how late the consumer is.
     ///
-    /// Each pending change keeps up to two states of its object in memory, which [`Memory`](crate::Memory) leaves out.
+    /// It includes [delayed](crate::SubscriberBuilder::delay_deletions) deletions, and at most 64 objects of the
+    /// initial state. Each pending change keeps up to two states of its object in memory, which
+    /// [`Memory`](crate::Memory) leaves out.
     #[must_use]
     pub fn lag(&self) -> usize {
         lock(&self.subscription.queue).lag + self.delayed.as_ref().map_or(0, DelayedDeletions::len)
     }
 
-    /// Returns the last state of a deleted object until its [delayed](crate::SubscriberBuilder::delay_deletions)
-    /// deletion is delivered; `None` without a delay.
+    /// Returns the last state of a deleted object until its delayed deletion is delivered.
     ///
+    /// Without a [delay](crate::SubscriberBuilder::delay_deletions), it returns `None`.
     /// `cache.get(key).or_else(|| subscriber.get_deleted(key))` reads an object of the cache, or one that was deleted a
-    /// short time ago. A deletion reaches the subscriber a moment after the cache: a call in between finds neither.
+    /// short time ago. A deletion reaches the subscriber a moment after the cache, and a call in between finds neither.
     ///
     /// The key is an [`&ObjectKey`](crate::ObjectKey) or a pair of namespace and name. A deletion that the consumer has
     /// not reached costs a search of all [pending changes](Self::lag), while writers wait.
@@ -139,7 +144,6 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
         Some(Object::new(&last, &self.codec))
     }
 
-    /// Queues the next objects of the resync, if they are due.
     fn requeue_if_due(&mut self) {
         if let Some(resync) = &mut self.resync
             && let Some(host) = self.host.upgrade()
@@ -152,7 +156,7 @@ impl<T: StoreType + ?Sized> Subscriber<T> {
     fn advance(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<T>>> {
         // Cloned without the lock of the queue.
         let mut own_waker = None;
-        // Objects that were filtered, or deletions that were held, without a change to deliver.
+        // Counts objects that were filtered, and deletions that were held, without a change to deliver.
         let mut work = 0;
         loop {
             if work >= WALK_STEP

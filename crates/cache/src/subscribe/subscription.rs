@@ -1,9 +1,9 @@
 //! A subscription: what a subscriber selects, and the queue that it shares with its store.
 //!
 //! Writers call a subscription under the writer's lock, after readers can see the write. Its functions are the
-//! caller's, so they run under no lock that readers acquire. They do not run under the lock of the queue either. A
-//! panic in one of them closes only this subscription, and the subscriber's next call resumes it. The write is done,
-//! and other subscribers are notified.
+//! caller's, so they run neither under a lock that readers acquire nor under the lock of the queue. If one of them
+//! panics, only this subscription is closed, and the subscriber's next call resumes the panic. The write is done, and
+//! other subscribers are notified.
 
 use std::cell::LazyCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use crate::sync::{Mutex, lock};
 pub(crate) trait Route<T: StoreType + ?Sized>: Send + Sync {
     /// Adds a subscriber, under the writer's lock.
     fn add(&self, subscription: &Arc<Subscription<T>>);
-    /// Returns true if the part has the object of the slot.
+    /// Returns true if the part contains the object of the slot.
     fn contains(&self, slot: u32) -> bool;
     /// Returns the slots of the objects of the part.
     fn slots(&self) -> Vec<u32>;
@@ -32,7 +32,6 @@ pub(crate) trait Route<T: StoreType + ?Sized>: Send + Sync {
 
 pub(crate) type Filter<T> = Box<dyn Fn(&Object<T>) -> bool + Send + Sync>;
 
-/// Is called for each write.
 pub(crate) type Inspect<T> = Box<dyn Fn(Written<'_, T>) + Send + Sync>;
 
 /// The state that a subscriber and a store share. The store changes it under its writer's lock.
@@ -47,7 +46,7 @@ pub(crate) struct Subscription<T: StoreType + ?Sized> {
 }
 
 impl<T: StoreType + ?Sized> Subscription<T> {
-    /// Returns true if the object, which is already in the slot, passes the filters. After a filter panicked, no object
+    /// Returns true if the object, which is already in the slot, passes the filters. After a filter has panicked, none
     /// passes.
     pub(crate) fn selects_object(&self, slot: u32, object: &Object<T>) -> bool {
         self.passes_filters(self.route.as_deref().map(|route| (route, slot)), object)
@@ -65,8 +64,8 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         })
     }
 
-    /// Finds out whether the subscriber knows an object that is written while it starts, before its walk has reached
-    /// the object.
+    /// Finds out whether the subscriber knows an object that is written while the subscriber starts, before its walk
+    /// has reached the object.
     fn mark_first_write(&self, slot: u32, old: Option<&Entry>) {
         if !lock(&self.queue).is_first_write(slot) {
             return;
@@ -79,7 +78,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         }
     }
 
-    /// Calls functions of the user. Returns false if one panics or has panicked, which ends the subscriber.
+    /// Calls functions of the user. Returns false if one of them panics or has panicked, which ends the subscriber.
     fn call_functions(&self, functions: impl FnOnce() -> bool) -> bool {
         if lock(&self.queue).has_panicked {
             return false;
@@ -93,13 +92,13 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         })
     }
 
-    /// Returns true if the predicate drops a modification. The encoding of decoded states runs code of the caller.
+    /// Returns true if the predicate drops a modification.
     fn drops_change(&self, old: Option<&Object<T>>, new: &Object<T>) -> bool {
         let (Some(predicate), Some(old)) = (&self.predicate, old) else { return false };
         self.call_functions(|| !predicate.passes(old, new))
     }
 
-    /// Calls the function that inspects writes. The write is visible to readers already.
+    /// Calls the function that inspects writes, after the write is visible to readers.
     fn inspect_write(&self, inspect: &Inspect<T>, written: Written<'_, T>) {
         self.call_functions(|| {
             inspect(written);

@@ -1,12 +1,12 @@
-//! The walk of a new subscriber over the objects that its store has.
+//! The walk of a new subscriber over the stored objects.
 //!
-//! Filters are slow, and a store may have a million objects. So the walk takes [`WALK_STEP`] slots at a time, and runs
-//! the filters without any lock. Then it locks the writers out and compares. If an object was written meanwhile, its
-//! filters run again, under the lock. Writes between two steps go to the queue as usual.
+//! Filters are slow, and a store may contain a million objects. The walk therefore takes [`WALK_STEP`] slots at a time
+//! and runs the filters without any lock. Then it locks writers out and compares: if an object was written meanwhile,
+//! its filters run again, under the lock. Writes between two steps go to the queue as usual.
 //!
-//! A subscriber without the initial state gets deletions, too, but only of objects that it would have received. So its
-//! walk marks objects as announced. A write may relist such an object before the walk has reached it. The first write
-//! of a slot then filters the replaced state, in [`Subscription::mark_first_write`].
+//! A subscriber without the initial state receives deletions too, but only of objects that it would have received, so
+//! its walk marks objects as announced. A write may replace such an object before the walk has reached it. The first
+//! write of a slot then filters the replaced state, in [`Subscription::mark_first_write`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -66,7 +66,6 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         true
     }
 
-    /// Queues objects again.
     pub(super) fn requeue(&self, host: &dyn SubscriberHost<T>, slots: Range<u32>) {
         host.exclude_writers(&mut |_| {
             for slot in slots.clone() {
@@ -87,7 +86,7 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         })
     }
 
-    /// Handles the object that the walk has reached. `selected` states whether it passes the filters, if that is known.
+    /// Handles the object that the walk has reached. `selected` says whether it passes the filters, if that is known.
     pub(crate) fn visit_object(&self, slot: u32, object: &Object<T>, selected: Option<bool>) {
         if lock(&self.queue).knows_object(slot) || !selected.unwrap_or_else(|| self.selects_object(slot, object)) {
             return;
@@ -95,8 +94,8 @@ impl<T: StoreType + ?Sized> Subscription<T> {
         lock(&self.queue).add_walked(slot, object.entry());
     }
 
-    /// Advances the walk past the [next](Self::next_slots) slots. It ends after the last of `slots`, the number in the
-    /// store.
+    /// Advances the walk past the [next](Self::next_slots) slots. It ends after the last of `slots`, which is their
+    /// number in the store.
     pub(crate) fn finish_step(&self, slots: u32, is_synced: bool) {
         let mut queue = lock(&self.queue);
         let Some(walk) = &mut queue.walk else { return };

@@ -1,11 +1,11 @@
 //! Whether the store can hold an object: its budget, and the objects that were skipped.
 //!
-//! The bytes of objects are counted with each write. The rest, for example indexes, costs a scan to measure, so it is
-//! measured from time to time. It may exceed the budget by its growth in between.
+//! The bytes of objects are counted with each write. Measuring the rest, such as indexes, costs a scan, so it is
+//! measured from time to time and may exceed the budget by its growth in between.
 //!
 //! A reflector relists when a full store has room again. A relist of a collection that does not fit would repeat itself
-//! without an end. So a relist needs room for the smallest object that was rejected, and a tenth of the budget. If the
-//! last list left out as many objects as the list before, that much must have become free since.
+//! forever, so it requires room for the smallest object that was rejected, and a tenth of the budget. If the last list
+//! left out as many objects as the one before, that much must have become free since.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ use crate::error::StoreError;
 #[derive(Default)]
 pub(crate) struct BudgetState {
     pub(crate) limit: Option<usize>,
-    /// The memory that is not counted with each write: the table, indexes, and objects that a relist staged.
+    /// The memory that is not counted with each write: the table, indexes, and objects that a relist set aside.
     pub(crate) rest: usize,
-    /// Writes until `rest` is measured again.
+    /// How many writes remain until `rest` is measured again.
     pub(crate) until_measured: usize,
     /// The size of the smallest object that was rejected since the last relist began.
     pub(crate) smallest_rejected: Option<usize>,
@@ -28,7 +28,7 @@ pub(crate) struct BudgetState {
 /// The end of a list that left objects out.
 #[derive(Clone, Copy)]
 pub(crate) struct IncompleteList {
-    /// The number of objects that the store does not have in their latest state.
+    /// How many objects are missing in their latest state.
     skipped: usize,
     /// The memory that was free.
     room: usize,
@@ -40,16 +40,16 @@ pub(crate) struct IncompleteList {
 pub(super) const MEASURE: usize = 64;
 
 impl BudgetState {
-    /// Records the end of a list.
     pub(crate) fn record_list(&mut self, skipped: usize, used: usize) {
         let has_improved = self.last_list.is_none_or(|before| skipped < before.skipped);
         let is_full = skipped > 0 && self.smallest_rejected.is_some();
         self.last_list = is_full.then_some(IncompleteList { skipped, room: self.room(used), has_improved });
     }
 
-    /// Returns true if a list can store a rejected object at this use of memory: the smallest of them fits, and a tenth
-    /// of the budget is free. If the last list left out as many objects as the list before, that much must have become
-    /// free since.
+    /// Returns true if a list could store a rejected object now.
+    ///
+    /// The smallest must fit, and a tenth of the budget must be free. If the last list left out as many objects as the
+    /// one before, that much must have become free since.
     pub(crate) fn has_room(&self, used: usize) -> bool {
         let Some(smallest) = self.smallest_rejected else { return false };
         let Some(budget) = self.limit else { return true };
@@ -57,7 +57,6 @@ impl BudgetState {
         self.room(used) >= smallest.max(budget / 10).saturating_add(before)
     }
 
-    /// Records that an object of this size does not fit.
     pub(super) fn reject(&mut self, size: usize) {
         self.smallest_rejected = Some(self.smallest_rejected.map_or(size, |smallest| smallest.min(size)));
     }
@@ -75,11 +74,11 @@ pub(crate) fn check_empty_store(budget: Option<usize>, bytes: usize) -> Result<(
     }
 }
 
-/// The objects that a store does not have in their latest state, because it could not hold them. It keeps hashes of
-/// their keys, because a full store has no room for keys.
+/// The objects that are missing in their latest state, because the store could not hold it. Only hashes of their keys
+/// are kept, because a full store has no room for keys.
 #[derive(Default)]
 pub(crate) struct SkippedObjects {
-    /// By hash: the number of relists that began before the object was skipped.
+    /// By hash: how many relists began before the object was skipped.
     since: HashMap<u64, u64>,
 }
 
@@ -100,16 +99,16 @@ impl SkippedObjects {
         self.since.remove(&hash);
     }
 
-    /// Removes an object that the open relist has, unless it was skipped after the relist began: the skipped state may
-    /// be newer.
+    /// Removes an object that the open relist contains, unless it was skipped after the relist began, because the
+    /// skipped state may be newer.
     pub(crate) fn remove_listed(&mut self, hash: u64, relists: u64) {
         if self.since.get(&hash).is_some_and(|since| *since < relists) {
             self.since.remove(&hash);
         }
     }
 
-    /// Removes the objects that were skipped before the committed relist began: the list has them, or they were
-    /// deleted.
+    /// Removes the objects that were skipped before the committed relist began, because the list contains them or they
+    /// were deleted.
     pub(crate) fn forget_before(&mut self, relist: u64) {
         self.since.retain(|_, since| *since >= relist);
         self.since.shrink_to_fit();

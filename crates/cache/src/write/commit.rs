@@ -1,7 +1,7 @@
 //! The commit of a relist: see [`relist`](super::relist) for the rules.
 //!
-//! A list may lack a million objects of the store. So the commit takes steps, and others may write between two of them,
-//! as they do while the list arrives: the relist stays open until the last step. Until then the version of the
+//! A list may lack a million objects of the store, so the commit takes steps, and others may write between two of them,
+//! as they do while the list arrives. The relist stays open until the last step. Until then, the version of the
 //! collection does not advance, and the store is neither saved nor logged.
 
 use listwatch::StoreType;
@@ -15,11 +15,10 @@ use crate::write::core::StoreCore;
 use crate::write::relist::Fate;
 use crate::write::writer::Writer;
 
-/// The most objects that a step deletes or replaces, and the most slots that it visits.
+/// How many objects a step may delete or replace, and how many slots it may visit.
 const MOST_CHANGES: usize = 256;
 const MOST_SLOTS: u32 = 16 << 10;
 
-/// The progress of a commit.
 pub(crate) struct Commit {
     relist: u64,
     version: String,
@@ -29,7 +28,7 @@ pub(crate) struct Commit {
 #[derive(Clone, Copy)]
 enum CommitStep {
     Begin,
-    /// Deletes and replaces objects of the slots below this one. In descending order, so that the lowest free slots are
+    /// Deletes and replaces objects of the slots below this one, in descending order, so that the lowest free slots are
     /// reused first.
     Sweep(u32),
     /// Forgets delta groups and namespaces that are not used any more.
@@ -78,8 +77,8 @@ impl Commit {
         Ok(false)
     }
 
-    /// Deletes the objects that the list does not have, and restores the older states that were set aside, unless the
-    /// store is ahead of the list. Returns the slot below which it has yet to look.
+    /// Deletes the objects that the list does not contain, and restores the older states that were set aside, unless
+    /// the store is ahead of the list. Returns the slot below which it has yet to look.
     fn sweep<T: StoreType + ?Sized>(&self, objects: &Objects<T>, writer: &mut Writer<T>, mut below: u32) -> u32 {
         let lowest = below.saturating_sub(MOST_SLOTS);
         let mut changes = 0;
@@ -126,7 +125,7 @@ impl Commit {
     }
 }
 
-/// Writes a state that was set aside, which was compressed when the list began.
+/// Restores a state that was set aside, which was compressed when the list began.
 fn restore<T: StoreType + ?Sized>(
     objects: &Objects<T>,
     writer: &mut Writer<T>,

@@ -1,7 +1,7 @@
-//! Makes entries in the storage format of the store, and changes the forms of those that it has.
+//! Makes entries in the storage format of the store, and changes the forms of existing ones.
 //!
-//! What is compressed how, [`Compression`] decides. Each replacement here keeps the state: readers find the same object,
-//! in another form.
+//! [`Compression`] decides what is compressed how. A replacement here never changes the state: readers find the same
+//! object in another form.
 //!
 //! - A form is changed under the writer's lock. Readers that hold the old entry keep it.
 //! - Objects of a list are compressed at once, because they follow each other anyway. Changed objects are *pending*
@@ -26,18 +26,17 @@ use crate::state::objects::Objects;
 use crate::state::table::ObjectTable;
 use crate::write::placement::Placement;
 
-/// Changed objects are compressed together once they are this many, or this many bytes. Compressing one at a time loads
-/// the tables of the dictionary, half a megabyte, into the processor's caches each time: a change of one of 20,000 Pods
-/// takes 1.4 times as long.
+/// Changed objects are compressed together once there are this many of them, or this many bytes. Compressing one at a
+/// time would load the tables of the dictionary, half a megabyte, into the processor's caches each time: a change of
+/// one of 20,000 Pods then takes 1.4 times as long.
 const MOST_PENDING: usize = 64;
 const MOST_PENDING_LEN: usize = 512 << 10;
 
-/// Makes entries in the storage format of the store.
 pub(crate) struct Compressor {
     pub(crate) format: StorageFormat,
     pub(crate) compression: Compression,
     pub(crate) namespaces: Namespaces,
-    /// The slots of changed objects that are encoded until they are compressed together, and the bytes of these.
+    /// The slots of changed objects that stay encoded until they are compressed together, and their bytes.
     pending: Vec<u32>,
     pending_len: usize,
 }
@@ -62,7 +61,6 @@ impl Compressor {
         Self { format, compression, namespaces, pending: Vec::new(), pending_len: 0 }
     }
 
-    /// Returns the entry of an object, in the form in which the store keeps objects.
     pub(super) fn entry<T: StoreType + ?Sized>(
         &mut self,
         objects: &Objects<T>,
@@ -76,7 +74,6 @@ impl Compressor {
         compressed.unwrap_or_else(|| self.encoded(object))
     }
 
-    /// Returns the entry of an object as it arrived.
     pub(super) fn encoded(&mut self, object: &NewObject<'_>) -> Entry {
         let NewObject { encoding, bytes, identity, .. } = *object;
         Entry::encoded(encoding, bytes, identity, || self.namespaces.intern(&identity.namespace))
@@ -112,8 +109,8 @@ impl Compressor {
         }
     }
 
-    /// Trains a dictionary, if a training is due, on samples of all objects that are not stored as deltas. What was
-    /// compressed before is then [renewed](Self::renew_some).
+    /// Trains a dictionary if one is due, on samples of all objects that are not stored as deltas. What was compressed
+    /// before is then [renewed](Self::renew_some).
     pub(super) fn train_if_due<T: StoreType + ?Sized>(&mut self, objects: &Objects<T>) {
         if !self.compression.is_training_due() {
             return;
@@ -135,7 +132,7 @@ impl Compressor {
             places.filter(|(_, place)| choice.has(*place)).map(|(entry, _)| entry.clone()).collect::<Vec<_>>()
         };
         let samples = samples(&objects.state());
-        // One after the other, because the store has them compressed.
+        // One after the other, because each must be decompressed.
         let sample = |entry: &Entry| match entry.compressed() {
             Some(object) => objects.codec.decoder.decode_elided(&object),
             None => Some(ElidedObject::of(&entry.identity(), entry.as_encoded()?)?.into_bytes()),
@@ -143,7 +140,7 @@ impl Compressor {
         self.compression.train(samples.iter().filter_map(sample));
     }
 
-    /// Compresses a few objects again, if they have another dictionary than the current one. Each write calls it.
+    /// Compresses a few objects again if their dictionary is not the current one. Each write calls this.
     pub(super) fn renew_some<T: StoreType + ?Sized>(&mut self, objects: &Objects<T>, placement: &mut Placement<T>) {
         if let Some(renewal) = self.compression.take_renewal() {
             let slots = placement.slots.count;
@@ -152,8 +149,8 @@ impl Compressor {
         }
     }
 
-    /// Compresses the object of a slot with the current dictionary, unless it is. Returns the length of an object that
-    /// it compressed.
+    /// Compresses the object of a slot with the current dictionary, unless it already is. Returns the length of an
+    /// object that it compressed.
     pub(super) fn renew_slot<T: StoreType + ?Sized>(
         &mut self,
         objects: &Objects<T>,
@@ -174,7 +171,7 @@ impl Compressor {
             match compression.renew_reference(&object, old.encoding(), namespaces) {
                 Some(reference) => {
                     placement.replace_form(objects, slot, &old, old.to_reference(reference));
-                    // Of the bytes of a delta nothing is compressed.
+                    // Nothing in the bytes of a delta is compressed.
                     return Some(0);
                 }
                 None => self.encode_again(objects, placement, slot, &old),
@@ -193,8 +190,8 @@ impl Compressor {
         Some(len)
     }
 
-    /// Compresses the state of a slot as if it was written, in a compressed store. A compressed object that is not
-    /// compressed again becomes encoded.
+    /// Compresses the state of a slot as if it was written. A compressed object that is not compressed again becomes
+    /// encoded.
     fn encode_again<T: StoreType + ?Sized>(
         &mut self,
         objects: &Objects<T>,
@@ -224,7 +221,7 @@ impl Compressor {
         self.format == StorageFormat::Compressed && len <= MOST_PENDING_LEN
     }
 
-    /// Records that the object of a slot is pending. Compresses those that are, if they are enough.
+    /// Notes that the object of a slot is pending, and compresses the pending objects if there are enough.
     pub(super) fn add_pending<T: StoreType + ?Sized>(
         &mut self,
         objects: &Objects<T>,
@@ -239,7 +236,6 @@ impl Compressor {
         }
     }
 
-    /// Compresses the objects that are pending.
     pub(crate) fn compress_pending<T: StoreType + ?Sized>(
         &mut self,
         objects: &Objects<T>,
@@ -254,7 +250,7 @@ impl Compressor {
         }
     }
 
-    /// Uses the dictionaries of loaded objects, and compares later objects with their references.
+    /// Adopts the dictionaries of loaded objects, and compares later objects with their references.
     pub(crate) fn adopt(&mut self, dictionaries: &[Arc<Dictionary>], entries: &[Entry]) {
         if self.format != StorageFormat::Compressed {
             return;
@@ -263,7 +259,7 @@ impl Compressor {
         let mut last = None;
         for entry in entries {
             let Some(reference) = entry.reference() else { continue };
-            // Objects of a group are mostly neighbours. Learning a reference again changes nothing.
+            // Objects of a group are mostly neighbours. Learning a reference again would change nothing.
             if last.replace(Arc::as_ptr(reference)) != Some(Arc::as_ptr(reference))
                 && let Some(object) = entry.compressed()
             {

@@ -1,6 +1,6 @@
 //! The data that all handles of a store share, and the writer's lock.
 //!
-//! Each part owns its data and its lock, and none knows a later one:
+//! Each part owns its data and its lock, and knows no later one:
 //!
 //! | part | lock |
 //! |---|---|
@@ -10,11 +10,11 @@
 //!
 //! The order of all locks is in ARCHITECTURE.md. Three rules keep it:
 //!
-//! - A function of the caller (an index, a filter, decoding) may run under the writer's lock, and under no other.
-//!   Readers never wait for it. Wakers and replaced states leave the lock with [`WriteGuard`], and are woken and
+//! - A function of the caller (an index, a filter, decoding) may run under the writer's lock and under no other, so
+//!   readers never wait for it. Wakers and replaced states leave the lock with [`WriteGuard`], and are woken and
 //!   dropped after it is released.
-//! - Such a function may read the store. If it writes, it would wait for itself: `writing` has the thread that writes,
-//!   and turns this deadlock into a panic.
+//! - Such a function may read the store. If it wrote, it would wait for itself: `writing` contains the thread that
+//!   writes, and turns this deadlock into a panic.
 //! - A method that needs the lock locks it itself, or takes `&mut Writer`, which proves that the caller holds it.
 
 use std::ops::{Deref, DerefMut};
@@ -36,7 +36,6 @@ use crate::subscribe::registry::{SubscriberHost, SubscriberRegistry, Wakers};
 use crate::sync::{Mutex, MutexGuard, lock, thread};
 use crate::write::writer::Writer;
 
-/// The data that all handles of a store share.
 pub(crate) struct StoreCore<T: StoreType + ?Sized> {
     pub(crate) objects: Objects<T>,
     /// Cursors hold the log, and not the store.
@@ -98,7 +97,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
     ///
     /// # Panics
     ///
-    /// Panics if the caller is an index function or a filter that another write runs: it would wait for itself.
+    /// Panics if the caller is an index function or a filter that another write runs, because it would wait for itself.
     pub(crate) fn writer(&self) -> WriteGuard<'_, T> {
         let thread = thread();
         // Another thread never stores the number of this one.
@@ -112,19 +111,18 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         WriteGuard { writer, core: self, wakers: Wakers::default(), due: None }
     }
 
-    /// Measures the memory of the store.
     pub(crate) fn measure(&self) -> Memory {
         let mut writer = self.writer();
         writer.compress_pending(&self.objects);
         writer.measure(&self.objects, &self.log)
     }
 
-    /// Keeps an index up to date from now on. It does not have the objects of the store yet.
+    /// Keeps an index up to date from now on. The stored objects are yet to be added.
     pub(crate) fn register_index(&self, index: &Arc<dyn MaintainedIndex<T>>) {
         self.writer().placement.indexes.add(index);
     }
 
-    /// Records that the store has all changes up to this version.
+    /// Notes that the store contains all changes up to this version.
     pub(crate) fn advance(&self, resource_version: &str) {
         let mut writer = self.writer();
         if is_older(resource_version, &self.objects.state().version) {
@@ -138,7 +136,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         }
     }
 
-    /// Records that the watch has delivered all changes before this version.
+    /// Notes that the watch has delivered all changes before this version.
     pub(super) fn pass(&self, writer: &mut Writer<T>, resource_version: &str) {
         writer.relists.unconfirmed.pass(resource_version);
         if writer.relists.unconfirmed.is_missed() && self.log.is_enabled() {
@@ -146,7 +144,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         }
     }
 
-    /// Opens a closed log, if the store has all objects; or advances it.
+    /// Opens a closed log if the store contains all objects, or advances the log.
     pub(crate) fn open_log(&self, writer: &Writer<T>, resource_version: &str) {
         let mut log = self.log.lock();
         if !log.is_closed() {
@@ -160,7 +158,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
             return;
         }
         let state = self.objects.state();
-        // A loaded store may have a part of the changes up to its version.
+        // A loaded store may contain a part of the changes up to its version.
         let mut newest = state.version.clone();
         let mut keep_newer = |version: &str| {
             if is_older(&newest, version) || !is_comparable(&newest) {
@@ -169,7 +167,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         };
         let mut number = None;
         for entry in state.entries() {
-            // A text for each of a million objects would take ten times as long.
+            // Making a text for each of a million objects would take ten times as long.
             match entry.version_number() {
                 Some(version) => number = number.max(Some(version)),
                 None => keep_newer(&entry.resource_version()),
@@ -178,7 +176,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         if let Some(number) = number {
             keep_newer(&number.to_string());
         }
-        // At older versions the deleted objects exist.
+        // At older versions, the deleted objects exist.
         let newest = writer.relists.newest_deletion(&newest).unwrap_or(&newest);
         log.open(resource_version, newest);
     }

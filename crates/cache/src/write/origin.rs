@@ -1,10 +1,9 @@
-//! Where a state comes from, and whether the collection has its version.
+//! Where a state comes from, and whether the collection has passed its version.
 
 use std::cmp::Ordering;
 
 use listwatch::compare_resource_versions;
 
-/// Where a state comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The open relist.
@@ -13,12 +12,12 @@ pub(crate) enum Origin {
     Watch,
     /// The caller. Its state may be older than a deletion.
     Caller,
-    /// The server's answer to a write of the caller, which may arrive after any event. Whether an answer of a version
-    /// that does not compare is late is unknown, so it changes nothing.
+    /// The server's answer to a write of the caller, which may arrive after any event. If its version cannot be
+    /// compared, nobody knows whether it is late, so it changes nothing.
     Answer,
 }
 
-/// Returns true if the version is not newer than the collection's; false if the two do not compare.
+/// Returns true if the version is not newer than the collection's; false if the two cannot be compared.
 pub(crate) fn is_within(version: &str, collection: &str) -> bool {
     compare_resource_versions(version, collection).is_some_and(Ordering::is_le)
 }

@@ -4,9 +4,7 @@
 //!
 //! 1. Indexes stage the write, which runs their functions. A panic is an error of the object, and of its index only.
 //! 2. The state goes into its slot, and indexes commit. Readers see both or neither. No function of the caller runs.
-//! 3. Indexes drop replaced values, and subscribers run their filters. A panic in a filter closes its subscriber only.
-//!
-//! Replaced states are freed after the lock.
+//! 3. Indexes drop replaced values, and subscribers run their filters. A panic in a filter closes only its subscriber.
 
 use listwatch::StoreType;
 
@@ -17,7 +15,7 @@ use crate::state::object::Object;
 use crate::state::objects::Objects;
 use crate::subscribe::registry::SubscriberRegistry;
 
-/// What changes with each slot, besides the table: the indexes, the subscribers, and the bytes that are counted.
+/// What changes with each slot besides the table: the indexes, the subscribers, and the counted bytes.
 pub(crate) struct Placement<T: StoreType + ?Sized> {
     pub(crate) slots: SlotAllocator,
     pub(crate) indexes: IndexRegistry<T>,
@@ -40,7 +38,6 @@ impl<T: StoreType + ?Sized> Placement<T> {
         !self.indexes.is_empty() || !self.subscribers.is_empty()
     }
 
-    /// Puts an object into its slot, or into a new slot, and notifies subscribers.
     pub(crate) fn put(&mut self, objects: &Objects<T>, hash: u32, slot: Option<u32>, object: &Object<T>) -> u32 {
         let indexes = self.indexes.stage(slot, Some(object));
         let entry = object.entry();
@@ -92,8 +89,8 @@ impl<T: StoreType + ?Sized> Placement<T> {
         self.subscribers.notify_removal(slot, removed.as_ref().unwrap_or(last), last, final_state_unknown, &routed);
     }
 
-    /// Replaces the entry of a slot by another form of the same state, also where subscribers have yet to receive it,
-    /// so that a slow subscriber does not keep encoded objects. The caller has one reference to the old entry.
+    /// Replaces the entry of a slot by another form of the same state, including where subscribers have yet to receive
+    /// it, so that a slow subscriber does not keep objects encoded. The caller holds one reference to the old entry.
     pub(super) fn replace_form(&mut self, objects: &Objects<T>, slot: u32, old: &Entry, new: Entry) {
         let is_held = old.references() > 2;
         if is_held {
@@ -102,7 +99,7 @@ impl<T: StoreType + ?Sized> Placement<T> {
         self.change_form(objects, slot, old, new);
     }
 
-    /// Replaces the entry of a slot by another form of the same state. What leaves the slot is what is subtracted.
+    /// Replaces the entry of a slot by another form of the same state. What leaves the slot is subtracted.
     pub(super) fn change_form(&mut self, objects: &Objects<T>, slot: u32, old: &Entry, new: Entry) {
         new.keep_marks_of(old);
         self.usage.add(&new);
@@ -113,7 +110,7 @@ impl<T: StoreType + ?Sized> Placement<T> {
     }
 }
 
-/// The free slots. The lowest are reused first, so that a smaller collection leaves chunks of slots empty at the end.
+/// The free slots. The lowest are reused first, so that a smaller collection leaves empty chunks of slots at the end.
 #[derive(Default)]
 pub(crate) struct SlotAllocator {
     /// Slots below `count` that are free.
@@ -134,7 +131,7 @@ impl SlotAllocator {
         self.free.push(slot);
     }
 
-    /// Removes the slots that the table does not have any more.
+    /// Removes the slots that the table no longer has.
     pub(super) fn shrink_to(&mut self, slots: u32) {
         self.count = self.count.min(slots);
         self.free.retain(|slot| *slot < slots);

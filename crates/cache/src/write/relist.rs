@@ -1,7 +1,7 @@
 //! Relists: a list replaces the objects of a store by mark and sweep.
 //!
-//! A collection may be larger than the memory that is free, so a list is not collected first. Each object goes into the
-//! store as it arrives, and the commit deletes the objects that were not marked.
+//! A collection may be larger than the free memory, so a list is not collected first. Each object goes into the store
+//! as it arrives, and the commit deletes the objects that were not marked.
 //!
 //! | state of the list, compared with the store's | at once | at the commit |
 //! |---|---|---|
@@ -11,10 +11,10 @@
 //! | of an object that was deleted at a newer version, before the relist | staged by its key | see below |
 //! | missing | nothing | see below |
 //!
-//! The store may be ahead of the list. A controller writes the answers to its own writes and deletions before the watch
-//! delivers them, and the server that answers a list may lag. So the commit compares the version of the list with two
-//! others. A list older than what the watch had delivered when the relist began shows that the *server went back*: it
-//! was restored from a backup.
+//! The store may be ahead of the list, because a controller writes the answers to its own writes and deletions before
+//! the watch delivers them, and the server that answers a list may lag. The commit therefore compares the version of
+//! the list with two others. A list older than what the watch had delivered when the relist began shows that the
+//! *server went back*: it was restored from a backup.
 //!
 //! | the store has | if the server went back | otherwise |
 //! |---|---|---|
@@ -23,15 +23,15 @@
 //! | one that a watch in parallel has delivered | it stays, whatever its version | the same |
 //! | any other | the list replaces it | the same |
 //!
-//! - *Unconfirmed*: the watch has to deliver the write. If it passes the version without that, the server has not made
-//!   the write, and the reflector relists ([`UnconfirmedWrites`]).
-//! - Sets of slots decide: `ahead` outlasts a relist, and has the states that neither a committed list nor the watch
-//!   has. A relist has `listed`, `written` by others, and `watched` by a watch in parallel. A slot that is freed is
-//!   forgotten in all of them, because another object may get it.
+//! - *Unconfirmed*: the watch has yet to deliver the write. If it passes the version without doing so, the server has
+//!   not made the write, and the reflector relists ([`UnconfirmedWrites`]).
+//! - Sets of slots decide. `ahead` outlasts a relist, and contains the states that neither a committed list nor the
+//!   watch has delivered. A relist has `listed`, `written` by others, and `watched` by a watch next to it. A slot that
+//!   is freed is removed from all of them, because another object may get it.
 //! - The commit takes steps (`commit.rs`), and the relist stays open until the last one.
-//! - A store between the first change of a list and its commit mixes two states of the collection (`is_mixed`). It is
-//!   neither saved nor logged. A relist that fails leaves it so until the next commit.
-//! - A relist that begins supersedes an open one. There is no nesting: the older list has nothing to add.
+//! - A store between the first change of a list and its commit mixes two states of the collection (`is_mixed`), so it
+//!   is neither saved nor logged. A relist that fails leaves it so until the next commit.
+//! - A relist that begins supersedes an open one. There is no nesting, because the older list has nothing to add.
 //! - The sets are bits, so they take an eighth of a byte for each object.
 
 use std::collections::HashMap;
@@ -51,19 +51,19 @@ use crate::write::unconfirmed::UnconfirmedWrites;
 #[derive(Default)]
 pub(crate) struct Relists {
     pub(super) open: Option<RelistState>,
-    /// The number of relists that were begun, which is the id of the last.
+    /// How many relists have begun, which is the id of the last.
     begun: u64,
     /// True if an uncommitted list has changed the store, which then mixes two states of the collection.
     pub(super) is_mixed: bool,
     pub(crate) unconfirmed: UnconfirmedWrites,
-    /// The slots of states that are of no committed list, and that no watch has delivered since.
+    /// The slots of states that are in no committed list and that no watch has delivered since.
     ahead: FixedBitSet,
     tombstones: Tombstones,
 }
 
 impl Relists {
-    /// Begins a relist of a collection that is at version `known`, and returns its id. An earlier relist that is not
-    /// committed is superseded.
+    /// Begins a relist of a collection at version `known`, and returns its id. An earlier relist that is not committed
+    /// is superseded.
     pub(crate) fn begin(&mut self, known: String) -> u64 {
         self.begun += 1;
         if let Some(superseded) = self.open.replace(RelistState::new(self.begun, known)) {
@@ -85,7 +85,7 @@ impl Relists {
         self.open.take_if(|open| open.id == id)
     }
 
-    /// Ends a relist without a commit, at this version of the collection. The caller frees what it has set aside.
+    /// Ends a relist without a commit, at this version of the collection. The caller frees what was set aside.
     pub(crate) fn abandon(&mut self, id: u64, version: &str) -> Option<RelistState> {
         let abandoned = self.take_open(id)?;
         self.ahead.union_with(&abandoned.ahead);
@@ -97,17 +97,17 @@ impl Relists {
         self.begun
     }
 
-    /// Sets the number of relists of a loaded store. Versions of two numbers do not compare.
+    /// Sets the number of relists of a loaded store, because versions of different numbers cannot be compared.
     pub(crate) fn set_begun(&mut self, begun: u64) {
         self.begun = begun;
     }
 
-    /// Returns true if the store is of one state of the collection.
+    /// Returns true if the store shows a single state of the collection.
     pub(crate) fn is_consistent(&self) -> bool {
         !self.is_mixed && !self.unconfirmed.is_missed()
     }
 
-    /// Records that this state of an object was written, which the store may have had before.
+    /// Notes that this state of an object was written, although it may have been stored before.
     pub(super) fn mark_slot(&mut self, slot: u32, origin: Origin) {
         match &mut self.open {
             Some(open) => open.mark_slot(slot, origin),
@@ -122,13 +122,12 @@ impl Relists {
         self.mark_slot(slot, origin);
     }
 
-    /// Records a state that the watch has yet to deliver.
+    /// Notes a state that the watch has yet to deliver.
     pub(crate) fn add_unconfirmed(&mut self, slot: u32, key_hash: u64, version: &str) {
         self.ahead.grow_and_insert(slot as usize);
         self.unconfirmed.add(key_hash, version);
     }
 
-    /// Removes all records of a slot that is freed.
     pub(super) fn forget_slot(&mut self, slot: u32) {
         remove(&mut self.ahead, slot);
         if let Some(open) = &mut self.open {
@@ -154,7 +153,6 @@ impl Relists {
         }
     }
 
-    /// Returns whether the object was deleted after this state.
     pub(super) fn deletion_after(&self, identity: &Identity<'_>, origin: Origin) -> Deletion {
         self.tombstones.after(identity, origin, self.begun)
     }
@@ -169,9 +167,9 @@ impl Relists {
         self.tombstones.has(key)
     }
 
-    /// Ends the commit of the open list. Keeps the deletions that are newer than the list, unless they are of the
-    /// history before the server went back. `hash` returns the hash of a key. Returns the states that are older than a
-    /// deletion before the relist.
+    /// Ends the commit of the open list, and returns the states that are older than a deletion before the relist.
+    /// Deletions that are newer than the list stay, unless they belong to the history before the server went back.
+    /// `hash` returns the hash of a key.
     pub(super) fn end_commit(&mut self, version: &str, hash: impl Fn(&ObjectKey) -> u64) -> HashMap<ObjectKey, Entry> {
         let Some(open) = self.open.take() else { return HashMap::new() };
         let list = open.version(version);
@@ -238,11 +236,12 @@ pub(crate) struct RelistState {
     /// True if the caller knows that the server went back. A listed object then also replaces a stored object of the
     /// same identity and resource version.
     pub(crate) replaces_all: bool,
-    /// The objects that the list has.
+    /// The objects that the list contains.
     listed: FixedBitSet,
     /// The objects that others have written since the relist began.
     written: FixedBitSet,
-    /// The objects that a watch beside the list has written. They exist until it deletes them, whatever their versions.
+    /// The objects that a watch next to the list has written. They exist until it deletes them, whatever their
+    /// versions.
     watched: FixedBitSet,
     /// States of the list that are older than the store's.
     staged: HashMap<u32, Entry>,
@@ -270,7 +269,7 @@ impl RelistState {
         ListVersion { version: list, went_back: self.replaces_all || is_older(list, &self.known) }
     }
 
-    /// Returns true if the list is being committed, and has all changes up to this version.
+    /// Returns true if the list is being committed and contains all changes up to this version.
     pub(super) fn has_passed(&self, version: &str) -> bool {
         self.committed_at.as_ref().is_some_and(|list| is_within(version, list))
     }
@@ -284,8 +283,8 @@ impl RelistState {
         self.staged.remove(&slot);
     }
 
-    /// Returns true if a state that is older than the store's must be set aside: a state of the list, unless others
-    /// wrote the object; or a state that others wrote, if it is not older than the state that was set aside.
+    /// Returns true if a state that is older than the stored one must be set aside: a state of the list, unless others
+    /// wrote the object, or a state that others wrote, if it is not older than the one that was set aside.
     pub(super) fn needs_staging(&self, slot: u32, version: &str, origin: Origin) -> bool {
         if origin == Origin::List {
             return !self.written.contains(slot as usize);
@@ -293,8 +292,8 @@ impl RelistState {
         self.staged.get(&slot).is_some_and(|staged| !is_older(version, &staged.resource_version()))
     }
 
-    /// Records that the list has an older state than the store, or that others wrote an older state. `staged` is kept
-    /// until the commit.
+    /// Notes that the list contains a state older than the stored one, or that others wrote one. `staged` is kept until
+    /// the commit.
     pub(super) fn stage(&mut self, slot: u32, staged: Option<Entry>, origin: Origin) {
         if origin == Origin::List {
             self.listed.grow_and_insert(slot as usize);
@@ -311,7 +310,6 @@ impl RelistState {
         }
     }
 
-    /// Removes all records of the slot.
     pub(super) fn forget_slot(&mut self, slot: u32) {
         for bits in [&mut self.listed, &mut self.written, &mut self.watched, &mut self.ahead] {
             remove(bits, slot);
@@ -334,7 +332,7 @@ impl RelistState {
         }
     }
 
-    /// Returns true if the stored state of the object is of the list, so that the commit keeps it.
+    /// Returns true if the stored state of the object is the list's, so that the commit keeps it.
     pub(super) fn keeps_state(&self, slot: u32) -> bool {
         let at = slot as usize;
         self.listed.contains(at)
@@ -342,7 +340,7 @@ impl RelistState {
             && (self.staged.is_empty() || !self.staged.contains_key(&slot))
     }
 
-    /// Returns what the commit of the list does with an object whose stored state has this version. It takes the state
+    /// Returns what the commit of the list does with an object whose stored state has this version, and takes the state
     /// that was set aside.
     pub(super) fn decide(&mut self, slot: u32, version: &str, list: &str) -> Fate {
         let list = self.version(list);

@@ -1,18 +1,19 @@
-//! The objects that were deleted lately.
+//! The objects that were deleted recently.
 //!
-//! States of an object may be late. A list that began before a deletion has the object, a server that lags lists it
-//! still, and so has an answer to an earlier write. Without a record of the deletion, they would restore the object
-//! until the next relist.
+//! States of an object may be late. A list that began before a deletion contains the object, a server that lags still
+//! lists it, and an answer to an earlier write contains it too. Without a record of the deletion, they would restore
+//! the object until the next relist.
 //!
-//! - A tombstone has the key and the version of a deletion. A state is late if it is not newer than that.
-//! - A tombstone is removed once the collection has its version. From then on, the version of the collection identifies
-//!   late states.
-//! - A caller of a store may never advance the version. So there are at most [`MOST_TOMBSTONES`], those of the newest
-//!   versions, except while a relist is open: its list would restore the objects.
+//! - A tombstone contains the key and the version of a deletion. A state is late if it is not newer than that.
+//! - A tombstone is removed once the collection has passed its version, because the version of the collection then
+//!   identifies late states.
+//! - A caller of a store may never advance the version, so at most [`MOST_TOMBSTONES`] of the newest versions are kept,
+//!   except while a relist is open, whose list would restore the objects.
 //! - While a relist is open, none is removed, because the list may be older than all of them. A deletion after the
-//!   relist began is final for its list. Whether an earlier deletion is newer than the list is known at the commit.
-//! - The watch is the server's order of events. It may add an object at the version of the deletion. The object may
-//!   also be older: the user may have gained access to it.
+//!   relist began is final for its list. Whether an earlier deletion is newer than the list is known only at the
+//!   commit.
+//! - The watch is the server's order of events. It may add an object at the version of the deletion, or an older
+//!   object, because the user may have gained access to it.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ use listwatch::internal::{is_comparable, is_older};
 use crate::key::{Identity, ObjectKey};
 use crate::write::origin::{Origin, is_within};
 
-/// The number of tombstones at which the older half is removed.
+/// At this many tombstones, the older half is removed.
 const MOST_TOMBSTONES: usize = 16 << 10;
 
 /// Resource versions of deletions that a list or a watch may not have passed yet.
@@ -31,7 +32,7 @@ pub(super) struct Tombstones(HashMap<ObjectKey, Tombstone>);
 #[derive(Default)]
 struct Tombstone {
     version: String,
-    /// The number of relists that were begun before the deletion.
+    /// How many relists had begun before the deletion.
     relists: u64,
     /// True if a watch has delivered the deletion.
     is_watched: bool,
@@ -44,12 +45,12 @@ pub(super) enum Deletion {
     None,
     /// The state is late.
     Later,
-    /// The deletion is newer than the listed state. It is older than the relist, so the commit decides.
+    /// The deletion is newer than the listed state but older than the relist, so the commit decides.
     BeforeList,
 }
 
 impl Tombstones {
-    /// Adds a tombstone for an object that was deleted at its resource version, after this many relists were begun.
+    /// Adds a tombstone for an object that was deleted at its resource version, after this many relists had begun.
     pub(super) fn add(&mut self, identity: &Identity<'_>, origin: Origin, relists: u64) {
         let tombstone = self.0.entry(identity.key()).or_default();
         if !is_older(&identity.resource_version, &tombstone.version) {
@@ -63,7 +64,7 @@ impl Tombstones {
         if self.0.len() < MOST_TOMBSTONES {
             return;
         }
-        // Of comparable versions, the longer number is newer.
+        // Among comparable versions, the longer number is newer.
         let age = |deleted: &Tombstone| {
             let version = &deleted.version;
             (is_comparable(version), version.len(), version.clone())
@@ -74,7 +75,7 @@ impl Tombstones {
         self.0.retain(|_, deleted| age(deleted) > *middle);
     }
 
-    /// Returns whether the object was deleted after this state. `relists` is the number of relists that were begun.
+    /// Returns whether the object was deleted after this state. `relists` is the number of relists that have begun.
     pub(super) fn after(&self, identity: &Identity<'_>, origin: Origin, relists: u64) -> Deletion {
         let version = &*identity.resource_version;
         let tombstone = if self.0.is_empty() { None } else { self.0.get(&identity.key()) };
@@ -82,7 +83,8 @@ impl Tombstones {
         let deleted = &*tombstone.version;
         let covers = match origin {
             Origin::Watch => is_older(version, deleted),
-            // A deletion without a version is newer than the list: the watch adds the object again if it exists.
+            // A deletion without a version is newer than the list, because the watch adds the object again if it
+            // exists.
             Origin::List if tombstone.relists == relists => deleted.is_empty() || is_within(version, deleted),
             Origin::List if is_within(version, deleted) => return Deletion::BeforeList,
             Origin::List => false,
@@ -100,8 +102,8 @@ impl Tombstones {
         self.0.contains_key(key)
     }
 
-    /// Removes tombstones up to this version, because no late event of these objects follows, and tombstones whose
-    /// version does not compare.
+    /// Removes tombstones up to this version, because no late event of their objects follows, and those whose version
+    /// cannot be compared.
     pub(super) fn remove_until(&mut self, version: &str) {
         self.0.retain(|_, deleted| is_older(version, &deleted.version));
         self.0.shrink_to_fit();

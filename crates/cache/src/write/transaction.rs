@@ -9,14 +9,14 @@
 //! | notify | is the end of `place`: subscribers queue the change, and wake once all locks are released | filters, under the same lock |
 //! | `log` | appends what a watch delivered to the change log, or notes what others wrote | |
 //!
-//! A write that does not complete leaves the object as it was: all errors arise in `admit` and `encode`, before the
-//! first change. An object that cannot be held is *skipped*, and counted until a later state of it is written. A store
-//! with skipped objects is neither saved nor logged.
+//! A write that does not complete leaves the object as it was, because all errors arise in `admit` and `encode`, before
+//! the first change. An object that the store cannot hold is *skipped*, and counted until a later state of it is
+//! written. A store with skipped objects is neither saved nor logged.
 //!
 //! # The rules
 //!
-//! The newer resource version wins, and versions that do not compare are decided by the order of writes. The rules
-//! below keep one promise. The store never goes back to an older state, except by the commit of a list that is not
+//! The newer resource version wins, and among versions that cannot be compared, the order of writes decides. The rules
+//! below keep one promise: the store never goes back to an older state, except by the commit of a list that is not
 //! older than this state, or that shows that the server went back ([`relist`](super::relist)).
 //!
 //! | the written state | origin | result |
@@ -29,13 +29,13 @@
 //! | the same | watch | `Added`: a server may send an old object when the user gains access to it |
 //! | of an object with a [tombstone](super::tombstones) | any | `Stale`, by the rules of tombstones; staged, if the deletion precedes the relist |
 //!
-//! - A state without a version is never equal to another. After a server went back, an equal version may be of another
-//!   state, too (`replaces_all`).
-//! - The time of a write must not depend on the size of the collection. Work that grows with it, such as a larger
-//!   table, happens after a number of writes that grows, too.
+//! - A state without a version never equals another. After a server went back, even an equal version may belong to
+//!   another state (`replaces_all`).
+//! - The time of a write must not depend on the size of the collection. Work that grows with the collection, such as a
+//!   larger table, happens after a number of writes that grows as well.
 //!
-//! To change a rule, change the model in `tests/store/model.rs` first: it compares the store with these rules on random
-//! writes.
+//! To change a rule, first change the model in `tests/store/model.rs`, which compares the store with these rules on
+//! random writes.
 
 use listwatch::internal::{is_comparable, is_older};
 use listwatch::{ItemRef, MetaView, StoreType};
@@ -56,9 +56,9 @@ use crate::write::writer::Writer;
 #[must_use]
 #[non_exhaustive]
 pub enum ApplyOutcome<T: StoreType + ?Sized> {
-    /// The store did not have the object.
+    /// The store did not contain the object.
     Added(Object<T>),
-    /// The object replaced another state.
+    /// The object replaced an earlier state.
     #[non_exhaustive]
     Modified {
         /// The previous state.
@@ -66,16 +66,17 @@ pub enum ApplyOutcome<T: StoreType + ?Sized> {
         /// The current state.
         new: Object<T>,
     },
-    /// The store already has this state.
+    /// The store already contains this state.
     Unchanged,
-    /// The store has a newer state of the object; or the object was deleted: the store does not have it, and this state
-    /// is not newer than the [resource version](crate::StoreReader::resource_version) of the collection.
+    /// The state is too old, so nothing changed.
+    ///
+    /// Either the store contains a newer state, or the object was deleted: the store does not contain it, and this
+    /// state is not newer than the [resource version](crate::StoreReader::resource_version) of the collection.
     Stale,
 }
 
-/// The states of a deleted object.
 pub(crate) struct DeletedStates {
-    /// The state that the store had.
+    /// The state that was stored.
     pub(crate) old: Entry,
     pub(crate) last: Entry,
 }
@@ -101,21 +102,20 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// What the rules say about a state.
 enum Admission {
-    /// The store has it, in this slot.
+    /// The state is already stored, in this slot.
     Unchanged { slot: u32 },
-    /// It is late.
+    /// The state is late.
     Late,
-    /// It is older than the store's, and the open relist records that. The commit may need the state itself.
+    /// The state is older than the stored one, which the open relist notes. The commit may need the state itself.
     Older { slot: u32, is_needed: bool },
-    /// It is older than a deletion before the relist, and the commit may need it.
+    /// The state is older than a deletion before the relist, and the commit may need it.
     Deleted,
-    /// It becomes the state of the object.
+    /// The state becomes the current one.
     Current,
 }
 
-/// Where the store has the object: the hash of its key, and its slot and state, if it has any.
+/// The hash of the object's key, and the slot and state of the object if it is stored.
 struct Known {
     hash: u32,
     found: Option<(u32, Entry)>,
@@ -132,7 +132,7 @@ struct Write<'w, T: StoreType + ?Sized> {
     origin: Origin,
 }
 
-/// Closes the log when a change of the watch is not written and logged completely: after an error, or a panic.
+/// Closes the log when a change of the watch is not completely written and logged, because of an error or a panic.
 struct CloseUnlessLogged<'s, T: StoreType + ?Sized>(Option<&'s StoreCore<T>>);
 
 impl<'s, T: StoreType + ?Sized> CloseUnlessLogged<'s, T> {
@@ -169,7 +169,7 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         Ok(outcome)
     }
 
-    /// Deletes an object, whose last state this is. Returns `None` if the store has no state or a newer state.
+    /// Deletes an object whose last state is this one. Returns `None` if the store contains no state or a newer one.
     pub(crate) fn delete(
         &self,
         writer: &mut Writer<T>,
@@ -184,8 +184,8 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         Ok(deleted)
     }
 
-    /// Records that the store could not hold an object. The commit of a list keeps the stored state of the object,
-    /// unless that is newer than the listed state: then the rules of a commit decide.
+    /// Notes that the store could not hold an object. The commit of a list keeps the stored state of the object, unless
+    /// it is newer than the listed one, in which case the rules of a commit decide.
     pub(crate) fn skip(&self, writer: &mut Writer<T>, item: ItemRef<'_>, origin: Origin) {
         let objects = &self.objects;
         if let Ok(incoming) = Incoming::read(item) {
@@ -194,9 +194,9 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         let key = item.meta().ok().filter(|meta| !meta.name().is_empty());
         let hash = match key {
             Some(meta) => objects.whole_hash((&*meta.namespace(), &*meta.name())),
-            // A list has each object once, and the same bytes are the same object.
+            // A list contains each object once, so the same bytes are the same object.
             None if origin == Origin::List => objects.whole_hash(item.bytes()),
-            // Whether two states are of the same object is unknown, so all count as one until the next list.
+            // Nobody knows whether two states are of the same object, so all count as one until the next list.
             None => objects.whole_hash("an unreadable object"),
         };
         writer.skipped.add(hash, writer.relists.begun());
@@ -292,8 +292,7 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         }
     }
 
-    /// Returns true if an object that the store does not have was deleted, because the collection has passed this
-    /// version of it.
+    /// Returns true if an object that is not stored was deleted, because the collection has passed this version of it.
     fn was_deleted(&self, version: &str) -> bool {
         let relists = &self.writer.relists;
         let has_passed = || is_within(version, &self.core.objects.state().version);
@@ -307,7 +306,7 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         }
     }
 
-    /// Returns the entry in the format of the store, if the budget has room for it in place of another one.
+    /// Returns the entry in the format of the store, if the budget has room for it in place of the replaced one.
     fn encode(&mut self, replaced: Option<&Entry>) -> Result<Entry, StoreError> {
         let StoreCore { objects, log, .. } = self.core;
         let object = self.incoming.new_object(replaced);
@@ -317,7 +316,6 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         Ok(entry)
     }
 
-    /// Makes the state the current one of its object.
     fn replace(&mut self, known: Known) -> Result<ApplyOutcome<T>, StoreError> {
         let (objects, len) = (&self.core.objects, self.incoming.item.bytes().len());
         let (slot, old) = known.found.unzip();
@@ -396,14 +394,14 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         self.clear_skipped();
         let (slot, old) = known.found?;
         let (identity, writer) = (&self.incoming.identity, &mut *self.writer);
-        // Some servers only name the object.
+        // Some servers send only the name of the object.
         let is_named_only = identity.resource_version.is_empty() && identity.uid.is_empty();
         let last = if is_named_only { old.clone() } else { writer.compressor.encoded(&self.incoming.new_object(None)) };
         writer.remove(objects, known.hash, slot, &last, is_named_only);
         Some(DeletedStates { old, last })
     }
 
-    /// Appends what the watch has delivered to the change log, also if the store did not change, or notes what others
+    /// Appends what the watch has delivered to the change log, even if the store did not change, or notes what others
     /// have written.
     fn log(&mut self, is_deleted: bool, change: Option<Change<'_>>) {
         if self.origin == Origin::Watch {
@@ -432,8 +430,8 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         }
     }
 
-    /// Returns a change without an effect: others than the reflector have written this state or a newer one, or the
-    /// watch has delivered it again.
+    /// Returns a change without an effect: others than the reflector have already written this state or a newer one, or
+    /// the watch has delivered it again.
     fn without_effect(&mut self, is_deleted: bool) -> ObservedChange {
         let known = self.find().found.map(|(_, known)| known.resource_version().into_owned());
         let deletion = || self.writer.relists.deletion_of(&self.incoming.identity).map(str::to_owned);
@@ -442,7 +440,7 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         ObservedChange { old: None, object, is_deleted, has_effect: false, known }
     }
 
-    /// Records that the watch has delivered the object at this version, and all changes before it.
+    /// Notes that the watch has delivered the object at this version, and all changes before it.
     fn confirm(&mut self) {
         if !self.writer.relists.unconfirmed.is_empty() {
             let (key_hash, version) = (self.key_hash(), &*self.incoming.identity.resource_version);
@@ -451,7 +449,7 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         }
     }
 
-    /// Records that the store could not hold the object: see [`StoreCore::skip`].
+    /// Notes that the store could not hold the object: see [`StoreCore::skip`].
     fn skip(&mut self) {
         let (key_hash, begun) = (self.key_hash(), self.writer.relists.begun());
         self.writer.skipped.add(key_hash, begun);
@@ -463,7 +461,7 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         }
     }
 
-    /// Records that the store has the latest state of the object, or that the object was deleted.
+    /// Notes that the store contains the latest state of the object, or that the object was deleted.
     fn clear_skipped(&mut self) {
         if self.writer.skipped.len() == 0 {
             return;

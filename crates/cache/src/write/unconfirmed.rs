@@ -1,4 +1,4 @@
-//! The writes of others that a relist has kept although its list does not have them yet.
+//! The writes of others that a relist has kept although its list does not contain them yet.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use listwatch::compare_resource_versions;
 use listwatch::internal::is_older;
 
-/// States and deletions that are newer than the last list. The watch delivers them, if the server has made them. A
-/// server that was restored from a backup never does: once its watch has passed such a version, the store has to
+/// States and deletions that are newer than the last list. The watch delivers them if the server has made them. A
+/// server that was restored from a backup never does, so once its watch has passed such a version, the store must
 /// relist.
 ///
-/// It keeps hashes of keys. Two objects with the same hash cost a relist too many or too few.
+/// Only hashes of keys are kept. Two objects with the same hash cost a relist too many or too few.
 #[derive(Default)]
 pub(crate) struct UnconfirmedWrites {
     /// The versions by the hash of the key, without those that the watch has delivered.
@@ -23,7 +23,6 @@ pub(crate) struct UnconfirmedWrites {
 }
 
 impl UnconfirmedWrites {
-    /// Adds a write, which is newer than the list.
     pub(super) fn add(&mut self, key_hash: u64, version: &str) {
         let version = Arc::<str>::from(version);
         self.by_key.insert(key_hash, Arc::clone(&version));
@@ -43,14 +42,14 @@ impl UnconfirmedWrites {
         self.in_order.is_empty()
     }
 
-    /// Records that the watch has delivered this version of an object.
+    /// Notes that the watch has delivered this version of an object.
     pub(super) fn confirm(&mut self, key_hash: u64, version: &str) {
         if self.by_key.get(&key_hash).is_some_and(|written| !is_older(version, written)) {
             self.by_key.remove(&key_hash);
         }
     }
 
-    /// Records that the watch has delivered all changes before this version. Changes may share a version.
+    /// Notes that the watch has delivered all changes before this version. Changes may share a version.
     pub(super) fn pass(&mut self, version: &str) {
         while let Some((written, key_hash)) = self.in_order.pop_if(|(written, _)| is_older(written, version)) {
             self.is_missed |= self.by_key.get(&key_hash).is_some_and(|waiting| Arc::ptr_eq(waiting, &written));
@@ -60,7 +59,7 @@ impl UnconfirmedWrites {
         }
     }
 
-    /// Returns true if the store has a write that the server has not made.
+    /// Returns true if the store contains a write that the server has not made.
     pub(crate) fn is_missed(&self) -> bool {
         self.is_missed
     }

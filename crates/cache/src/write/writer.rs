@@ -14,7 +14,7 @@ use crate::write::compressor::Compressor;
 use crate::write::placement::Placement;
 use crate::write::relist::Relists;
 
-/// The state that only writers access. Each part owns its data, and a write goes through them
+/// The state that only writers access. Each part owns its data, and a write goes through all of them
 /// ([`transaction`](super::transaction)).
 pub(crate) struct Writer<T: StoreType + ?Sized> {
     pub(crate) relists: Relists,
@@ -41,7 +41,6 @@ impl<T: StoreType + ?Sized> Writer<T> {
         self.relists.forget_slot(slot);
     }
 
-    /// Compresses the objects that are pending.
     pub(crate) fn compress_pending(&mut self, objects: &Objects<T>) {
         self.compressor.compress_pending(objects, &mut self.placement);
     }
@@ -64,7 +63,7 @@ impl<T: StoreType + ?Sized> Writer<T> {
         Err(StoreError::OverBudget(budget))
     }
 
-    /// Measures the memory that is not counted with each write, at once, because it has changed much.
+    /// Measures the memory that is not counted with each write immediately, because it has changed much.
     pub(crate) fn measure_rest(&mut self, objects: &Objects<T>, log: &ChangeLog<T>) {
         if self.budget.limit.is_some() {
             self.budget.until_measured = 0;

@@ -168,7 +168,7 @@ fn rejects_a_file_of_another_collection_or_format() {
     assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::Io(_))), "there is no file");
     store.save(&path, "/api/v1/others").unwrap();
     let error = loaded(&path, StorageFormat::Encoded).unwrap_err();
-    assert_eq!(error.to_string(), "the file holds /api/v1/others, not /api/v1/things");
+    assert_eq!(error.to_string(), "the file contains /api/v1/others, not /api/v1/things");
     fs::write(&path, b"").unwrap();
     assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::NotSaved)));
     fs::write(&path, [b'x'; 1000]).unwrap();

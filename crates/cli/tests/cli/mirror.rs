@@ -414,7 +414,7 @@ fn resumes_from_its_directory_and_refuses_a_foreign_file() {
         assert_eq!(output.status.code(), Some(1));
     };
     let before = std::fs::read(&file).unwrap();
-    refused(&["cm", "-n", "other"], "the file holds /api/v1/namespaces/web/configmaps?");
+    refused(&["cm", "-n", "other"], "the file contains /api/v1/namespaces/web/configmaps?");
     assert_eq!(std::fs::read(&file).unwrap(), before);
     std::fs::write(&file, "something else").unwrap();
     refused(&["cm", "-n", "web"], "the file was not written by");
