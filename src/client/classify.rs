@@ -82,8 +82,9 @@ impl ErrorClass {
 pub enum RetryAdvice {
     /// The same request may succeed soon.
     Retry,
-    /// The same request may succeed once somebody grants a role, creates the resource, or repairs credentials or a
-    /// proxy.
+    /// The same request may succeed once somebody intervenes.
+    ///
+    /// For example, somebody must grant a role, create the resource, or repair credentials or a proxy.
     RetryAfterRepair,
     /// The server has forgotten the resource version or the continue token, so only a request without it can succeed.
     StartOver,

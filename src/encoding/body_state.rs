@@ -56,7 +56,7 @@ impl BodyState {
         DecodeError::new(kind, self.field_start, None, self.items)
     }
 
-    /// Returns an error at the current field, which is the next item.
+    /// Returns an error at the current field, which begins the next item.
     pub(crate) fn item_error(&self, kind: DecodeErrorKind) -> DecodeError {
         DecodeError::new(kind, self.field_start, Some(self.index()), self.items)
     }
@@ -82,8 +82,8 @@ impl BodyState {
         taken
     }
 
-    /// Appends a piece to `scratch`, which grows with the bytes received, up to the size of the whole. So the old and
-    /// the new buffer, which exist together during a copy, take at most twice the whole.
+    /// Appends a piece to `scratch`, which grows with the received bytes, up to the size of the whole. During a copy,
+    /// the old and the new buffer together take at most twice this size.
     #[inline]
     pub(crate) fn keep(&mut self, piece: &[u8], left: u64) {
         let needed = self.scratch.len() + piece.len();

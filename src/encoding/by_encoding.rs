@@ -1,4 +1,4 @@
-//! A value of the type that each encoding has for the same thing.
+//! One value with a type for each encoding.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ macro_rules! each {
     };
 }
 
-/// Like [`each`], and wraps the result.
+/// Like [`each`], but wraps the result again.
 macro_rules! map {
     ($value:expr, $each:ident => $result:expr) => {
         match $value {

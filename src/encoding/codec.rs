@@ -1,7 +1,4 @@
-//! What an encoding must be able to do: the traits that each folder implements.
-//!
-//! A new encoding is a variant of [`Encoding`](crate::Encoding), a folder that implements [`Codec`], and one more
-//! parameter of [`ByEncoding`](super::by_encoding::ByEncoding). The compiler then lists what is missing.
+//! The traits that the folder of each encoding implements.
 
 use std::borrow::Cow;
 
@@ -18,7 +15,7 @@ use crate::meta::{Status, TypeMeta};
 use crate::wire::FieldFault;
 
 pub(crate) trait Codec {
-    /// The bytes with which a body begins before its own state machine does.
+    /// The bytes at the beginning of a body, before its own state machine takes over.
     const MAGIC: &'static [u8];
 
     /// An object without any fields.
@@ -36,7 +33,7 @@ pub(crate) trait Codec {
 
     fn watch() -> Self::Watch;
 
-    /// Reads the encoded type meta of a frame into its texts, if the frame has one.
+    /// Reads the encoded type meta of a frame, if it has one, into the frame's texts.
     fn merge_type_meta(frame: &mut Frame<'_>) -> Result<(), FieldFault>;
 
     /// Returns the type meta and the bytes of the object that is the whole body.
@@ -44,26 +41,27 @@ pub(crate) trait Codec {
 
     fn status(bytes: &[u8]) -> Option<Status>;
 
-    /// Returns the `apiVersion` and `kind` that the object itself has; `None` if objects in this encoding have none.
+    /// Returns the object's own `apiVersion` and `kind`, or `None` if objects in this encoding have none.
     fn own_type_meta(item: &ItemRef<'_>) -> Result<Option<TypeMeta>, FieldFault>;
 
-    /// Reads the metadata of an object: the single fields into `single`, which is empty.
+    /// Reads the metadata of an object. The single fields go into `single`, which is empty.
     fn metadata<'a>(item: &ItemRef<'a>, single: &mut SingleFields<'a>) -> Result<Self::Metadata<'a>, ItemError>;
 
-    /// Returns true if a path leads through objects in this encoding, or nowhere at all.
+    /// Returns true if a path can be followed in this encoding, or leads nowhere at all.
     fn can_follow(path: Steps<'_>) -> bool;
 
     /// Walks to all values at the end of a path, in their order. An error is the last value.
     fn values<'a, 'p>(item: &ItemRef<'a>, path: Steps<'p>) -> Self::Values<'a, 'p>;
 
-    /// Appends the copy of an object that these rules leave.
+    /// Appends the copy of an object, reduced by these rules.
     fn project(item: &ItemRef<'_>, rules: ProjectionRules<'_>, copy: &mut Vec<u8>) -> Result<(), Fault>;
 
-    /// Decodes an object into a new message of prost, unless it may take too much memory, or only serde decodes this
-    /// encoding.
+    /// Decodes an object into a new message of prost. Fails if the object may take too much memory, or if only serde
+    /// decodes this encoding.
     fn merge<M: prost::Message + Default>(message: &mut M, item: &ItemRef<'_>) -> Result<(), ItemError>;
 
-    /// Decodes an object by serde, unless it may take too much memory, or only prost decodes this encoding.
+    /// Decodes an object by serde. Fails if the object may take too much memory, or if only prost decodes this
+    /// encoding.
     fn deserialize<T: DeserializeOwned>(item: &ItemRef<'_>) -> Result<T, ItemError>;
 
     /// Returns the object as a message of protobuf, whose fields a view can read.
@@ -83,15 +81,16 @@ pub(crate) trait Codec {
     /// Appends the metadata of the object as a `PartialObjectMetadata` in JSON.
     fn to_partial_metadata(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError>;
 
-    /// Returns the object with its metadata only, or the same bytes if [`to_partial_metadata`](Self::to_partial_metadata)
-    /// leaves out the rest.
+    /// Returns the object with its metadata only.
+    ///
+    /// Returns it unchanged if [`to_partial_metadata`](Self::to_partial_metadata) leaves out the rest.
     fn metadata_only(object: &[u8]) -> Result<Cow<'_, [u8]>, FieldFault>;
 
-    /// Returns the object with this resource version in its metadata, and otherwise the same bytes.
+    /// Returns the object with this resource version in its metadata, and with all other bytes unchanged.
     fn with_version(object: &[u8], version: &str) -> Result<Vec<u8>, FieldFault>;
 }
 
-/// The times, maps and lists of an object's metadata, each of which is read when it is needed.
+/// The times, maps and lists of an object's metadata. Each is read only when it is needed.
 pub(crate) trait Metadata<'a>: Copy {
     fn creation_timestamp(self) -> Result<Option<Time>, Fault>;
 
@@ -123,7 +122,7 @@ pub(crate) trait Values<'a> {
 pub(crate) trait Value<'a>: Copy {
     fn to_str(self) -> Result<Cow<'a, str>, Fault>;
 
-    /// Returns the bytes of a string, of bytes or of a message; in a text format, the text of the value.
+    /// Returns the bytes of a string, a bytes field or a message. In a text format, this is the text of the value.
     fn to_bytes(self) -> Result<&'a [u8], Fault>;
 
     /// Returns an integer, or 0 or 1 for a boolean.
@@ -134,7 +133,7 @@ pub(crate) trait Value<'a>: Copy {
 }
 
 pub(crate) trait ListBody {
-    /// Consumes bytes from the front of the input up to the next event, or all of them.
+    /// Consumes bytes from the front of the input up to the next event, or all of them if there is none.
     fn advance<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError>;
 
     /// Returns true if the body may end here.
@@ -143,7 +142,7 @@ pub(crate) trait ListBody {
     /// Returns the index of the item in which the input so far ends.
     fn unfinished_item(&self) -> Option<u64>;
 
-    /// Returns the offset of the end of the list's fields, if the body has declared it.
+    /// Returns the offset at which the list's fields end, if the body has declared it.
     fn expected_bytes(&self) -> Option<u64>;
 
     fn list(&self) -> &BodyState;

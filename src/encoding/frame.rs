@@ -1,4 +1,4 @@
-//! One frame of a watch: what the bodies of all encodings find and read.
+//! One frame of a watch, as the bodies of all encodings find and read it.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::error::DecodeErrorKind;
 use crate::meta::EventType;
 use crate::wire::FieldFault;
 
-/// A buffer of split frames that is larger than this is freed when most of it is unused.
+/// The size above which a buffer for split frames is freed when most of it is unused.
 const KEPT_SCRATCH: usize = 64 << 10;
 
 pub(crate) enum FoundFrame<'i> {
@@ -21,13 +21,13 @@ pub(crate) enum FoundFrame<'i> {
 pub(crate) struct Frame<'f> {
     pub(crate) event: Option<FrameType>,
     pub(crate) object: Option<&'f [u8]>,
-    /// The encoded type meta, in protobuf, which is not read yet.
+    /// The encoded type meta of a protobuf frame, which is not read yet.
     pub(crate) type_meta: &'f [u8],
     pub(crate) api_version: Cow<'f, str>,
     pub(crate) kind: Cow<'f, str>,
     pub(crate) resource_version: Cow<'f, str>,
     pub(crate) ends_initial_events: bool,
-    /// The ends of the object and of values in it, in JSON; or none.
+    /// In JSON, the ends of the object and of values in it. May be empty.
     pub(crate) ends: &'f [End],
 }
 

@@ -1,4 +1,4 @@
-//! What an item is; `object/item_ref.rs` contains what can be read from it.
+//! The data of an item. `object/item_ref.rs` contains the methods that read an object from it.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::wire::Encoding;
 pub(crate) struct End {
     /// The offset of the byte after the closing bracket, counted from the first scanned byte.
     pub(crate) at: u32,
-    /// How many brackets of the scanned value are around it: 0 for the scanned value itself.
+    /// The number of the scanned value's brackets around this end: 0 for the scanned value itself.
     pub(crate) depth: u32,
 }
 
@@ -100,14 +100,14 @@ impl<'a> ItemRef<'a> {
         ItemRef { bytes, ends: &[], ..*self }
     }
 
-    /// Copies the bytes in one allocation of exactly their size.
+    /// Copies the bytes into one allocation of exactly their size.
     #[must_use]
     pub fn to_box(&self) -> Box<[u8]> {
         self.bytes.into()
     }
 
-    /// Refuses an item that, by this estimate, may take more memory than its limit when it is decoded. Small items are
-    /// not estimated, because none of them takes more than about 40 MB.
+    /// Refuses an item that may take more memory than its limit when it is decoded, according to the estimate. Small
+    /// items are not estimated, because none of them takes more than about 40 MB.
     ///
     /// # Errors
     ///

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The times that have a JSON form, which is RFC 3339, in seconds since the Unix epoch: the years 0 to 9999. Go writes
-/// other years with a sign or five digits, and cannot parse them.
+/// The times that have a JSON form in RFC 3339, in seconds since the Unix epoch: the years 0 to 9999. Go writes other
+/// years with a sign or five digits, and cannot parse them.
 pub(crate) const JSON_SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 /// A point in time, counted from the Unix epoch in UTC.

@@ -1,14 +1,12 @@
-//! What protobuf and JSON do differently, in a folder each.
+//! The code that differs between protobuf and JSON, in a folder for each.
 //!
-//! Read this before a change.
-//!
-//! - [`codec`] has the traits that a folder implements: [`Codec`](codec::Codec) for objects and bodies, and
-//!   [`writer`] the one for what the encoder writes.
-//! - [`with_codec`] is the `match` by which the rest of the crate calls a folder. Nobody else compares encodings, and no
-//!   `match` on an encoding has an arm `_`: so the compiler lists all places that a new encoding needs.
+//! - [`codec`] contains the traits that a folder implements: [`Codec`](codec::Codec) for objects and bodies, while
+//!   [`writer`] contains the trait for the encoder.
+//! - [`with_codec`] is the `match` by which the rest of the crate calls a folder. No other code compares encodings, and
+//!   no `match` on an encoding has an arm `_`, so that the compiler lists all places that a new encoding needs.
 //! - The dispatch is static: a `match` with one arm for each encoding, without an allocation.
-//! - A folder imports the files here, `wire`, `meta`, `error` and `schema`. `protobuf` imports `json`, because it writes
-//!   the JSON form; `json` never imports `protobuf`.
+//! - A folder imports the files here, `wire`, `meta`, `error` and `schema`. `protobuf` imports `json`, because it
+//!   writes the JSON form, but `json` never imports `protobuf`.
 
 pub(crate) mod body_state;
 pub(crate) mod by_encoding;
@@ -56,7 +54,7 @@ macro_rules! with_codec {
     };
 }
 
-/// Like [`with_codec`], and wraps the result in [`ByEncoding`].
+/// Like [`with_codec`], but wraps the result in [`ByEncoding`].
 macro_rules! map_codec {
     ($encoding:expr, $codec:ident => $result:expr) => {
         match $encoding {
@@ -83,7 +81,7 @@ macro_rules! map_codec {
 pub(crate) use map_codec;
 pub(crate) use with_codec;
 
-/// The times, maps and lists of an object's metadata. It names the types and no associated type, so that it is covariant.
+/// The times, maps and lists of an object's metadata. The type names no associated types, so that it is covariant.
 pub(crate) type AnyMetadata<'a> = ByEncoding<ProtobufMetadata<'a>, JsonMetadata<'a>>;
 
 pub(crate) type AnyValue<'a> = ByEncoding<Value<'a>, JsonValue<'a>>;

@@ -1,12 +1,12 @@
-//! A path in both forms, and what the paths of a projection keep and drop, as trees.
+//! A path by names and by numbers, and the trees of what the paths of a projection keep and drop.
 
 use std::borrow::Borrow;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Steps<'p> {
-    /// Separated by dots; empty if they are unknown.
+    /// The names, separated by dots, or empty if they are unknown.
     pub(crate) names: &'p str,
-    /// Empty if they are unknown.
+    /// The field numbers, or empty if they are unknown.
     pub(crate) numbers: &'p [u32],
     /// The key in the map at the end of the path.
     pub(crate) key: Option<&'p str>,

@@ -1,12 +1,13 @@
 //! Text that may not be UTF-8, as Go reads it.
 //!
-//! API servers store and serve strings unchecked. A message that was cut within a character is enough. Go replaces each
-//! byte that is not UTF-8 by U+FFFD where it reads or writes JSON, so kubectl prints that.
+//! API servers store and serve strings without checking them, so a message that was cut within a character is enough to
+//! get such text. Go replaces each byte that is not UTF-8 by U+FFFD where it reads or writes JSON, and kubectl prints
+//! the result.
 
 use std::borrow::Cow;
 
-/// Returns the text, with U+FFFD in place of each byte that is not UTF-8. `from_utf8_lossy` would replace a truncated
-/// character of several bytes by one.
+/// Returns the text, with U+FFFD in place of each byte that is not UTF-8. `from_utf8_lossy` would instead replace a
+/// truncated character of several bytes by one.
 #[inline]
 pub(crate) fn replaced(text: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(text) {
@@ -25,8 +26,9 @@ fn replace(text: &[u8]) -> String {
     out
 }
 
-/// Returns JSON with U+FFFD in place of each byte that is not UTF-8, and of each escape of a half of a surrogate pair,
-/// as Go reads it; `None` if it has neither.
+/// Returns JSON as Go reads it, with U+FFFD in place of each invalid part. Returns `None` if there is none.
+///
+/// Invalid are bytes that are not UTF-8, and escapes of half a surrogate pair.
 pub(crate) fn repaired_json(json: &[u8]) -> Option<String> {
     let text = replaced(json);
     match replace_lone_surrogates(&text) {
@@ -38,7 +40,7 @@ pub(crate) fn repaired_json(json: &[u8]) -> Option<String> {
     }
 }
 
-/// Returns the text with `\ufffd` in place of each escape of a half of a surrogate pair; `None` if it has none.
+/// Returns the text with `\ufffd` in place of each escape of half a surrogate pair, or `None` if it contains none.
 fn replace_lone_surrogates(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut kept = 0;
@@ -47,7 +49,7 @@ fn replace_lone_surrogates(text: &str) -> Option<String> {
         let at = rest + at;
         rest = at + 2;
         let Some(unit) = escaped_unit(text, at) else {
-            // An escape of one character, which may have several bytes in malformed JSON.
+            // The escape may be of a character of several bytes in malformed JSON.
             while rest < text.len() && !text.is_char_boundary(rest) {
                 rest += 1;
             }

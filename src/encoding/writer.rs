@@ -1,19 +1,19 @@
-//! What an encoding must be able to write.
+//! The trait of what the encoder writes.
 
 use crate::error::ItemError;
 use crate::meta::{ListMeta, Status, TypeMeta};
 use crate::wire::Encoding;
 
-/// How bodies are written in an encoding.
+/// Writes bodies in an encoding.
 ///
-/// A function that writes an object gets its bytes, in the encoding of the item, and `to_json`, which appends the
-/// object as JSON. It returns the number of fields that are left out.
+/// A function that writes an object receives its bytes, in the encoding of the item, and `to_json`, which appends the
+/// object as JSON. It returns the number of fields that were left out.
 pub(crate) trait Writer {
     const DECLARES_LENGTHS: bool;
 
     fn converts(item: Encoding) -> bool;
 
-    /// Returns the bytes that an item of this length takes in a list; 0 if a list does not declare its length.
+    /// Returns the number of bytes of an item of this length in a list, or 0 if a list does not declare its length.
     fn item_len(len: u64) -> u64;
 
     /// Appends the beginning of a list, whose items take `items_len` bytes.
@@ -44,7 +44,7 @@ pub(crate) trait Writer {
         out: &mut Vec<u8>,
     ) -> Result<u64, ItemError>;
 
-    /// Appends the frame of a bookmark. `bytes` is the object in protobuf.
+    /// Appends the frame of a bookmark, whose object is `bytes` in protobuf.
     fn write_bookmark(
         kind: &WrittenKind,
         meta: &ZeroMeta<'_>,
@@ -60,7 +60,7 @@ pub(crate) trait Writer {
 
 #[derive(Clone, Debug)]
 pub(crate) struct WrittenKind {
-    /// Of an object as it is written.
+    /// The type meta of an object as it is written.
     pub(crate) type_meta: TypeMeta,
     pub(crate) list: TypeMeta,
     pub(crate) layout: Layout,
@@ -69,7 +69,7 @@ pub(crate) struct WrittenKind {
 }
 
 impl WrittenKind {
-    /// Returns true for the one list whose metadata follow its items: field 2 instead of 1.
+    /// Returns true for the one list whose metadata follows its items, as field 2 instead of field 1.
     pub(crate) fn has_items_first(&self) -> bool {
         self.layout == Layout::Metadata && self.list.api_version == "meta.k8s.io/v1beta1"
     }

@@ -223,8 +223,9 @@ impl Config {
         self.namespace.as_deref().unwrap_or("default")
     }
 
-    /// Returns true if the kubeconfig disables compression, which [`Client::try_from`](crate::client::Client) then
-    /// does.
+    /// Returns true if the kubeconfig disables compression.
+    ///
+    /// [`Client::try_from`](crate::client::Client) then disables it.
     #[must_use]
     pub fn disables_compression(&self) -> bool {
         self.disables_compression

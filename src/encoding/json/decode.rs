@@ -1,4 +1,4 @@
-//! Decoding by `serde_json`, within the limit of memory.
+//! Decoding by `serde_json`, within a limit of memory.
 
 use memchr::memchr_iter;
 use serde::de::DeserializeOwned;
@@ -26,23 +26,23 @@ pub(crate) fn deserialize<T: DeserializeOwned>(item: &ItemRef<'_>) -> Result<T, 
     })
 }
 
-/// Charged for an object. A map of an untyped value takes 632 bytes for up to 11 members.
+/// The charge for an object. A map of untyped values takes 632 bytes for up to 11 members.
 const OBJECT: u64 = 1 << 10;
 
 const ARRAY: u64 = 160;
 
-/// Charged for an empty object that is a member of an object, such as most fields in `managedFields`: a map of an
-/// untyped value takes less for it than for an object with members. A type with a map of large structs takes more, up
+/// The charge for an empty object that is a member of an object, such as most fields in `managedFields`. A map of
+/// untyped values takes less for it than for an object with members. A type with a map of large structs takes more, up
 /// to about ten times.
 const EMPTY_MEMBER: u64 = 256;
 
 const COMMA: u64 = 112;
 
-/// Estimates how much memory the decoded object may take, by its brackets and commas.
+/// Estimates how much memory the decoded object may take, from the numbers of its brackets and commas.
 fn estimate(item: &ItemRef<'_>) -> u64 {
     let object = item.bytes;
     let Brackets { objects, arrays, empty_members } = Brackets::count(object);
-    // Counts commas in strings too, where they are rare.
+    // Commas in strings are counted too, but they are rare.
     let commas = memchr_iter(b',', object).count() as u64;
     object.len() as u64 + objects * OBJECT + arrays * ARRAY + empty_members * EMPTY_MEMBER + commas * COMMA
 }

@@ -13,9 +13,9 @@ use crate::error::{Fault, ItemError};
 use crate::meta::TypeMeta;
 use crate::schema::{Field, Form, Message, Omit, Shape, Type};
 
-/// Appends an object in JSON on one line, with `kind` and `apiVersion` once each: its own, or the list's.
+/// Appends a JSON object on one line, with `kind` and `apiVersion` once each: the object's own, or else the list's.
 ///
-/// They keep their place in the object, and are first if the object does not have them.
+/// They keep their place in the object, or come first if the object lacks them.
 pub(crate) fn to_line(list: &TypeMeta, object: &[u8], out: &mut Vec<u8>) -> Result<(), ItemError> {
     let start = out.len();
     let repaired = utf8::repaired_json(object);
@@ -43,7 +43,7 @@ fn write_line<'a>(list: &'a TypeMeta, object: &'a [u8], out: &mut Vec<u8>) -> Re
             continue;
         };
         named.is_own = true;
-        // `null` sets nothing, and the last value counts.
+        // As in Go, `null` sets nothing, and the last value counts.
         if let Some(text) = json.text().map_err(|fault| (named.name, fault))?.filter(|text| !text.is_empty()) {
             named.text = text;
         }
@@ -78,7 +78,7 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// Appends the member, at the first call.
+    /// Appends the member at the first call, and nothing at later ones.
     fn write(&mut self, out: &mut Vec<u8>) {
         if !mem::replace(&mut self.is_written, true) {
             write_name(self.name, out);
@@ -134,7 +134,7 @@ fn write_partial_metadata(
     Ok(())
 }
 
-/// Writes an object in the order of the table. It is for metadata, which have no inlined messages.
+/// Writes an object in the order of the table. Only metadata is written this way, which has no inlined messages.
 ///
 /// The recursion ends, because no message in metadata contains itself.
 fn write_struct(message: &Message, object: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {

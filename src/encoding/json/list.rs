@@ -23,10 +23,10 @@ use crate::error::{DecodeError, DecodeErrorKind, Fault, Limit};
 use crate::meta::TypeMeta;
 use crate::wire::BodyFormat;
 
-/// The length of the longest known name, `apiVersion`, with quotes and written in escapes. A longer name is unknown.
+/// The length of the longest known name, `apiVersion`, with quotes and written in escapes. Longer names are unknown.
 const LONGEST_NAME: usize = 64;
 
-/// The first bytes of the Status that an API server writes after an item when it cannot encode the next one.
+/// The beginning of the Status that an API server writes after an item if it cannot encode the next one.
 const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;
 
 pub(crate) struct JsonList {
@@ -35,7 +35,7 @@ pub(crate) struct JsonList {
     state: JsonListState,
     /// The scan of the current value, in the states that search for its end.
     scan: Scan,
-    /// The body so far, while it may be a Status: until it has another kind, or `items`.
+    /// The body so far, as long as it may be a Status: until a member `kind` names another kind, or `items` begins.
     head: Option<Vec<u8>>,
     has_items: bool,
 }
@@ -147,7 +147,7 @@ impl JsonList {
         let end = self.scan.end(input).map_err(|fault| self.malformed(Key::Other, fault))?;
         let piece = self.list.take(end.unwrap_or(input.len()) as u64, input);
         let scratch = &mut self.list.scratch;
-        // Keeps one byte more, to detect a longer name.
+        // One byte more is kept, to detect a longer name.
         scratch.extend_from_slice(first(piece, (LONGEST_NAME + 1).saturating_sub(scratch.len()) as u64));
         if end.is_some() {
             let key = if scratch.len() > LONGEST_NAME { Key::Other } else { self.key()? };
@@ -310,7 +310,7 @@ impl JsonList {
         self.list.skip_oversized(self.list.position - self.list.field_start)
     }
 
-    /// Checks at the body's closing brace that it has all required members.
+    /// Checks at the body's closing brace that the body has all required members.
     fn close(&mut self) -> Result<(), DecodeError> {
         if self.is_status() {
             let mut head = self.head.take().unwrap_or_default();
@@ -337,14 +337,14 @@ impl JsonList {
         Ok(())
     }
 
-    /// Returns true if the body so far is the API server's own error. Some servers omit its version.
+    /// Returns true if the body so far is an error of the API server. Some servers omit its version.
     fn is_status(&self) -> bool {
         let TypeMeta { api_version, kind } = &self.list.type_meta;
         self.head.is_some() && kind == "Status" && matches!(api_version.as_str(), "" | "v1")
     }
 
-    /// Refuses a kind that is known not to be a list of objects. Of others `items` decides, because a custom resource
-    /// names the kind of its lists as it likes (`spec.names.listKind` of its definition).
+    /// Refuses a kind that is known not to be a list of objects. For other kinds, `items` decides, because the
+    /// definition of a custom resource chooses any kind for its lists (`spec.names.listKind`).
     fn check_kind(&self) -> Result<(), DecodeError> {
         let TypeMeta { api_version, kind } = &self.list.type_meta;
         let is_table = kind == "Table" && api_version.starts_with("meta.k8s.io/");
@@ -373,7 +373,7 @@ impl JsonList {
         if key == Key::Item { self.list.item_error(kind) } else { self.list.error(kind) }
     }
 
-    /// Returns the error for an unexpected byte between the members.
+    /// Returns the error for an unexpected byte between members.
     fn in_body(&self, fault: Fault) -> DecodeError {
         let kind = DecodeErrorKind::Malformed { field: "the body", fault };
         DecodeError::new(kind, self.list.position, None, self.list.items)

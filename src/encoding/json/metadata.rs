@@ -21,7 +21,7 @@ use crate::encoding::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFiel
 use crate::error::{Fault, ItemError};
 use crate::wire::FieldFault;
 
-/// The times, maps and lists of the metadata: their JSON, or nothing. Each is parsed when it is read.
+/// The JSON of the metadata's times, maps and lists, or nothing. Each is parsed when it is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JsonMetadata<'a> {
     creation_timestamp: &'a [u8],
@@ -60,7 +60,7 @@ struct JsonManager<'a> {
     subresource: JsonText<'a>,
 }
 
-/// Reads the metadata of an object. Of other members it only finds the end. Texts without escapes are borrowed from the
+/// Reads the metadata of an object. Only the ends of other members are found. Texts without escapes borrow from the
 /// JSON.
 pub(crate) fn read<'a>(item: &ItemRef<'a>, single: &mut SingleFields<'a>) -> Result<JsonMetadata<'a>, ItemError> {
     let mut json = Reader::with_ends(item.bytes, item.ends);
@@ -188,7 +188,9 @@ fn entries<'a>(json: &'a [u8], mut on_entry: impl FnMut(Cow<'a, str>, Cow<'a, st
     Ok(())
 }
 
-/// Checks all elements of an array, and then reads them one at a time: an element of three bytes may become 200 bytes.
+/// Checks all elements of an array, and then reads them one at a time.
+///
+/// An element of three bytes may become 200 bytes, so they are not all kept.
 fn elements<'a, T>(
     json: &'a [u8],
     read: impl Fn(&mut Reader<'a>) -> Result<T, Fault>,

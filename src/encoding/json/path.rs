@@ -8,7 +8,7 @@ use crate::encoding::codec::{Value, Values};
 use crate::encoding::paths::Steps;
 use crate::error::Fault;
 
-/// All values at the end of a path, in their order. They are found before the first is returned, and a fault is last.
+/// All values at the end of a path, in their order. All are found before the first is returned. A fault comes last.
 pub(crate) struct ValuesByName<'a>(vec::IntoIter<Result<&'a [u8], Fault>>);
 
 #[derive(Clone, Copy)]
@@ -36,7 +36,7 @@ impl<'a> Values<'a> for ValuesByName<'a> {
 }
 
 /// Appends the values at the end of these names. It recurs at most once for each name, and once more for an array at
-/// each name.
+/// that name.
 fn find<'a>(json: &mut Reader<'a>, names: &[&str], found: &mut Vec<Result<&'a [u8], Fault>>) -> Result<(), Fault> {
     match (json.peek(), names.split_first()) {
         (Some(b'n'), _) => _ = json.value()?,

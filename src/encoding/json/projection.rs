@@ -11,7 +11,7 @@ pub(crate) fn append(mut json: Reader<'_>, rules: ByName<'_>, copy: &mut Vec<u8>
     json.end()
 }
 
-/// Writes a projected value. It recurs at most once for each name of a path, and once more for an array at each name.
+/// Writes a projected value. It recurs at most once for each name of a path, and once more for an array at that name.
 fn write(json: &mut Reader<'_>, rules: ByName<'_>, is_whole: bool, copy: &mut Vec<u8>) -> Result<(), Fault> {
     match json.peek() {
         Some(b'{') => write_object(json, rules, is_whole, copy),
@@ -40,7 +40,7 @@ fn write_object(json: &mut Reader<'_>, rules: ByName<'_>, is_whole: bool, copy: 
     let mut members = json.object()?;
     while let Some(name) = members.next(json)? {
         let rules = match &*name {
-            // `keep` does not apply to them: in protobuf they are outside of the object.
+            // `keep` does not apply to these two, because in protobuf they are outside of the object.
             "apiVersion" | "kind" if is_whole => Rules { keep: None, ..rules },
             _ => rules,
         };

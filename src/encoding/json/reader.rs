@@ -1,8 +1,8 @@
-//! The reader of JSON: it walks the members of objects and finds the ends of values.
+//! A reader of JSON, which walks the members of objects and finds the ends of values.
 //!
 //! [`Reader`] consumes values from the front of JSON that is whole in memory, and returns borrowed values.
 //! [`scan::Scan`] finds the end of a value that arrives in pieces. Both find the end of a nested value by its brackets
-//! and strings only: the contents of a value that is not read are not checked.
+//! and strings only, so the contents of a value that is not read are not checked.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -21,11 +21,11 @@ pub(crate) struct Reader<'a> {
     depth: u32,
     /// Known ends of values after the position, and some before it.
     ends: &'a [End],
-    /// The offset of the end of the JSON. It counts from the same place as the offsets in `ends`.
+    /// The offset of the end of the JSON, counted from the same place as the offsets in `ends`.
     end: usize,
 }
 
-/// A string, borrowed if it has no escapes and is UTF-8. In maps and lists serde would copy a plain `Cow`.
+/// A string, which is borrowed if it has no escapes and is UTF-8. serde would copy a plain `Cow` in maps and lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JsonText<'a>(pub(crate) Cow<'a, str>);
 
@@ -67,8 +67,10 @@ impl<'a> Reader<'a> {
         Self { rest: json, depth: outer_depth, ends: &[], end: 0 }
     }
 
-    /// Creates a reader of an object or an array, with the ends that a scan of it, or of a value around it, has found.
-    /// The last is its own. Without ends, this is a reader inside no brackets.
+    /// Creates a reader of an object or an array whose ends a scan has found.
+    ///
+    /// The scan may also have been of a value around this one. The last of `ends` is the end of this value. Without
+    /// ends, the reader is inside no brackets.
     pub(crate) fn with_ends(json: &'a [u8], ends: &'a [End]) -> Self {
         let End { at, depth } = ends.last().copied().unwrap_or_default();
         Self { rest: json, depth, ends, end: at as usize }
@@ -158,7 +160,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Consumes a string; `None` for `null`, which sets nothing.
+    /// Consumes a string, or `null`, which sets nothing and for which it returns `None`.
     ///
     /// # Errors
     ///
@@ -172,7 +174,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Like [`text`](Self::text), for a version, a kind or a token, which is used as it is.
+    /// Like [`text`](Self::text), but for a version, a kind or a token, which is used as it is.
     ///
     /// # Errors
     ///
@@ -184,7 +186,7 @@ impl<'a> Reader<'a> {
         self.text()
     }
 
-    /// Consumes a value and deserializes it; `None` for `null`.
+    /// Consumes a value and deserializes it. Returns `None` for `null`.
     ///
     /// # Errors
     ///
@@ -295,10 +297,10 @@ pub(crate) fn text(string: &[u8]) -> Result<Cow<'_, str>, Fault> {
     }
 }
 
-/// Returns true if the contents of a string have no quotes, escapes and control characters.
+/// Returns true if the contents of a string contain no quotes, escapes and control characters.
 ///
-/// It checks eight bytes at a time, as "Bit Twiddling Hacks" (Anderson) finds a byte below a bound. A test compares it
-/// with the check of each byte.
+/// Eight bytes are checked at a time, in the way in which "Bit Twiddling Hacks" (Anderson) finds a byte below a bound.
+/// A test compares the result with a check of each byte.
 fn is_plain(text: &[u8]) -> bool {
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -313,7 +315,7 @@ fn is_plain_byte(byte: u8) -> bool {
     !matches!(byte, ..b' ' | b'\\' | b'"')
 }
 
-/// Returns the text of a string, a number or a literal; [`Fault::Type`] for an object or an array.
+/// Returns the text of a string, a number or a literal. Fails with [`Fault::Type`] for an object or an array.
 pub(crate) fn scalar(value: &[u8]) -> Result<Cow<'_, str>, Fault> {
     match value.first() {
         Some(b'"') => text(value),

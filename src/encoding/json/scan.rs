@@ -18,9 +18,9 @@ const BLOCK: usize = 64;
 pub(crate) struct Scan {
     form: Form,
     depth: u32,
-    /// The deepest nesting of the value itself: [`MAX_DEPTH`] counts from the body's brace.
+    /// The deepest nesting of the value itself, while [`MAX_DEPTH`] counts from the body's brace.
     max_depth: u32,
-    /// All bits are set if the position is in a string, else none.
+    /// All ones if the position is in a string, else 0.
     in_string: u64,
     /// True if the last byte was an unescaped backslash.
     escaped: bool,
@@ -41,7 +41,7 @@ enum Form {
 enum Number {
     Start,
     Minus,
-    /// A leading zero: no digit may follow.
+    /// A leading zero, which no digit may follow.
     Zero,
     Digits,
     Point,
@@ -52,15 +52,14 @@ enum Number {
     Power,
 }
 
-/// A scan keeps the ends of values inside of up to this number of brackets. In an event of a watch, they are the values
-/// of an object's members, and of the members of its metadata, spec and status.
+/// The number of brackets up to which a scan keeps the ends of the values inside of them. In an event of a watch, these
+/// are the values of an object's members, and of the members of its metadata, spec and status.
 pub(crate) const SHALLOW: u32 = 3;
 
 /// The most ends that a scan keeps. A Pod has about 30, an `EndpointSlice` one for each endpoint.
 const MAX_ENDS: usize = 1024;
 
-/// The ends that a scan for the end of a value finds, so that a reader of JSON need not scan the
-/// values in it again.
+/// The ends that a scan for the end of a value finds, so that a reader of the value need not scan its contents again.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     /// In order.
@@ -78,8 +77,9 @@ impl Ends {
         self.lacks = false;
     }
 
-    /// Returns the ends of all values inside of up to [`SHALLOW`] brackets, in order. The last is the end of the
-    /// scanned value. Returns none if they are more than [`MAX_ENDS`].
+    /// Returns the ends of all values inside of up to [`SHALLOW`] brackets, in order.
+    ///
+    /// The last one is the end of the scanned value. If there are more than [`MAX_ENDS`], returns none.
     pub(crate) fn found(&self) -> &[End] {
         if self.lacks { &[] } else { &self.found }
     }
@@ -118,7 +118,7 @@ impl Scan {
         }
     }
 
-    /// Like [`end`](Self::end), for an object or an array. Also adds the ends of the values in it.
+    /// Like [`end`](Self::end), but for an object or an array. It also adds the ends of the values inside.
     pub(crate) fn end_with(&mut self, input: &[u8], ends: &mut Ends) -> Result<Option<usize>, Fault> {
         let end = self.nested_end::<SHALLOW>(input, &mut |at, depth| ends.add(at, depth))?;
         ends.scanned = ends.scanned.saturating_add(input.len());

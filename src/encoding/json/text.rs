@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use crate::encoding::utf8;
 use crate::wire::Fault;
 
-/// Writes text that may not be UTF-8: as [`write_str`], with an escaped U+FFFD in place of each such byte.
+/// Writes text that may not be UTF-8, as [`write_str`] does, with an escaped U+FFFD in place of each invalid byte.
 pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
     if let Ok(text) = str::from_utf8(text) {
         return write_str(text, out);

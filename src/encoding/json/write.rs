@@ -33,7 +33,7 @@ pub(crate) fn write_list_tail(layout: Layout, list: &TypeMeta, list_meta: &ListM
         write_text("kind", &list.kind, out);
         write_name("metadata", out);
         out.push(b'{');
-        // `UnstructuredList` has these two also when they are empty.
+        // `UnstructuredList` has these two even if they are empty.
         write_name("continue", out);
         write_str(&list_meta.continue_token, out);
         if let Some(count) = list_meta.remaining_item_count {
@@ -64,7 +64,7 @@ pub(crate) fn write_bookmark(type_meta: &TypeMeta, meta: &ZeroMeta<'_>, out: &mu
     out.extend_from_slice(b"}}");
 }
 
-/// Appends an item as it is stored, without whitespace.
+/// Appends an item without its whitespace.
 pub(crate) fn copy(item: &[u8], out: &mut Vec<u8>) {
     write_compact(item, out);
 }

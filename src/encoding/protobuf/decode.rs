@@ -16,8 +16,8 @@ use crate::schema::{Message, Shape, Type};
 
 /// Decodes an object into a new `message`, unless it may take too much memory.
 ///
-/// A `String` cannot hold text that is not UTF-8, which Go allows. So an object with such text is decoded from a copy
-/// with U+FFFD, if its kind is in the table of fields.
+/// Go allows text that is not UTF-8, which a `String` cannot contain. An object with such text is therefore decoded
+/// from a copy with U+FFFD, if its kind is in the table of fields.
 pub(crate) fn merge<M: prost::Message + Default>(message: &mut M, item: &ItemRef<'_>) -> Result<(), ItemError> {
     item.check_decoded_size(estimate)?;
     let Err(error) = message.merge(item.bytes) else { return Ok(()) };
@@ -26,19 +26,19 @@ pub(crate) fn merge<M: prost::Message + Default>(message: &mut M, item: &ItemRef
     Ok(message.merge(&*repaired)?)
 }
 
-/// Charged for a value of an unknown kind that could be a message.
+/// The charge for a value of an unknown kind that could be a message.
 const OBJECT: u64 = 1 << 10;
 
-/// Charged for a string, bytes or a message in protobuf of an unknown kind; the length of text is added.
+/// The charge for a string, bytes or a message of an unknown kind. The length of text is added.
 const VALUE: u64 = 64;
 
-/// Charged for a number in protobuf of an unknown kind.
+/// The charge for a number of an unknown kind.
 const NUMBER: u64 = 32;
 
 /// The least that an allocation takes.
 const ALLOCATION: u64 = 16;
 
-/// Estimates how much memory the decoded object may take. It allocates a few words for each level of nesting.
+/// Estimates how much memory the decoded object may take. The estimate allocates a few words for each level of nesting.
 pub(crate) fn estimate(item: &ItemRef<'_>) -> u64 {
     match Message::of(&item.type_meta.api_version, item.type_meta.item_kind()) {
         Some(message) => of_message(message, item.bytes, 0),
@@ -46,8 +46,8 @@ pub(crate) fn estimate(item: &ItemRef<'_>) -> u64 {
     }
 }
 
-/// Estimates what the fields of a message allocate, without the message itself. What follows a malformed field is never
-/// decoded.
+/// Estimates how much the fields of a message allocate, without the message itself. Nothing after a malformed field
+/// counts, because it is never decoded.
 fn of_message(message: &Message, bytes: &[u8], depth: usize) -> u64 {
     let fields = Fields::new(bytes).map_while(Result::ok);
     fields.fold(0, |estimate, read| match message.field(read.number) {
@@ -69,12 +69,12 @@ fn of_field(shape: Shape, of: Type, value: Value<'_>, depth: usize) -> u64 {
             packed.len() as u64 * in_vec(own)
         }
         (Shape::Repeated, value) => in_vec(own) + of_value(of, value, depth),
-        // In the struct, unless the type contains itself: then it is boxed.
+        // The value is in the struct, or boxed if the type contains itself.
         (_, value) => own + of_value(of, value, depth),
     }
 }
 
-/// Estimates what a value allocates in addition to its place in a struct.
+/// Estimates how much a value allocates in addition to its place in a struct.
 fn of_value(of: Type, value: Value<'_>, depth: usize) -> u64 {
     match (of, value) {
         (Type::String | Type::Bytes, Value::Len(text)) => text.len() as u64 + ALLOCATION,
@@ -85,8 +85,8 @@ fn of_value(of: Type, value: Value<'_>, depth: usize) -> u64 {
     }
 }
 
-/// Returns what an element takes in a `Vec`: small elements have four places from the first one on, and a `Vec` that
-/// doubles has the old and the new elements at once.
+/// Returns the memory for an element of a `Vec`. Small elements have four places from the first one on, and a `Vec`
+/// that doubles has the old and the new elements at once.
 fn in_vec(element: u64) -> u64 {
     if element > 1024 { 3 * element } else { 4 * element }
 }
@@ -107,14 +107,14 @@ fn size_of_value(of: Type) -> u64 {
     sizes.get(usize::from(place)).copied().unwrap_or_default()
 }
 
-/// Adds the size of a message, which contains its single messages and whether each is present. A message that contains
+/// Adds the size of a message, which includes its single messages and whether each is present. A message that contains
 /// itself is boxed.
 fn add_size(place: usize, sizes: &mut [Option<u64>]) -> u64 {
     if let Some(known) = sizes.get(place).copied().flatten() {
         return known;
     }
     let set = |sizes: &mut [Option<u64>], size| sizes.get_mut(place).into_iter().for_each(|known| *known = Some(size));
-    // What a message that contains itself gets in itself.
+    // This is the size of a message that contains itself, within itself.
     set(sizes, 8);
     let fields = Message::all().get(place).map(Message::fields).unwrap_or_default();
     let size = fields.iter().fold(8, |size, field| match (field.shape, field.of) {
@@ -127,8 +127,8 @@ fn add_size(place: usize, sizes: &mut [Option<u64>]) -> u64 {
     size
 }
 
-/// Estimates a protobuf object of an unknown kind. It walks every value that could be a message, and reads each byte at
-/// most once.
+/// Estimates an object of an unknown kind. It walks every value that could be a message, and reads each byte at most
+/// once.
 fn of_unknown(object: &[u8]) -> u64 {
     let mut estimate = 0;
     let mut messages = vec![(Fields::new(object), object.len() as u64)];
@@ -147,7 +147,8 @@ fn of_unknown(object: &[u8]) -> u64 {
                 estimate += OBJECT;
                 messages.pop();
             }
-            // Text, or malformed. The charges for its contents stay: prost may allocate them before it finds the fault.
+            // The value is text or malformed. The charges for its contents stay, because prost may allocate them before
+            // it finds the fault.
             Some(Err(_)) => {
                 estimate += *len;
                 messages.pop();

@@ -178,8 +178,8 @@ impl ProtobufList {
         Ok(())
     }
 
-    /// Returns true if the tag is a `k` in a place where the server may append a Status: between the fields of the list
-    /// or the envelope.
+    /// Returns true if the tag is a `k` where the server may append a Status: between the fields of the list or
+    /// envelope.
     fn may_be_appended(&self, tag: Tag) -> bool {
         let is_k = tag.number == u32::from(MAGIC[0] >> 3) && self.list.position - self.list.field_start == 1;
         let between =
@@ -199,7 +199,7 @@ impl ProtobufList {
             }
             return Ok(None);
         }
-        // It is a group: the bytes that matched the magic are walked again.
+        // It is a group, so the bytes that matched the magic are walked again.
         let mut again = MAGIC.get(1..matched).unwrap_or_default();
         self.list.position -= again.len() as u64;
         self.start_group(u32::from(MAGIC[0] >> 3))?;
@@ -209,7 +209,7 @@ impl ProtobufList {
         Ok(None)
     }
 
-    /// Begins the value of a length-delimited or fixed-size field. Checks its declared length.
+    /// Begins the value of a length-delimited or fixed-size field, and checks its declared length.
     fn begin<'i>(
         &mut self,
         field: Option<ListField>,
@@ -420,7 +420,7 @@ impl ListBody for ProtobufList {
     fn unfinished_item(&self) -> Option<u64> {
         match self.state {
             ProtobufListState::Item { .. } => Some(self.list.index()),
-            // An oversized item counts as skipped from its length on.
+            // An oversized item counts as skipped as soon as its length is known.
             ProtobufListState::Skip { is_item: true, .. } => self.list.index().checked_sub(1),
             _ => None,
         }

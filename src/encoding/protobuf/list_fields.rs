@@ -97,8 +97,8 @@ impl ListField {
 }
 
 impl ListShape {
-    /// Returns `None` for a kind that is not a list of objects. Otherwise a single `ConfigMap` would yield its data as
-    /// items.
+    /// Returns `None` for a kind that is not a list of objects. Otherwise, the data of a single `ConfigMap` would be
+    /// delivered as items.
     pub(crate) fn of(type_meta: &TypeMeta) -> Option<Self> {
         let TypeMeta { api_version, kind } = type_meta;
         match kind.as_str() {
@@ -109,5 +109,5 @@ impl ListShape {
     }
 }
 
-/// The items of core/v1 `List` are `RawExtension`s; the other two hold descriptions of the API.
+/// The kinds of lists whose items are not objects: `RawExtension`s in core/v1 `List`, and descriptions of the API.
 const NOT_OF_OBJECTS: [&str; 3] = ["List", "APIResourceList", "APIGroupList"];

@@ -21,7 +21,7 @@ pub(crate) fn envelope(body: &[u8]) -> Option<(TypeMeta, &[u8])> {
                 }
             }
             2 => raw = Some(field.value.bytes().ok()?),
-            // A contentEncoding or contentType means that raw is not a plain object.
+            // With a contentEncoding or a contentType, raw is not a plain object.
             3 | 4 if !field.value.bytes().ok()?.is_empty() => return None,
             _ => {}
         }
@@ -29,8 +29,8 @@ pub(crate) fn envelope(body: &[u8]) -> Option<(TypeMeta, &[u8])> {
     Some((type_meta, raw?))
 }
 
-/// Decodes a Status, with its first [`MAX_CAUSES`] causes; `None` if the bytes are not a Status. Its message may
-/// quote text that is not UTF-8, which gets U+FFFD.
+/// Decodes a Status, with its first [`MAX_CAUSES`] causes. Returns `None` if the bytes are not a Status. Its message
+/// may quote text that is not UTF-8, which is replaced by U+FFFD.
 pub(crate) fn status(bytes: &[u8]) -> Option<Status> {
     if bytes.len() <= 2 * MAX_CAUSES
         && let Ok(status) = <Status as prost::Message>::decode(bytes)
@@ -57,15 +57,15 @@ pub(crate) fn status(bytes: &[u8]) -> Option<Status> {
     <Status as prost::Message>::decode(&*copy?).ok()
 }
 
-/// What [`replaced`] writes for a field that is no text.
+/// The copy of a field that is not text, as [`replaced`] writes it.
 enum Nested {
     Unchanged,
     LeftOut,
     Replaced(Vec<u8>),
 }
 
-/// Returns a copy of a message in which the fields with these numbers are UTF-8; `None` if it is malformed, or `nested`
-/// returns `None` for another field with a length.
+/// Returns a copy of a message in which the fields with these numbers are UTF-8. Returns `None` if the message is
+/// malformed, or if `nested` returns `None` for another field with a length.
 fn replaced(message: &[u8], texts: &[u32], mut nested: impl FnMut(u32, &[u8]) -> Option<Nested>) -> Option<Vec<u8>> {
     let mut copy = Vec::new();
     for field in Fields::new(message) {

@@ -12,7 +12,7 @@ use crate::encoding::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFiel
 use crate::encoding::utf8::replaced;
 use crate::error::{Fault, ItemError};
 
-/// The times of the metadata, and the object, off which the maps and lists are read. The fields of its metadata are
+/// The times of the metadata, and the object from which maps and lists are read. The fields of its metadata are
 /// checked, but not the contents of maps and lists.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ProtobufMetadata<'a> {
@@ -118,8 +118,9 @@ fn values(object: &[u8], number: u32) -> impl Iterator<Item = Result<Value<'_>, 
     })
 }
 
-/// Checks all values of a field of the metadata, and then reads them one at a time: an element of two bytes may become
-/// 200 bytes.
+/// Checks all values of a field of the metadata, and then reads them one at a time.
+///
+/// An element of two bytes may become 200 bytes, so they are not all kept.
 fn each<'a, T>(
     object: &'a [u8],
     number: u32,
@@ -161,7 +162,7 @@ fn merge_time(time: &mut Option<Time>, value: Value<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// An int32 is written as an int64, and read by its lower half.
+/// Returns an int32, which is encoded as an int64 and read from its lower half.
 #[expect(clippy::cast_possible_truncation)]
 fn int32(value: Value<'_>) -> Result<i32, Fault> {
     Ok(value.int()? as i32)

@@ -204,7 +204,7 @@ impl Writer for Protobuf {
         _: impl FnOnce(&mut Vec<u8>) -> Result<u64, ItemError>,
         out: &mut Vec<u8>,
     ) {
-        // The frame is far shorter than its length allows, unless the version is not.
+        // The frame is far shorter than its length allows, unless the version is very long.
         _ = write::write_frame("BOOKMARK", &kind.type_meta, bytes, out);
     }
 

@@ -1,4 +1,4 @@
-//! The copy of a message: one walk measures it, a second one writes it.
+//! The copy of a message, made by one walk that measures it and a second one that writes it.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
@@ -15,7 +15,7 @@ pub(crate) fn append(message: &[u8], rules: Rules<'_, u32>, copy: &mut Vec<u8>) 
     write(message, rules, &mut sizes, copy)
 }
 
-/// Returns the action for a field of protobuf, and the message that it contains if that is projected.
+/// Returns the action for a field, and the message in it if this is projected.
 fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Action<'p, u32>, &'a [u8]), Fault> {
     let action = rules.action(&field.number);
     let Action::Project(inner) = action else { return Ok((action, &[])) };
@@ -25,7 +25,7 @@ fn action<'a, 'p>(rules: Rules<'p, u32>, field: &WireField<'a>) -> Result<(Actio
 }
 
 /// The measured sizes of the first projected messages, in their order. The sizes of later messages are measured again,
-/// so the memory does not grow with an item.
+/// so that the memory does not grow with an item.
 #[derive(Default)]
 struct Sizes {
     known: [usize; 16],
@@ -55,7 +55,7 @@ fn measure(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes) -> Result<u
                     *known = left;
                 }
                 if left == inner.len() {
-                    // `write` copies the message whole, and does not use the sizes of messages within it.
+                    // `write` copies this message whole, and so does not use the sizes of messages within it.
                     sizes.next = index + 1;
                     field.bytes.len()
                 } else {
@@ -80,7 +80,7 @@ fn write(message: &[u8], rules: Rules<'_, u32>, sizes: &mut Sizes, copy: &mut Ve
                     Some(known) => *known,
                     None => measure(inner, rules, &mut Sizes::default())?,
                 };
-                // An equal size means that nothing in it is dropped.
+                // An equal size means that nothing in the message is dropped.
                 if left == inner.len() {
                     copy.extend_from_slice(field.bytes);
                 } else {

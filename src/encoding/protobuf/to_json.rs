@@ -37,7 +37,7 @@ pub(crate) fn to_list_item(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64,
     write_object(item, out, |_| ())
 }
 
-/// Appends an object whose first members `write_first` writes, unless it may take too much memory.
+/// Appends an object, whose first members `write_first` writes, unless it may take too much memory.
 fn write_object(
     item: &ItemRef<'_>,
     out: &mut Vec<u8>,
@@ -74,9 +74,9 @@ enum Slot<'a> {
     Bytes(&'a [u8]),
     /// One slot for each field of the message, or none if the message is empty.
     Message(Vec<Slot<'a>>),
-    /// Not empty, except for the items of an empty list in a map.
+    /// Never empty, except for the items of an empty list in a map.
     List(Vec<Slot<'a>>),
-    /// Not empty.
+    /// Never empty.
     Map(BTreeMap<&'a [u8], Slot<'a>>),
 }
 
@@ -390,9 +390,9 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     write(out, format_args!("\"{}\"", Base64Display::new(bytes, &STANDARD)));
 }
 
-/// Returns true for Go's zero time, the first of January of the year 1, or a message without fields.
+/// Returns true for Go's zero time, which is the beginning of the year 1, or a message without fields.
 ///
-/// Go ignores the nanoseconds of a `Time`, and those of a `MicroTime` below a microsecond.
+/// Go ignores the nanoseconds of a `Time`, and the part of a `MicroTime` below a microsecond.
 fn is_zero_time(of: Option<&Message>, slots: &[Slot<'_>]) -> bool {
     match slots {
         [] => true,

@@ -35,7 +35,7 @@ impl Varint {
 
     /// Adds the next byte. Returns the value after the last byte.
     pub(crate) fn push(&mut self, byte: u8) -> Result<Option<u64>, Fault> {
-        // The tenth byte holds the last bit of 64.
+        // The tenth byte contains only the last of 64 bits.
         if self.len == 9 && byte > 1 {
             return Err(Fault::Varint);
         }
@@ -170,10 +170,10 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// Consumes the next field if its tag, and its length or value, have one or two bytes, as in nearly all fields.
+    /// Consumes the next field if its tag, and its length or value, have one or two bytes, as almost all fields do.
     ///
     /// Keeping the walk over these fields in registers saved a quarter of the instructions for an event of a watch, and
-    /// as much for views, paths and projections. A test compares it with [`Self::any`].
+    /// as much for views, paths and projections. A test compares the result with [`Self::any`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the parts of a field that a caller ignores are then never computed")]
     fn plain(&mut self) -> Option<(u32, Value<'a>)> {
@@ -271,7 +271,7 @@ impl<'a> Iterator for Fields<'a> {
         let (number, value) = if let Some(field) = self.plain() {
             field
         } else {
-            // Takes a copy: borrowing `self` would keep it in memory instead of registers. After an error `self` stays
+            // The copy is in registers, while borrowing `self` would keep it in memory. After an error, `self` stays
             // empty.
             let mut ahead = mem::take(self);
             let field = match ahead.any() {
@@ -291,7 +291,7 @@ pub(crate) fn write_len(number: u32, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends the key and the length of such a field.
+/// Appends the key and the length of a field that has a length.
 pub(crate) fn write_len_head(number: u32, len: u64, out: &mut Vec<u8>) {
     encode_key(number, encoding::WireType::LengthDelimited, out);
     encode_varint(len, out);

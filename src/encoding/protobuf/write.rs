@@ -1,7 +1,7 @@
 //! Envelopes, frames and the messages around items in protobuf.
 //!
-//! Go's generated `Marshal` writes each string and number that is not a pointer, also when it is empty, in the order of
-//! the numbers.
+//! Go's generated `Marshal` writes each string and number that is not a pointer, even if it is empty, in the order of
+//! the field numbers.
 
 use std::borrow::Cow;
 
@@ -112,9 +112,9 @@ fn details(details: &StatusDetails) -> Vec<u8> {
     out
 }
 
-/// Returns a `PartialObjectMetadata` in protobuf: field 1 of the object, which every kind has.
+/// Returns a `PartialObjectMetadata` in protobuf, which is field 1 of an object of any kind.
 ///
-/// It borrows the field, unless the object has it in several pieces, which no API server sends.
+/// The field is borrowed, unless the object has it in several pieces, which no API server sends.
 pub(crate) fn metadata(object: &[u8]) -> Result<Cow<'_, [u8]>, FieldFault> {
     let mut metadata = Cow::Borrowed(&b""[..]);
     for field in Fields::new(object) {
@@ -131,7 +131,7 @@ pub(crate) fn metadata(object: &[u8]) -> Result<Cow<'_, [u8]>, FieldFault> {
     Ok(metadata)
 }
 
-/// Returns the object with this resource version in its metadata, and otherwise the same bytes.
+/// Returns the object with this resource version in its metadata, and with all other bytes unchanged.
 pub(crate) fn with_version(object: &[u8], version: &str) -> Result<Vec<u8>, FieldFault> {
     let mut out = Vec::with_capacity(object.len() + version.len());
     let mut is_set = false;

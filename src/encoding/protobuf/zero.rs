@@ -1,4 +1,4 @@
-//! An object of a kind without any values, as Go encodes it: the object of a bookmark.
+//! An object of a kind without any values, as Go encodes it for a bookmark.
 
 use prost::encoding::{WireType, encode_key};
 
@@ -6,10 +6,10 @@ use crate::encoding::protobuf::wire::write_len;
 use crate::encoding::writer::ZeroMeta;
 use crate::schema::{Field, Form, Message, Omit, Shape, Type};
 
-/// Returns the protobuf of an object of this kind that has only these metadata.
+/// Returns the protobuf of an object of this kind that has only this metadata.
 ///
-/// Go's generated `Marshal` writes every field that is neither a pointer, a slice nor a map, also when it is zero, in
-/// the order of the numbers. The table has the fields of all its releases together. A field that it marks as
+/// Go's generated `Marshal` writes every field that is neither a pointer, a slice nor a map, even if it is zero, in the
+/// order of the field numbers. The table contains the fields of all its releases, so a field that it marks as
 /// [`Omit::Absent`] is left out, because only some releases have it.
 pub(crate) fn zero_object(kind: &Message, meta: &ZeroMeta<'_>) -> Vec<u8> {
     let mut object = Vec::new();
@@ -53,7 +53,7 @@ fn write_field(field: &Field, meta: Option<&ZeroMeta<'_>>, out: &mut Vec<u8>) {
         Type::Message(_) => {
             let mut value = Vec::new();
             match field.of.message() {
-                // A time is a message without fields when it is zero.
+                // A zero time is a message without fields.
                 Some(Message { form: Form::Time | Form::MicroTime, .. }) | None => {}
                 Some(Message { form: Form::Quantity, .. }) => write_len(1, b"0", &mut value),
                 Some(message) => {

@@ -22,20 +22,18 @@ use crate::key::{Identity, Namespaces};
 #[derive(Default)]
 pub(crate) struct Compression {
     decoder: Decoder,
-    /// Created when it is needed.
     encoder: Option<Encoder>,
     training: TrainingPolicy,
-    /// Hashes what names a group.
     hasher: RandomState,
     groups: DeltaGroups,
     by_namespace: NamespaceDictionaries,
     comparand: Comparand,
-    /// The renewal of what was compressed before the last training, until it has visited all objects.
+    /// The renewal that follows the last training, until it has visited all objects.
     renewal: Option<Renewal>,
     renewed: RenewedReferences,
 }
 
-/// The states that a store has, as compression looks them up.
+/// The states of a store, among which compression looks candidates up.
 pub(crate) trait StoredStates {
     /// A state, and the place of its object.
     type Found;
@@ -43,7 +41,7 @@ pub(crate) trait StoredStates {
     /// Finds the object that has this state.
     fn find_state(&self, state: StateId) -> Option<Self::Found>;
 
-    /// Returns the state if it is stored whole.
+    /// Returns the state if the object is stored whole.
     fn as_whole(found: &Self::Found) -> Option<StoredWhole<'_>>;
 }
 
@@ -64,17 +62,17 @@ pub(crate) struct Replaced<'a> {
 }
 
 pub(crate) enum EncodeOutcome<'c, F> {
-    /// As the delta to the reference. If it is the first delta, the bytes of this candidate are now the reference: the
-    /// writer replaces the candidate's entry by an empty delta.
+    /// The delta to the reference. For the first delta of a group, `candidate` is the object whose bytes have become
+    /// the reference, and the writer replaces the candidate's entry by an empty delta.
     Delta { reference: Arc<Reference>, body: Cow<'c, [u8]>, candidate: Option<F> },
-    /// Compressed by itself. With `candidate_of`, the writer calls [`Compression::set_candidate`] for the group once
-    /// the state has an address.
+    /// The object compressed by itself. If `candidate_of` names a group, the writer calls
+    /// [`Compression::set_candidate`] for this group once the state has an address.
     Whole { shared: Arc<NamespaceDictionary>, body: &'c [u8], candidate_of: Option<GroupKey> },
-    /// Encoded, because compression does not make the object shorter.
+    /// The object stays encoded, because compression does not make it shorter.
     Incompressible,
 }
 
-/// An object stored whole that was compressed again. The writer replaces its entry.
+/// An object that is stored whole and was compressed again. The writer replaces its entry.
 pub(crate) struct RecompressedWhole<'c> {
     pub(crate) shared: Arc<NamespaceDictionary>,
     pub(crate) body: &'c [u8],
@@ -89,23 +87,24 @@ pub(crate) struct CompressionMemory {
 }
 
 enum Decision<'a> {
-    /// As the delta, which the encoder has, to the reference of the group.
+    /// As the delta to the reference of the group. The encoder has this delta.
     Delta(Arc<Reference>),
     /// As the delta to the candidate, which becomes the reference.
     FirstDelta(StoredWhole<'a>),
-    /// Whole. The group compares its next object with the same object as before.
+    /// Whole; the group goes on comparing its objects with the same object as before.
     Whole,
-    /// Whole. The group compares its next object with this one.
+    /// Whole; the group compares its next object with this one.
     Candidate,
 }
 
-/// What the last object was compared with, because the next object is mostly of the same group.
+/// The reference or candidate with which the last object was compared. It is kept because the next object mostly
+/// belongs to the same group.
 ///
-/// The buffer stays, and the pool keeps no reference for the writer. New buffers would leave holes between the entries
-/// of a list.
+/// The buffer stays allocated, because new buffers would leave holes between the entries of a list. The pool keeps no
+/// reference for the writer.
 #[derive(Default)]
 struct Comparand {
-    /// The reference of the bytes; `None` if they are of a candidate.
+    /// The reference whose bytes `packed` contains, or `None` if they are a candidate's.
     reference: Option<Weak<Reference>>,
     packed: PackedObject,
     frame_len: usize,
@@ -113,12 +112,12 @@ struct Comparand {
 }
 
 impl Compression {
-    /// Creates it with a decoder, whose clones readers use.
+    /// Creates the compression of a store. Readers use clones of its decoder.
     pub(crate) fn new(decoder: Decoder) -> Self {
         Self { decoder, ..Self::default() }
     }
 
-    /// Compresses an object, and names what the writer does with it.
+    /// Compresses an object, and tells the writer how to store it.
     pub(crate) fn encode<S: StoredStates>(
         &mut self,
         object: &NewObject<'_>,
@@ -143,7 +142,7 @@ impl Compression {
             Decision::FirstDelta(whole) => {
                 let reference = self.decoder.new_reference(whole);
                 self.comparand.reference = Some(Arc::downgrade(&reference));
-                // The group is known, so no other is displaced.
+                // The group is known already, so this displaces no other group.
                 self.groups.set_reference(group, &reference, |_| true);
                 self.delta(group, reference, candidate, namespaces)
             }
@@ -160,8 +159,8 @@ impl Compression {
         self.group_of(&ItemRef::new(encoding, bytes).meta().ok()?, bytes.len(), namespace)
     }
 
-    /// Returns the last delta of the encoder, to the reference, or during a renewal to the reference of the current
-    /// dictionary with the same bytes.
+    /// Returns the encoder's last delta and its reference. During a renewal, this is the reference with the same bytes
+    /// that was compressed with the current dictionary.
     fn delta<F>(
         &mut self,
         group: GroupKey,
@@ -173,7 +172,7 @@ impl Compression {
             let body = self.encoder.as_ref().map(Encoder::last_delta).unwrap_or_default().into();
             return EncodeOutcome::Delta { reference, body, candidate };
         }
-        // The renewal uses the encoder, too.
+        // The delta is copied, because the renewal uses the encoder too.
         let body = self.encoder.as_ref().map(Encoder::last_delta).unwrap_or_default().to_vec().into();
         let renewed = self.renew(&reference, |_| Some(group), namespaces);
         EncodeOutcome::Delta { reference: renewed.unwrap_or(reference), body, candidate }
@@ -192,7 +191,7 @@ impl Compression {
         EncodeOutcome::Whole { shared, body, candidate_of }
     }
 
-    /// Decides how a new object of the group is to be stored. If it is a delta, the encoder has the delta.
+    /// Decides how a new object of the group is stored. If it is stored as a delta, the encoder then has the delta.
     fn decide<'a>(
         &mut self,
         group: GroupKey,
@@ -214,14 +213,14 @@ impl Compression {
         }
     }
 
-    /// Makes the candidate the comparand, unless the store has another object at its place. Returns how the object is
-    /// stored if it resembles the candidate.
+    /// Makes the candidate the comparand, unless the store has another object at its place by now. Returns how the new
+    /// object is stored if it resembles the candidate.
     fn compare_candidate<'a>(
         &mut self,
         object: &NewObject<'_>,
         candidate: Option<StoredWhole<'a>>,
     ) -> Option<Decision<'a>> {
-        // Another object may have got the address of the candidate, and the deltas to a reference have one namespace.
+        // Another object may have got the candidate's address, and all deltas to a reference must have one namespace.
         let candidate = candidate.filter(|it| *it.shared.namespace == *object.identity.namespace)?;
         let comparand = &mut self.comparand;
         comparand.reference = None;
@@ -230,12 +229,12 @@ impl Compression {
         Some(Decision::FirstDelta(candidate))
     }
 
-    /// Makes the reference the comparand, unless only the replaced object uses it: as a delta, the object would keep it
-    /// alive. Returns how the object is stored if it resembles the reference.
+    /// Makes the reference the comparand, unless only the replaced object uses it. A new delta would keep it alive.
+    /// Returns how the new object is stored if it resembles the reference.
     fn compare_reference<'a>(&mut self, reference: Arc<Reference>, object: &NewObject<'_>) -> Option<Decision<'a>> {
         let replaced = object.replaced.and_then(|old| old.reference);
         let is_replaced = replaced.is_some_and(|replaced| Arc::ptr_eq(replaced, &reference));
-        // One count is of `reference`.
+        // `reference` itself accounts for one of the two counts.
         if is_replaced && Arc::strong_count(&reference) == 2 {
             return None;
         }
@@ -256,7 +255,7 @@ impl Compression {
         let reference = &comparand.packed.bytes;
         let previous = self.groups.take_due_trial(group, name);
         let trial_len = previous.and_then(|previous| encoder.compress_delta(previous));
-        // After the trial, because the encoder keeps the last delta.
+        // This follows the trial, because the encoder keeps only the last delta.
         let delta_len = encoder.compress_delta(reference);
         let object_len = encoder.packed().len();
         let comparison = Comparison {
@@ -282,7 +281,8 @@ impl Compression {
         self.groups.move_candidate(group, from, to);
     }
 
-    /// Compares later objects with the reference of an object that was loaded. Learning it again changes nothing.
+    /// Makes the reference of a loaded object the one with which later objects of its group are compared. Repeating
+    /// this changes nothing.
     pub(crate) fn learn_reference(&mut self, object: &CompressedObject<'_>, encoding: Encoding) {
         let (CompressedForm::Delta { reference, .. } | CompressedForm::Reference(reference)) = object.form else {
             return;
@@ -290,24 +290,25 @@ impl Compression {
         if let Some(bytes) = self.decoder.decode(object)
             && let Some(group) = self.group_of_bytes(encoding, &bytes, reference.namespace())
         {
-            // A store that is loaded has no candidates.
+            // A store that was just loaded has no candidates.
             self.groups.set_reference(group, reference, |_| false);
         }
     }
 
-    /// Returns true if a training is due. None is due during a renewal, so that a store has two dictionaries at most.
+    /// Returns true if a training is due. During a renewal, none is due, so that a store has at most two dictionaries.
     pub(crate) fn is_training_due(&mut self) -> bool {
         let is_trained = self.dictionary().is_some();
         self.training.is_due(is_trained) && self.renewal.is_none()
     }
 
-    /// Returns true if a training pays. `untrained_len` is what the store has compressed without a dictionary.
+    /// Returns true if a training pays off. `untrained_len` is the size of what the store has compressed without a
+    /// dictionary.
     pub(crate) fn pays_training(&self, untrained_len: usize) -> bool {
         self.dictionary().is_some() || TrainingPolicy::pays_first(untrained_len)
     }
 
-    /// Trains a dictionary, and begins to renew what was compressed with another one or without. If zstd cannot train
-    /// one, everything stays as it is.
+    /// Trains a dictionary, and begins to renew the objects that were compressed with another one or without. If zstd
+    /// cannot train one, everything stays as it is.
     pub(crate) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) {
         let is_trained = self.encoder.get_or_insert_with(Encoder::new).train(samples);
         if is_trained {
@@ -315,7 +316,7 @@ impl Compression {
         } else if self.dictionary().is_none() {
             self.training.record_failure();
         }
-        // Samples compress better than later objects.
+        // The samples do not count towards the ratio, because they compress better than later objects.
         self.training.restart_ratio();
     }
 
@@ -323,13 +324,13 @@ impl Compression {
         (self.renewal, self.renewed) = (Some(Renewal::default()), RenewedReferences::default());
     }
 
-    /// Takes the renewal for its next step, which ends with [`put_renewal`](Self::put_renewal); `None` if all objects
-    /// are of the current dictionary.
+    /// Takes the renewal for its next step, after which [`put_renewal`](Self::put_renewal) puts it back. Returns `None`
+    /// if all objects use the current dictionary.
     pub(crate) fn take_renewal(&mut self) -> Option<Renewal> {
         self.renewal.take()
     }
 
-    /// Continues the renewal later. `None` if it has visited all objects.
+    /// Puts the renewal back until its next step, or `None` if it has visited all objects.
     pub(crate) fn put_renewal(&mut self, renewal: Option<Renewal>) {
         if renewal.is_none() {
             self.renewed = RenewedReferences::default();
@@ -337,7 +338,7 @@ impl Compression {
         self.renewal = renewal;
     }
 
-    /// Returns true if the object was compressed with another dictionary than the current one, or without.
+    /// Returns true if the object was compressed with an older dictionary or without one.
     pub(crate) fn is_of_old_dictionary(&self, object: &CompressedObject<'_>) -> bool {
         let shared = match object.form {
             CompressedForm::Whole(whole) => whole.shared,
@@ -351,8 +352,8 @@ impl Compression {
         self.dictionary().is_some_and(is_other)
     }
 
-    /// Compresses an object stored whole with the current dictionary. Returns `None` if that does not make it shorter
-    /// than its bytes.
+    /// Compresses an object that is stored whole with the current dictionary. Returns `None` if the result is not
+    /// shorter than the object.
     pub(crate) fn compress_again(
         &mut self,
         object: &CompressedObject<'_>,
@@ -368,9 +369,9 @@ impl Compression {
         Some(RecompressedWhole { shared, body, group })
     }
 
-    /// Returns the reference of a delta with the same bytes, compressed with the current dictionary. All deltas to the
-    /// old reference get the same one, and so does the group. Returns `None` if the dictionary does not make it shorter
-    /// than its bytes: the group then has no reference.
+    /// Returns a reference with the same bytes as the reference of a delta, compressed with the current dictionary. The
+    /// group and all deltas to the old reference get the same new one. Returns `None` if the result is not shorter than
+    /// the reference; the group then has no reference.
     pub(crate) fn renew_reference(
         &mut self,
         delta: &CompressedObject<'_>,
@@ -412,20 +413,20 @@ impl Compression {
     ) -> Option<Arc<Reference>> {
         let object = reference.object();
         let encoder = self.encoder.get_or_insert_with(Encoder::new);
-        // Packed as before, because deltas have these bytes as their reference.
+        // The bytes are packed as before, because the deltas refer to exactly these bytes.
         self.decoder.read_whole(object, encoder.packed_mut(object.wire_len))?;
         let (body, dictionary) = compress_whole(&mut self.encoder, None)?;
         let shared = self.by_namespace.get(namespaces, reference.namespace(), dictionary);
         Some(self.decoder.new_reference(StoredWhole { shared: &shared, body, wire_len: object.wire_len }))
     }
 
-    /// Forgets groups whose objects were deleted, and what dropped objects shared.
+    /// Forgets the groups whose objects were deleted, and the shared data of dropped objects.
     pub(crate) fn forget_dropped(&mut self, states: &impl StoredStates) {
         self.groups.forget_dropped(|state| states.find_state(state).is_some());
         self.by_namespace.forget_dropped();
     }
 
-    /// Frees zstd's tables for writing after a list, and the reference that was decompressed last.
+    /// Frees zstd's tables for compression after a list, and the reference that was decompressed last.
     pub(crate) fn free_tables(&mut self) {
         if let Some(encoder) = &mut self.encoder {
             encoder.free_tables();
@@ -437,9 +438,9 @@ impl Compression {
         self.encoder.as_ref().and_then(Encoder::dictionary)
     }
 
-    /// Uses the first of the dictionaries that were loaded, and begins to renew what was compressed with the others.
+    /// Makes the first of the loaded dictionaries the current one, and begins to renew the objects of the others.
     pub(crate) fn adopt_dictionaries(&mut self, dictionaries: &[Arc<Dictionary>]) {
-        // The last that an encoder adopts is its current one.
+        // An encoder uses the dictionary that it adopted last.
         for dictionary in dictionaries.iter().rev() {
             self.encoder.get_or_insert_with(Encoder::new).adopt(Arc::clone(dictionary));
         }
@@ -467,7 +468,7 @@ impl Compression {
 }
 
 /// Compresses the packed object by itself, and records its lengths for trainings if the object is new. Returns `None`
-/// if that does not make it shorter.
+/// if the result is not shorter than the object.
 fn compress_whole<'e>(
     encoder: &'e mut Option<Encoder>,
     training: Option<&mut TrainingPolicy>,

@@ -1,7 +1,7 @@
-//! The rule by which an object is stored as a delta, without data and state: lengths in, a verdict out.
+//! The rule by which an object is stored as a delta. It has no data and no state: lengths go in, and a verdict comes
+//! out.
 
-/// An object resembles a reference if the delta saves a quarter of what the dictionary is expected to leave, and this
-/// many bytes.
+/// The bytes that a delta must save, and also a quarter of the length that the dictionary is expected to leave.
 const SAVED: usize = 64;
 
 /// The lengths of an object, of its reference, and of the delta between them.
@@ -11,7 +11,7 @@ pub(super) struct Comparison {
     pub(super) reference_len: usize,
     /// The length of the reference, compressed by itself.
     pub(super) reference_frame_len: usize,
-    /// True if a dictionary compressed it.
+    /// True if the reference was compressed with a dictionary.
     pub(super) is_trained: bool,
     pub(super) delta_len: usize,
     /// The length of the delta to the previous object of the group, if a trial was due.
@@ -53,7 +53,8 @@ impl Comparison {
     /// Returns the length that the object is expected to have when it is stored whole.
     fn expected_whole_len(&self) -> usize {
         let like_reference = self.reference_frame_len.saturating_mul(self.object_len) / self.reference_len.max(1);
-        // A dictionary leaves about half of what is left without it, and the object may still get one.
+        // A dictionary leaves about half of the length that an object has without one, and this object may still get
+        // one.
         if self.is_trained { like_reference } else { like_reference / 2 }
     }
 }

@@ -27,12 +27,12 @@ pub(crate) enum CompressedForm<'a> {
         reference: &'a Arc<Reference>,
         body: &'a [u8],
     },
-    /// The object has the bytes of the reference, except for its identity.
+    /// The object has the same bytes as the reference, except for its identity.
     Reference(&'a Arc<Reference>),
 }
 
 impl CompressedForm<'_> {
-    /// Returns the length of what was compressed by itself and without a dictionary.
+    /// Returns the length of the body if it was compressed by itself and without a dictionary.
     pub(crate) fn untrained_len(&self) -> usize {
         let whole = match self {
             Self::Whole(whole) => *whole,
@@ -43,13 +43,13 @@ impl CompressedForm<'_> {
     }
 }
 
-/// Decompresses for any number of threads: each borrows a context, or creates one if all are in use. As many contexts
-/// are kept as the machine has cores. Clones share the contexts.
+/// Decompresses objects for any number of threads, each of which borrows a context, or creates one if all are in use.
+/// As many contexts are kept as the machine has cores, and clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Decoder(Arc<SharedPool>);
 
 impl Decoder {
-    /// Returns the object's bytes; `None` when this crate did not compress them.
+    /// Returns the object's bytes, or `None` if this crate did not compress them.
     pub(crate) fn decode(&self, object: &CompressedObject<'_>) -> Option<Vec<u8>> {
         let texts = ElidedTexts::of(&object.identity);
         let restore = |elided: &[u8]| texts.restore(elided, object.wire_len as usize);
@@ -63,7 +63,7 @@ impl Decoder {
         self.with_elided(object, restore)?
     }
 
-    /// Returns the object's bytes without what its identity has. Of a reference it keeps nothing for readers.
+    /// Returns the object's bytes after the elision. A reference that is decompressed for this is not kept for readers.
     pub(crate) fn decode_elided(&self, object: &CompressedObject<'_>) -> Option<Vec<u8>> {
         self.with_elided(object, <[u8]>::to_vec)
     }
@@ -77,7 +77,7 @@ impl Decoder {
             CompressedForm::Whole(whole) => whole,
             CompressedForm::Reference(reference) => reference.object(),
             CompressedForm::Delta { reference, body } => {
-                // Before the context is taken, because a reference is read with a context, too.
+                // The reference comes before the context, because reading a reference takes a context too.
                 let reference = self.packed_reference(reference)?;
                 return self.with_context(|context| {
                     read_delta(context, object.wire_len, body, &reference.bytes)?;
@@ -123,7 +123,7 @@ impl Decoder {
         for buffer in [&mut context.frame, &mut context.packed.bytes, &mut context.elided] {
             buffer.shrink_to(KEPT_LEN);
         }
-        // A context that is not kept is dropped without the lock.
+        // A surplus context is dropped after the lock is released.
         let _surplus = lock(&self.0.pool).put_context(context);
         result
     }
@@ -169,7 +169,7 @@ fn read_delta(context: &mut DecoderContext, wire_len: u32, body: &[u8], referenc
     Some(())
 }
 
-/// Restores a frame, and makes room for what is in it.
+/// Restores a frame, and makes room for its contents.
 fn restore(wire_len: u32, body: &[u8], frame: &mut Vec<u8>, packed: &mut PackedObject) {
     frame::restore(wire_len, body, frame);
     packed.bytes.clear();

@@ -1,4 +1,4 @@
-//! Trained dictionaries, and what objects that are stored whole share.
+//! Trained dictionaries, and the data that objects stored whole share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ pub(super) const LEVEL: i32 = 3;
 
 /// A trained dictionary. The objects that were compressed with it keep it alive.
 pub(crate) struct Dictionary {
-    /// The bytes from which it was created, compressed, and their length.
+    /// The bytes from which the dictionary was created, compressed, and their length.
     packed: Box<[u8]>,
     len: usize,
     pub(super) decompress: DDict<'static>,
@@ -28,7 +28,7 @@ impl Dictionary {
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len);
-        // They were compressed by `new`.
+        // This cannot fail, because `new` compressed the bytes.
         _ = zstd_safe::decompress(&mut bytes, &self.packed);
         bytes
     }
@@ -53,10 +53,10 @@ pub(crate) struct StoredWhole<'a> {
     pub(crate) wire_len: u32,
 }
 
-/// By namespace, what objects share that are stored whole from now on.
+/// The dictionary and namespace that new objects share if they are stored whole, for each namespace.
 pub(crate) struct NamespaceDictionaries {
     shared: HashMap<Arc<str>, Weak<NamespaceDictionary>>,
-    /// The number of namespaces at which those without objects are removed.
+    /// The number of namespaces at which the ones without objects are removed.
     full: usize,
 }
 
@@ -67,8 +67,8 @@ impl Default for NamespaceDictionaries {
 }
 
 impl NamespaceDictionaries {
-    /// Returns what objects of the namespace share until another dictionary is trained. A new namespace may displace
-    /// those without objects.
+    /// Returns the data that objects of the namespace share until another dictionary is trained. A new namespace may
+    /// displace namespaces without objects.
     pub(crate) fn get(
         &mut self,
         namespaces: &mut Namespaces,

@@ -8,23 +8,24 @@ use smallvec::SmallVec;
 
 use crate::key::Identity;
 
-/// No text in UTF-8 has this byte (RFC 3629, section 3).
+/// The byte before a text's number, which no text in UTF-8 contains (RFC 3629, section 3).
 pub(super) const MARKER: u8 = 0xf8;
-/// The number after a marker of the object itself. Smaller numbers name a text.
+/// The number that follows a marker which the object itself contains. Smaller numbers name a text.
 const ESCAPED: u8 = 6;
 const TEXTS: usize = 6;
-/// A shorter text stays, because a dictionary has it.
+/// The length of the shortest text that is replaced. A dictionary handles shorter ones well.
 const SHORTEST: usize = 4;
 
 /// An object after the elision.
 pub(crate) struct ElidedObject {
     pub(super) bytes: Vec<u8>,
-    /// The length of the object before it.
+    /// The length of the object before the elision.
     pub(super) wire_len: u32,
 }
 
 impl ElidedObject {
-    /// Returns `None` if the object is longer than 4 GiB, or grows much because it has many markers.
+    /// Elides the bytes of an object. Returns `None` if it is longer than 4 GiB, or would grow much because it contains
+    /// many markers.
     pub(crate) fn of(identity: &Identity<'_>, bytes: &[u8]) -> Option<Self> {
         let (wire_len, mut elided) = (bytes.len().try_into().ok()?, Vec::new());
         ElidedTexts::of(identity).elide(bytes, &mut elided)?;
@@ -47,12 +48,12 @@ impl AsRef<[u8]> for ElidedObject {
     }
 }
 
-/// The texts that an entry contains: uid, name, namespace and resource version. Then the parts of the name before and
-/// after its last hyphen or dot, which also occur alone: the name of a `ReplicaSet` is the name of its Deployment, a
-/// hyphen and a hash, and labels of the `ReplicaSet` contain the hash.
+/// The texts that an entry contains: uid, name, namespace and resource version. They are followed by the parts of the
+/// name before and after its last hyphen or dot, because these parts also occur alone: the name of a `ReplicaSet` is
+/// the name of its Deployment, a hyphen and a hash, and the labels of the `ReplicaSet` contain the hash.
 pub(super) struct ElidedTexts<'a>([&'a str; TEXTS]);
 
-/// What is replaced: the place, the length, and the number after the marker.
+/// A text to replace: its place, its length, and the number that follows the marker.
 type Occurrence = (usize, usize, u8);
 
 impl<'a> ElidedTexts<'a> {
@@ -62,8 +63,7 @@ impl<'a> ElidedTexts<'a> {
         Self([uid, name, namespace, resource_version, before, after])
     }
 
-    /// Replaces `elided` by the bytes without the texts. Returns `None` if they are longer than
-    /// [`longest_elided`].
+    /// Replaces `elided` by the bytes without the texts. Returns `None` if the result exceeds [`longest_elided`].
     pub(super) fn elide(&self, bytes: &[u8], elided: &mut Vec<u8>) -> Option<()> {
         let mut occurrences: SmallVec<[Occurrence; 32]> = SmallVec::new();
         occurrences.extend(memchr_iter(MARKER, bytes).map(|at| (at, 1, ESCAPED)));
@@ -72,13 +72,14 @@ impl<'a> ElidedTexts<'a> {
                 occurrences.extend(memmem::find_iter(bytes, text).map(|at| (at, text.len(), number)));
             }
         }
-        // Of texts at the same place, the longest first: the namespace may be the beginning of the name.
+        // Among texts at the same place, the longest comes first, because the namespace may be the beginning of the
+        // name.
         occurrences.sort_unstable_by_key(|(at, len, _)| (*at, usize::MAX - len));
         elided.clear();
         elided.reserve(bytes.len() + occurrences.len());
         let mut done = 0;
         for (at, len, number) in occurrences {
-            // Another text covers it, unless nothing is between them.
+            // Otherwise, an earlier text covers this one.
             if let Some(before) = bytes.get(done..at) {
                 elided.extend_from_slice(before);
                 elided.extend_from_slice(&[MARKER, number]);

@@ -10,21 +10,20 @@ use crate::compress::frame;
 use crate::compress::pack::{self, KnownTexts, PackedObject, Packer};
 use crate::compress::training::{train, trim_heap};
 
-/// The level of deltas. The default saves 1 to 3 % of them, and takes a third more time and 0.3 MB more for its tables.
+/// The level for deltas. zstd's default level would save 1 to 3 % of their length, but take a third more time and 0.3
+/// MB more for its tables.
 const DELTA_LEVEL: i32 = 1;
 
-/// Compresses, one object after the other.
 pub(crate) struct Encoder {
-    /// Created when it is needed, as is `compress`, the current dictionary.
+    /// The context is created when it is first needed, and so is `compress`, the current dictionary.
     context: Option<CCtx<'static>>,
     compress: Option<CDict<'static>>,
     current: Option<Arc<Dictionary>>,
     /// The dictionaries that stored objects may use.
     dictionaries: Vec<Weak<Dictionary>>,
-    /// The texts in the current dictionary.
     known: KnownTexts,
     packer: Packer,
-    /// The object that is compressed next, and the length of its bytes as they arrived.
+    /// The object to compress next, and the length of its bytes as they arrived.
     packed: PackedObject,
     wire_len: u32,
     out: Vec<u8>,
@@ -32,7 +31,7 @@ pub(crate) struct Encoder {
     body: Vec<u8>,
 }
 
-/// An object that was compressed whole. The body may be longer than the object.
+/// An object that was compressed whole. Its body may be longer than the object.
 pub(crate) struct WholeFrame<'e> {
     pub(crate) body: &'e [u8],
     pub(crate) dictionary: Option<Arc<Dictionary>>,
@@ -61,8 +60,8 @@ impl Encoder {
         encoder
     }
 
-    /// Trains the dictionary for objects that are compressed from now on. Returns false if zstd cannot train one: then
-    /// the current dictionary stays.
+    /// Trains the dictionary for objects that are compressed from now on. Returns false if zstd cannot train one, and
+    /// keeps the current one.
     pub(super) fn train(&mut self, samples: impl Iterator<Item = impl AsRef<[u8]>>) -> bool {
         let dictionary = train(samples);
         let is_trained = dictionary.is_some();
@@ -73,7 +72,6 @@ impl Encoder {
         is_trained
     }
 
-    /// Uses a dictionary that was trained before.
     pub(super) fn adopt(&mut self, dictionary: Arc<Dictionary>) {
         self.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
         self.dictionaries.push(Arc::downgrade(&dictionary));
@@ -100,7 +98,7 @@ impl Encoder {
         self.packer.pack(&object.bytes, known, &mut self.packed);
     }
 
-    /// Returns the object that is compressed next, to be replaced by a packed object.
+    /// Returns the buffer of the object to compress next, which the caller replaces by a packed object.
     pub(super) fn packed_mut(&mut self, wire_len: u32) -> &mut PackedObject {
         self.wire_len = wire_len;
         &mut self.packed
@@ -140,9 +138,9 @@ impl Encoder {
         Some(WholeFrame { body: &self.body, dictionary: self.current.clone() })
     }
 
-    /// Compresses the delta of the object to the packed bytes of a reference.
+    /// Compresses the object as a delta to the packed bytes of a reference.
     ///
-    /// Returns the length; `None` if zstd does not compress it.
+    /// Returns the length of the delta, or `None` if zstd does not compress the object.
     pub(super) fn compress_delta(&mut self, reference: &[u8]) -> Option<usize> {
         let context = self.context.get_or_insert_with(CCtx::create);
         self.out.clear();

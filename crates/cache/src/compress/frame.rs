@@ -1,4 +1,4 @@
-//! Frames of zstd, whose beginnings are not stored.
+//! Frames of zstd, which are stored without their beginnings.
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The longest object that zstd compresses as one block.
@@ -7,11 +7,9 @@ const BLOCK: u32 = 128 << 10;
 const HEADER: [u8; 2] = [0, 7 << 3];
 const BLOCK_HEADER: usize = 3;
 
-/// Returns the body of a frame: what is stored. The rest follows from the length of the body, if the frame has one
-/// block. If the object is longer than a block, it is the magic number. Returns `None` if zstd did not compress the
-/// only block.
-///
-/// Sources: RFC 8878, sections 3.1.1.1 (the header of a frame) and 3.1.1.2 (the header of a block).
+/// Returns the body of a frame, which is the part that is stored. If the frame has one block, the beginning follows
+/// from the length of the body. If the object is longer than a block, only the magic number is left out. Returns `None`
+/// if zstd did not compress the only block.
 pub(super) fn body(wire_len: u32, frame: &[u8]) -> Option<&[u8]> {
     let rest = frame.strip_prefix(&MAGIC)?;
     if wire_len > BLOCK {
@@ -38,7 +36,7 @@ pub(super) fn restore(wire_len: u32, body: &[u8], frame: &mut Vec<u8>) {
     frame.extend_from_slice(body);
 }
 
-/// Returns the header of a block that is compressed, and the last.
+/// Returns the header of a compressed block that is the last of its frame.
 fn block_header(len: usize) -> [u8; BLOCK_HEADER] {
     let [low, middle, high, ..] = (len << 3 | 0b101).to_le_bytes();
     [low, middle, high]

@@ -1,7 +1,7 @@
 //! Delta groups: objects of one group differ little, so they are stored as deltas to one reference.
 //!
-//! A group contains only what decides about its next object. Nobody knows its deltas: they hold the reference, and the
-//! group has a weak pointer to it.
+//! A group contains only what decides about its next object. It does not know its deltas, which own the reference,
+//! while the group has a weak pointer to it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,26 +13,26 @@ use listwatch::MetaView;
 use crate::compress::decide::Verdict;
 use crate::compress::pool::Reference;
 
-/// A longer object has no group, which bounds the memory for the references that are decompressed.
+/// The longest object that has a group. This bounds the memory for decompressed references.
 pub(crate) const MAX_GROUPED_LEN: usize = 1 << 20;
 /// The longest object that is tried as a reference after it was written.
 const MAX_TRIAL_LEN: usize = 64 << 10;
-/// Another reference is tried at the latest after this many objects. Each trial takes the time of one compression.
+/// The most objects between two trials of another reference. Each trial takes as long as one compression.
 const LONGEST_TRIAL_GAP: u8 = 16;
 /// The number of failures in a row after which objects skip the comparison, and the most objects that skip it until the
 /// next attempt.
 const FAILURES: u8 = 3;
 const MAX_SKIPS: u8 = 128;
-/// The fewest groups among which dropped groups are looked for.
+/// The number of groups below which nobody looks for dropped groups.
 const FEW_GROUPS: usize = 64;
 
-/// The hash of what names a group. Two groups with the same hash share a reference, which costs memory only.
+/// The hash of a group's name. Two groups with the same hash share a reference, which costs only memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupKey(u64);
 
 impl GroupKey {
-    /// Hashes the namespace and what names the group: the uid of the controlling owner, or else the prefix of the name.
-    /// Returns `None` if the object has no group.
+    /// Hashes the namespace and the uid of the controlling owner, or else the prefix of the name. Returns `None` if the
+    /// object has no group.
     pub(super) fn of(hasher: &RandomState, meta: &MetaView<'_>, len: usize, namespace: &str) -> Option<Self> {
         if len > MAX_GROUPED_LEN {
             return None;
@@ -47,7 +47,7 @@ impl GroupKey {
 }
 
 /// A state of an object in the store: the hash of its key, and bits of its address. Another state of the object at the
-/// same address, or a multiple of 64 GiB away, may be taken for it, which costs memory only.
+/// same address, or a multiple of 64 GiB away, may be mistaken for it, which costs only memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateId {
     pub(crate) key_hash: u32,
@@ -79,12 +79,12 @@ pub(super) enum GroupReference<R> {
 
 pub(super) struct DeltaGroups {
     groups: HashMap<GroupKey, DeltaGroup>,
-    /// The number of groups at which dropped groups are removed: twice the number that was alive the last time.
+    /// The number of groups at which dropped groups are removed: twice the number that remained the last time.
     full: usize,
     previous: PreviousObject,
 }
 
-/// The object with a group that was written last.
+/// The last written object that has a group.
 #[derive(Default)]
 struct PreviousObject {
     group: Option<GroupKey>,
@@ -93,18 +93,18 @@ struct PreviousObject {
     bytes: Vec<u8>,
 }
 
-/// A group, in 16 bytes. So each variant has the pace itself, before what needs an alignment.
+/// A group, in 16 bytes. To fit, each variant contains the pace itself, before the fields that need an alignment.
 enum DeltaGroup {
     Candidate(Pace, StateId),
     Reference(Pace, Weak<Reference>),
 }
 
-/// Decides whether the next object of a group is compared, and with a trial.
+/// Decides whether the next object of a group is compared, and whether with a trial.
 pub(super) struct Pace {
     /// The number of objects until the next trial, and between trials.
     until_trial: u8,
     trial_gap: u8,
-    /// The number of failures in a row, and of objects that skip the comparison.
+    /// The number of failures in a row, and the number of objects that skip the comparison.
     failures: u8,
     skips: u8,
 }
@@ -120,7 +120,7 @@ impl DeltaGroups {
         self.groups.get_mut(&group).map(DeltaGroup::pace_mut)
     }
 
-    /// Returns what to compare the next object of the group with; `None` if the reference does not exist any more.
+    /// Returns what the next object is compared with, or `None` if the group's reference does not exist any more.
     pub(super) fn reference(&self, group: GroupKey) -> Option<GroupReference<Arc<Reference>>> {
         Some(match self.groups.get(&group)? {
             DeltaGroup::Candidate(_, state) => GroupReference::Candidate(*state),
@@ -136,8 +136,8 @@ impl DeltaGroups {
         }
     }
 
-    /// Compares objects of the group with this object from now on. A new group may displace groups without a reference
-    /// and without an object that is stored.
+    /// Compares objects of the group with this object from now on. A new group may displace groups that have neither a
+    /// reference nor a stored object.
     pub(super) fn set_candidate(&mut self, group: GroupKey, state: StateId, is_stored: impl Fn(StateId) -> bool) {
         self.set(group, GroupReference::Candidate(state), is_stored);
     }
@@ -184,7 +184,7 @@ impl DeltaGroups {
         }
     }
 
-    /// Remembers the object that was written last, for a trial.
+    /// Remembers the object that was just written, for a trial.
     pub(super) fn remember_previous(&mut self, group: GroupKey, name: &str, bytes: &[u8]) {
         let previous = &mut self.previous;
         previous.group = Some(group);
@@ -261,7 +261,7 @@ impl Pace {
         true
     }
 
-    /// Records the verdict about an object. It decides about skips and trials of the next ones.
+    /// Records the verdict about an object, which decides about skips and trials of the next ones.
     pub(super) fn record(&mut self, verdict: Verdict) {
         if let Verdict::Outdated { .. } = verdict {
             (self.until_trial, self.trial_gap) = (0, 1);

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use crate::compress::elide::MARKER;
 use crate::hex::{self, UID_LEN, format_uid, parse_uid};
 
-/// What follows the marker. `elide.rs` uses smaller numbers.
+/// The numbers that follow the marker. `elide.rs` uses smaller ones.
 const UID: u8 = 7;
 const TIME: u8 = 8;
 const MICRO_TIME: u8 = 9;
@@ -35,13 +35,13 @@ const REPEATED: u8 = 11;
 
 const TIME_LEN: usize = "2026-01-02T03:04:05Z".len();
 const MICRO_TIME_LEN: usize = "2026-01-02T03:04:05.678901Z".len();
-/// The digits of a time before its zone or its microseconds.
+/// The number of characters of a time before its zone or its microseconds.
 const SECONDS_LEN: usize = TIME_LEN - 1;
 /// A run of at least [`FEWEST_DIGITS`] has all digits of such a block, at one of its multiples.
 const BLOCK: usize = 16;
 const FEWEST_DIGITS: usize = 2 * BLOCK;
 const MOST_DIGITS: usize = 2 * u8::MAX as usize;
-/// The most texts of an object that a later one may repeat.
+/// The most texts of an object to which a later one may refer.
 const MOST_REPEATED: usize = u8::MAX as usize;
 
 /// The fields of a time: the place of the digits, their number, the first value, and the number of values.
@@ -53,7 +53,7 @@ const EPOCH: u64 = 2026 * 12 * 31 * 24 * 60 * 61;
 
 #[derive(Default)]
 pub(super) struct PackedObject {
-    /// The text with markers, and the values.
+    /// The text with its markers, followed by the values.
     pub(super) bytes: Vec<u8>,
     pub(super) text_len: usize,
 }
@@ -67,7 +67,7 @@ impl PackedObject {
         self.bytes.get(self.text_len..).unwrap_or_default()
     }
 
-    /// Replaces this by a copy, in the same buffer.
+    /// Copies the other object into this one's buffer.
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.bytes.clear();
         self.bytes.extend_from_slice(&other.bytes);
@@ -75,7 +75,7 @@ impl PackedObject {
     }
 }
 
-/// Packs one object after the other. It keeps its buffers, because new ones would leave holes between the entries of a
+/// Packs one object after the other. Its buffers are kept, because new ones would leave holes between the entries of a
 /// list.
 #[derive(Default)]
 pub(super) struct Packer {
@@ -83,10 +83,11 @@ pub(super) struct Packer {
     values: Vec<u8>,
 }
 
-/// A text that may be packed: where it starts, its length, and the number after the marker.
+/// A text that may be packed: its place, its length, and the number that follows the marker.
 type Found = (usize, usize, u8);
 
-/// The texts in a dictionary that would be packed elsewhere, by their hash. Two texts of one hash cost memory only.
+/// The hashes of the texts that a dictionary contains, and that are therefore not packed. Texts with the same hash cost
+/// only memory.
 #[derive(Default)]
 pub(super) struct KnownTexts(Vec<u32>);
 
@@ -101,7 +102,7 @@ impl KnownTexts {
         Self(hashes)
     }
 
-    /// Returns the texts that at least two of the samples have.
+    /// Returns the texts that occur in at least two samples.
     pub(super) fn shared_by<'a>(samples: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut hashes: Vec<_> = samples.flat_map(|sample| Self::of(sample).0).collect();
         hashes.sort_unstable();
@@ -173,7 +174,7 @@ impl Packer {
     }
 }
 
-/// Appends a body. The frame has only the text if the object is stored whole; else the values, too.
+/// Appends a body. For an object that is stored whole, the frame contains only the text, else also the values.
 pub(super) fn write_body(values: &[u8], is_whole: bool, frame: &[u8], body: &mut Vec<u8>) {
     encode_varint(values.len() as u64, body);
     if is_whole {
@@ -182,15 +183,15 @@ pub(super) fn write_body(values: &[u8], is_whole: bool, frame: &[u8], body: &mut
     body.extend_from_slice(frame);
 }
 
-/// Splits a body into the number of bytes of the values, and the rest.
+/// Returns the number of bytes of the values, and the rest of the body.
 pub(super) fn split(mut body: &[u8]) -> Option<(usize, &[u8])> {
     let len = usize::try_from(decode_varint(&mut body).ok()?).ok()?;
     Some((len, body))
 }
 
-/// Replaces `bytes` by those that were packed.
+/// Replaces `bytes` by the bytes that were packed.
 ///
-/// Returns `None` if they are longer than `most`, or if [`Packer::pack`] did not write the object.
+/// Returns `None` if there would be more than `most`, or if [`Packer::pack`] did not write the object.
 pub(super) fn unpack(packed: &PackedObject, most: usize, bytes: &mut Vec<u8>) -> Option<()> {
     bytes.clear();
     bytes.reserve(most);
@@ -231,7 +232,7 @@ pub(super) fn unpack(packed: &PackedObject, most: usize, bytes: &mut Vec<u8>) ->
         if matches!(*kind, UID | DIGITS) && before.len() < MOST_REPEATED {
             before.push((start, bytes.len() - start));
         }
-        // A text is short, so a forged body ends here soon.
+        // Each text is short, so a forged body soon ends here.
         if bytes.len() > most {
             return None;
         }
@@ -240,7 +241,7 @@ pub(super) fn unpack(packed: &PackedObject, most: usize, bytes: &mut Vec<u8>) ->
     (bytes.len() <= most && values.is_empty()).then_some(())
 }
 
-/// Replaces `found` by the texts of an object that may be packed, in their order.
+/// Replaces `found` by the texts of an object that may be packed, in the order of their places.
 fn find(bytes: &[u8], found: &mut Vec<Found>) {
     found.clear();
     for at in memchr_iter(b'-', bytes) {

@@ -1,6 +1,6 @@
-//! References, and the pool of what decompresses them: contexts of zstd, and the bytes of some references.
+//! References, and the pool of the means to decompress them: contexts of zstd, and the bytes of some references.
 //!
-//! The two are one file because a reference leaves the pool when it is dropped.
+//! Both are in one file, because a reference leaves the pool when it is dropped.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use crate::compress::dictionary::{NamespaceDictionary, StoredWhole};
 use crate::compress::pack::PackedObject;
 use crate::sync::{Mutex, lock};
 
-/// The most references that are kept decompressed, the most bytes of them together, and the longest of them.
+/// The limits of the references that are kept decompressed: their number, their bytes together, and the length of each.
 const MOST_KEPT: usize = 256;
 const MOST_KEPT_BYTES: usize = 1 << 20;
 pub(super) const KEPT_LEN: usize = 64 << 10;
 
-/// The object to which similar objects are stored as deltas. They keep it alive.
+/// An object to which similar objects are stored as deltas, which keep it alive.
 pub(crate) struct Reference {
     shared: Arc<NamespaceDictionary>,
     body: Box<[u8]>,
@@ -54,7 +54,6 @@ impl Drop for Reference {
     }
 }
 
-/// What a decoder shares with its references.
 #[derive(Default)]
 pub(super) struct SharedPool {
     pub(super) pool: Mutex<DecoderPool>,
@@ -65,31 +64,31 @@ pub(super) struct SharedPool {
 pub(super) struct DecoderPool {
     /// The contexts that no thread uses.
     contexts: Vec<DecoderContext>,
-    /// The most contexts that are kept: a context is only used while a thread computes.
+    /// The most contexts that are kept. One per core is enough, because a context is only used while a thread computes.
     most_contexts: usize,
-    /// The references that were used last, by the algorithm CLOCK: a search marks a reference as used. The hand goes
-    /// around, clears marks, and removes references without one.
+    /// The references that were used last, chosen by the algorithm CLOCK: a look-up marks a reference as used, and the
+    /// hand, which goes around, clears marks and removes references without one.
     kept: Vec<KeptReference>,
     hand: usize,
-    /// The length of their bytes.
+    /// The length of the kept references' bytes.
     kept_bytes: usize,
 }
 
-/// A reference that is alive, decompressed.
+/// The decompressed bytes of a reference that is alive.
 struct KeptReference {
     reference: Weak<Reference>,
     packed: Arc<PackedObject>,
     is_used: bool,
 }
 
-/// What decompresses one object at a time. After a change of the dictionary, zstd assumes that the processor's caches
-/// lack it, and decodes slower. So deltas have a context of their own, which takes a tenth off the time to read an
-/// object of a small group.
+/// The means to decompress one object at a time. After a change of the dictionary, zstd assumes that it is not in the
+/// processor's caches, and decodes more slowly. Deltas therefore have a context of their own, which makes reading an
+/// object of a small group a tenth faster.
 #[derive(Default)]
 pub(super) struct DecoderContext {
     pub(super) whole: Option<DCtx<'static>>,
     pub(super) delta: Option<DCtx<'static>>,
-    /// A frame with its beginning, and the object in it, packed and elided.
+    /// A frame with its beginning, and the object in the frame, packed and elided.
     pub(super) frame: Vec<u8>,
     pub(super) packed: PackedObject,
     pub(super) elided: Vec<u8>,
@@ -107,7 +106,7 @@ impl DecoderPool {
         self.contexts.pop()
     }
 
-    /// Keeps a context, or returns it if there are enough.
+    /// Keeps the context, or returns it if there are enough.
     pub(super) fn put_context(&mut self, context: DecoderContext) -> Option<DecoderContext> {
         if self.contexts.len() >= self.most_contexts {
             return Some(context);
@@ -139,8 +138,8 @@ impl DecoderPool {
         self.kept_bytes += len;
         let (reference, packed) = (Arc::downgrade(reference), Arc::clone(packed));
         self.kept.push(KeptReference { reference, packed, is_used: false });
-        // The new reference gets the place of the removed one, and the hand passes it. At the end, it would be moved to
-        // the hand by the next removal, and be removed by the one after.
+        // The new reference gets the place of the removed one, and the hand passes it. At the end of the list, the next
+        // removal would move it to the hand, and the one after would remove it.
         let last = self.kept.len() - 1;
         if self.hand <= last {
             self.kept.swap(self.hand, last);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 use crate::compress::pool::Reference;
 
-/// The most slots that a write visits, and the bytes of objects after which it visits no further one.
+/// The most slots that a write visits, and the bytes of objects after which it stops.
 const MOST_SLOTS: u32 = 256;
 const MOST_LEN: usize = 16 << 10;
 /// What an object costs in addition to the time for its bytes, in bytes.
@@ -28,8 +28,8 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    /// Visits the next slots, of `slots` in total. `renew` returns the length of the object that it compressed again,
-    /// if any. Returns `None` if no slot is left.
+    /// Visits the next ones of the `slots` slots. `renew` returns the length of the object if it compressed one again.
+    /// Returns `None` if no slot is left.
     pub(crate) fn advance(self, slots: u32, mut renew: impl FnMut(u32) -> Option<u32>) -> Option<Self> {
         let Range { start, end } = self.next..self.next.saturating_add(MOST_SLOTS).min(slots);
         let mut len = 0;
@@ -45,8 +45,8 @@ impl Renewal {
     }
 }
 
-/// The new references, by the addresses of the old ones, whose allocations it keeps: no other reference gets the
-/// address.
+/// The new references by the addresses of the old ones. It keeps the old allocations, so that no other reference gets
+/// such an address.
 #[derive(Default)]
 pub(super) struct RenewedReferences(HashMap<usize, (Weak<Reference>, Weak<Reference>)>);
 

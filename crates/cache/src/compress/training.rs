@@ -7,22 +7,23 @@ use std::ops::RangeInclusive;
 use crate::compress::dictionary::Dictionary;
 use crate::compress::pack::{KnownTexts, PackedObject, Packer};
 
-/// zstd trains a dictionary of the length of 32 samples. A dictionary of small objects then takes less memory.
+/// The number of samples whose length zstd's dictionary has, so that a dictionary of small objects takes less memory.
 const TRAINED_SAMPLES: usize = 32;
-/// The bounds of this length. The upper one is zstd's default. Where objects have delta groups, a dictionary compresses
-/// references mostly: 512 KiB saves 3 to 9 % of them, less than its copies take. 64 KiB makes Pods without a group a
-/// tenth longer.
+/// The bounds of this length. The upper one is zstd's default: where objects have delta groups, a dictionary mostly
+/// compresses references, and 512 KiB would save 3 to 9 % of them, which is less than its copies take. With 64 KiB,
+/// Pods without a group become a tenth longer.
 const TRAINED_LEN: RangeInclusive<usize> = 16 << 10..=112_640;
 /// The length of the whole samples at the end of a dictionary.
 ///
-/// zstd trains pieces, and leaves out what other pieces have. An object without random texts then needs many pieces.
-/// Whole samples save 46 % of Certificates; other kinds take about the same. 32 KiB saves no more.
+/// zstd chooses pieces, and leaves out the parts that other pieces contain, so an object without random texts then
+/// consists of many pieces. Whole samples save 46 % of Certificates, while other kinds take about the same. 32 KiB
+/// saves no more.
 const WHOLE_LEN: usize = 16 << 10;
 /// The longest sample, which is the beginning of an object, and the most bytes of all samples together.
 const SAMPLE_LEN: usize = 128 << 10;
 const MOST_SAMPLES_LEN: usize = 4 << 20;
-/// The bytes and the number of samples that a training gets, unless the collection is smaller. Always taking 4 MiB
-/// saves up to 3 %, and the training takes two to four times as long.
+/// The bytes and the number of samples for a training, unless the collection is smaller. Always using 4 MiB would save
+/// up to 3 %, but the training would take two to four times as long.
 const ENOUGH_SAMPLES_LEN: usize = 1 << 20;
 const ENOUGH_SAMPLES: usize = 256;
 /// The first dictionary is trained once objects and references that were compressed without one take this many bytes. A
@@ -35,10 +36,10 @@ const WINDOW: u32 = 4096;
 /// The ratio has drifted when it exceeds 5 / 4 of the ratio after the training.
 const DRIFT: (u64, u64) = (5, 4);
 
-/// Decides when a dictionary is trained, from what was stored whole.
+/// Decides when a dictionary is trained, based on the objects that were stored whole.
 pub(super) struct TrainingPolicy {
-    /// Bytes that were compressed without a dictionary since the last attempt to train one, and how many lead to the
-    /// next attempt; doubled by each failure.
+    /// The bytes compressed without a dictionary since the last attempt to train one. The second number leads to the
+    /// next attempt; each failure doubles it.
     untrained: usize,
     until_attempt: usize,
     window: Window,
@@ -80,7 +81,7 @@ impl TrainingPolicy {
         is_due
     }
 
-    /// Returns true if a first dictionary pays: objects may have changed or left since they were recorded.
+    /// Returns true if a first dictionary pays off, because objects may have changed or left since they were recorded.
     pub(super) fn pays_first(untrained: usize) -> bool {
         untrained >= UNTRAINED
     }
@@ -102,7 +103,7 @@ impl TrainingPolicy {
         }
         let window = mem::take(&mut self.window);
         let Window { wire, compressed, .. } = *self.baseline.get_or_insert(window);
-        // Compares compressed / wire of this window with compressed / wire of the first window.
+        // This compares compressed / wire of this window with compressed / wire of the first window.
         let (drifted, allowed) = DRIFT;
         window.compressed * wire * allowed > compressed * window.wire * drifted
     }
@@ -122,7 +123,7 @@ pub(super) fn train(samples: impl Iterator<Item = impl AsRef<[u8]>>) -> Option<D
         lens.push(sample.len());
     }
     let known = KnownTexts::shared_by(split(&all, &lens));
-    // In place, because packing makes no sample longer.
+    // The samples are packed in place, because packing makes none longer.
     let (mut packer, mut object) = (Packer::default(), PackedObject::default());
     let (mut from, mut to) = (0, 0);
     for len in &mut lens {
@@ -148,7 +149,7 @@ pub(super) fn train(samples: impl Iterator<Item = impl AsRef<[u8]>>) -> Option<D
     Dictionary::new(&dictionary)
 }
 
-/// Returns samples that follow each other.
+/// Returns consecutive samples.
 fn split<'a>(all: &'a [u8], lens: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = all;
     lens.iter().map_while(move |len| rest.split_off(..*len))
@@ -162,7 +163,7 @@ pub(crate) struct SampleChoice {
 }
 
 impl SampleChoice {
-    /// Chooses samples of a collection. `objects` is its number of objects, and `len` their bytes together.
+    /// Chooses samples of a collection of `objects` objects, which have `len` bytes together.
     pub(crate) fn of(objects: usize, len: usize) -> Self {
         let few = (len / objects.max(1)).saturating_mul(ENOUGH_SAMPLES);
         let samples_len = few.clamp(ENOUGH_SAMPLES_LEN, MOST_SAMPLES_LEN);

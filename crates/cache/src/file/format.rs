@@ -105,8 +105,7 @@ pub enum FileError {
         /// The collection that the caller expected.
         expected: String,
     },
-    /// The store cannot hold an object of the file, because its metadata cannot be read or the objects exceed the
-    /// budget.
+    /// The metadata of an object of the file cannot be read, or the objects exceed the store's budget.
     #[error("the store cannot hold an object of the file: {0}")]
     Object(StoreError),
     /// Not loaded, because the store was already written to.

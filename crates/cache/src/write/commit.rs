@@ -28,8 +28,9 @@ pub(crate) struct Commit {
 #[derive(Clone, Copy)]
 enum CommitStep {
     Begin,
-    /// Deletes and replaces objects of the slots below this one, in descending order, so that the lowest free slots are
-    /// reused first.
+    /// Deletes and replaces objects of the slots below this one, in descending order.
+    ///
+    /// This order reuses the lowest free slots first.
     Sweep(u32),
     /// Forgets delta groups and namespaces that are not used any more.
     ForgetDropped,
