@@ -14,10 +14,12 @@ use listwatch::internal::WarningLimit;
 use tokio::time::timeout;
 
 use crate::authorize::Grant;
+use crate::fairness::{FairPool, PoolFull};
 use crate::metrics::MirrorMetrics;
 use crate::request::{Attributes, QueryPairs, RequestInfo};
 use crate::resource::MirroredSet;
 use crate::response::{BodyError, Refusal, ResponseBody, status};
+use crate::settings::MirrorSettings;
 use crate::shutdown::Shutdown;
 
 /// The headers of a request that reach the API server. All others stay here, above all credentials.
@@ -44,6 +46,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(70);
 /// Forwards requests to the API server.
 pub(crate) struct Forwarder {
     transport: Arc<dyn Transport>,
+    /// The requests whose responses end.
+    pool: FairPool,
+    /// The others.
+    watches: FairPool,
     resources: MirroredSet,
     metrics: MirrorMetrics,
     shutdown: Shutdown,
@@ -53,11 +59,15 @@ pub(crate) struct Forwarder {
 impl Forwarder {
     pub(crate) fn new(
         transport: Arc<dyn Transport>,
+        settings: &MirrorSettings,
         resources: MirroredSet,
         metrics: MirrorMetrics,
         shutdown: Shutdown,
     ) -> Self {
-        Self { transport, resources, metrics, shutdown, warnings: WarningLimit::default() }
+        let limits = &settings.limits;
+        let [pool, watches] =
+            [limits.forwards, limits.forwarded_watches].map(|units| FairPool::new(units, limits.waiting));
+        Self { transport, pool, watches, resources, metrics, shutdown, warnings: WarningLimit::default() }
     }
 
     /// Forwards a request. The reader must be authorized for its attributes, because the API server sees the mirror's
@@ -65,7 +75,8 @@ impl Forwarder {
     ///
     /// # Errors
     ///
-    /// 403 for Secrets that are not mirrored, 502 and 504 if the API server sends no answer for the reader.
+    /// 403 for Secrets that are not mirrored, 429 if too many requests wait, 502 and 504 if the API server sends no answer
+    /// for the reader.
     pub(crate) async fn forward_request(
         &self,
         info: &RequestInfo,
@@ -73,6 +84,12 @@ impl Forwarder {
         grant: Grant,
     ) -> Result<Response<ResponseBody>, Refusal> {
         self.check_secrets(&info.attributes)?;
+        let is_endless = is_endless(info);
+        let pool = if is_endless { &self.watches } else { &self.pool };
+        let permit = pool
+            .acquire(grant.holder())
+            .await
+            .map_err(|PoolFull| status::too_many_requests("too many forwarded requests, please try again later", 1))?;
         self.metrics.count_forwarded();
         let request = Request::new(info.path_and_query.clone(), copy_headers(&REQUEST_HEADERS, headers));
         let answer = match timeout(HEAD_TIMEOUT, self.transport.get(request)).await {
@@ -90,8 +107,9 @@ impl Forwarder {
         if is_about_mirror {
             return Err(status::bad_gateway(format!("the API server answered {} to the mirror", answer.status)).into());
         }
-        let chunks = answer.body.map_err(BodyError::from);
-        let body = if is_endless(info) {
+        // The body holds the permit.
+        let chunks = answer.body.map_err(BodyError::from).inspect(move |_| _ = &permit);
+        let body = if is_endless {
             let shutdown = self.shutdown.started();
             let end = async move { futures::future::select(shutdown.boxed(), grant.withdrawn().boxed()).await };
             ResponseBody::endless(chunks.take_until(end))

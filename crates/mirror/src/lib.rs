@@ -6,13 +6,13 @@
 mod accept;
 mod answer;
 mod authorize;
+mod fairness;
 mod forward;
 mod metrics;
 mod mirror;
 mod negotiate;
 mod own_pages;
 mod pipeline;
-mod queue;
 mod request;
 mod resource;
 mod response;

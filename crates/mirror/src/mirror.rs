@@ -104,7 +104,7 @@ impl Mirror {
             let (mirrored, definitions) = (Arc::clone(mirrored), definitions.clone());
             columns.spawn(async move { mirrored.follow_columns(&definitions).await });
         }
-        let server = HttpServer::new(settings.limits, metrics, shutting_down, pipeline);
+        let server = HttpServer::new(settings.limits, pipeline.connections.clone(), metrics, shutting_down, pipeline);
         serve_listener(server, listener, certificate, shutdown).await
     }
 }

@@ -41,9 +41,10 @@ use http_body::Body;
 use hyper::body::Incoming;
 use listwatch::client::{Client, Transport};
 
-use crate::accept::{Reader, RequestHandler};
+use crate::accept::{Connections, Reader, RequestHandler};
 use crate::answer::ReadHandler;
 use crate::authorize::{Authorizer, Grant};
+use crate::fairness::PoolFull;
 use crate::forward::Forwarder;
 use crate::metrics::MirrorMetrics;
 use crate::negotiate::negotiate_representation;
@@ -60,6 +61,7 @@ pub(crate) struct Pipeline {
     authorizer: Authorizer,
     reads: ReadHandler,
     forwarder: Forwarder,
+    pub(crate) connections: Connections,
     pub(crate) resources: MirroredSet,
     /// The client of the reflectors, if its counters are shown.
     client: Option<Client>,
@@ -78,9 +80,16 @@ impl Pipeline {
         let loopback = (settings.access == Access::Loopback).then_some(listener);
         Self {
             filter: RequestFilter::new(loopback, metrics.clone()),
-            authorizer: Authorizer::new(settings.access, Arc::clone(transport), metrics.clone()),
+            authorizer: Authorizer::new(settings, Arc::clone(transport), metrics.clone()),
             reads: ReadHandler::new(Arc::clone(transport), settings, metrics.clone(), shutdown.clone()),
-            forwarder: Forwarder::new(Arc::clone(transport), resources.clone(), metrics.clone(), shutdown.clone()),
+            forwarder: Forwarder::new(
+                Arc::clone(transport),
+                settings,
+                resources.clone(),
+                metrics.clone(),
+                shutdown.clone(),
+            ),
+            connections: Connections::new(settings.limits.connections),
             resources,
             client: None,
             metrics,
@@ -145,7 +154,10 @@ impl Pipeline {
         if let RequestRoute::Own(page @ (OwnPage::Live | OwnPage::Ready { .. })) = &info.route {
             return self.answer_own_page(page, headers).await;
         }
-        let grant = self.authorizer.authorize_request(headers, reader.peer, &info.attributes).await?;
+        let grant = self.authorizer.authorize_request(headers, &reader, &info.attributes).await?;
+        self.connections.set_holder(&reader.connection, grant.holder()).map_err(|PoolFull| {
+            status::too_many_requests("too many connections of this user, please try again later", 1)
+        })?;
         match &info.route {
             RequestRoute::Own(page) => return self.answer_own_page(page, headers).await,
             RequestRoute::Read(read) => {
@@ -224,7 +236,6 @@ mod tests {
     use http_body_util::{BodyExt as _, Empty};
 
     use super::*;
-    use crate::accept::Peer;
     use crate::settings::Limits;
     use crate::testing::FakeApiServer;
 
@@ -237,7 +248,7 @@ mod tests {
     ) -> Response<ResponseBody> {
         let request = Request::builder().method(method).uri(format!("/api/v1{path}"));
         let request = request.header(HOST, "localhost").header(ACCEPT_ENCODING, coding);
-        let reader = Reader { is_on_this_host, peer: Peer::new([127, 0, 0, 1].into()) };
+        let reader = Reader::of_test(is_on_this_host, [127, 0, 0, 1]);
         let response = mirror.respond(request.body(Empty::<Bytes>::new()).unwrap(), reader).await;
         assert!(response.status().is_success(), "{path}: {}", response.status());
         response

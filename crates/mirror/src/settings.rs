@@ -33,15 +33,20 @@ pub enum Access {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Open connections. Further connections wait in the backlog of the listener. Default: 10,000.
+    /// Open connections. At the limit, an idle connection of the address or user with the most makes room; if all are
+    /// busy, 100 further connections wait. Default: 10,000.
     pub connections: usize,
     /// The time for a TLS handshake, and for the headers of the first request of a connection. Default: 10 s.
     pub header_timeout: Duration,
     /// The largest headers of a request, in bytes. Default: 64 KiB.
     pub header_bytes: usize,
+    /// The bytes of the headers of all requests that are not complete, without the first 8 KiB of each. At the limit, a
+    /// connection is closed. Default: 16 MiB.
+    pub unfinished_header_bytes: usize,
     /// HTTP/2 streams per connection. Default: 250, as the API server's.
     pub streams_per_connection: u32,
-    /// A reader that accepts no byte for this time is disconnected, also in the middle of a list. Default: 30 s.
+    /// A response whose reader accepts no byte for this time ends, also in the middle of a list: over HTTP/2 its stream
+    /// is reset, over HTTP/1.1 the connection is closed. Default: 5 s.
     pub stall_timeout: Duration,
     /// The time in which a reader must have accepted all of a list, an object, another response that is not a watch, or
     /// the initial state of a watch. Then its connection is closed, so that a slow reader does not keep a list in
@@ -50,10 +55,20 @@ pub struct Limits {
     /// A connection without requests is closed after this time, which includes the headers of its next request.
     /// Default: 2 min.
     pub idle_timeout: Duration,
-    /// Lists and initial states of watches that are written at the same time. Default: 100.
-    pub lists: usize,
-    /// Lists and initial states that wait for others; further ones get 429. Default: 1,000.
-    pub waiting_lists: usize,
+    /// Objects, lists and initial states of watches that are written from memory at the same time. Default: 200.
+    ///
+    /// Of each of these pools, and of connections, a user gets no more than what is left free: half of it while nobody
+    /// else needs it. On loopback, each connection counts as a user.
+    pub reads: usize,
+    /// Requests that are forwarded at the same time, until the reader has the response. Default: 100.
+    pub forwards: usize,
+    /// Forwarded watches and followed logs that are open at the same time. Default: 1,000.
+    pub forwarded_watches: usize,
+    /// Reviews that are sent at the same time. Default: 64.
+    pub reviews: usize,
+    /// Requests that wait for each of these pools; further ones get 429, and so does a request that waits for 15 s.
+    /// Default: 1,000.
+    pub waiting: usize,
     /// The time that open requests have to end at shutdown. Default: 10 s.
     pub drain_timeout: Duration,
 }
@@ -81,12 +96,16 @@ impl Default for Limits {
             connections: 10_000,
             header_timeout: Duration::from_secs(10),
             header_bytes: 64 << 10,
+            unfinished_header_bytes: 16 << 20,
             streams_per_connection: 250,
-            stall_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(5),
             list_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(120),
-            lists: 100,
-            waiting_lists: 1000,
+            reads: 200,
+            forwards: 100,
+            forwarded_watches: 1000,
+            reviews: 64,
+            waiting: 1000,
             drain_timeout: Duration::from_secs(10),
         }
     }

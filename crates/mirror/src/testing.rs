@@ -13,7 +13,7 @@ use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Tra
 use listwatch_cache::{ChangeLogLimits, Reflector, Strategy};
 use serde_json::{Value, json};
 
-use crate::accept::{HttpServer, Peer, Reader};
+use crate::accept::{HttpServer, Reader};
 pub(crate) use crate::answer::{LAG, UNCONFIRMED};
 pub(crate) use crate::pipeline::Pipeline;
 use crate::request::ListenerPort;
@@ -80,12 +80,13 @@ impl FakeApiServer {
 
 /// A reader on this host.
 pub(crate) fn local_reader() -> Reader {
-    Reader { is_on_this_host: true, peer: Peer::new([127, 0, 0, 1].into()) }
+    Reader::of_test(true, [127, 0, 0, 1])
 }
 
 /// Returns a server of connections of this mirror, with the default limits.
 pub(crate) fn http_server(mirror: Arc<Pipeline>) -> Arc<HttpServer<Pipeline>> {
-    HttpServer::new(Limits::default(), mirror.metrics.clone(), mirror.shutdown.clone(), mirror)
+    let (metrics, shutdown) = (mirror.metrics.clone(), mirror.shutdown.clone());
+    HttpServer::new(Limits::default(), mirror.connections.clone(), metrics, shutdown, mirror)
 }
 
 impl Pipeline {

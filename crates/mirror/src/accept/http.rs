@@ -5,8 +5,8 @@
 //! | detection | reader |
 //! |---|---|
 //! | [`StallTimeout`] | accepts no byte of the connection |
-//! | [`ConnectionActivity::Stalled`] | accepts frames of the connection, but no byte of one HTTP/2 stream |
-//! | the due time of a body, also `Stalled` | accepts a few bytes now and then, so that a list is held for hours |
+//! | [`StreamExecutor`] | accepts frames of the connection, but no byte of one HTTP/2 stream, which then ends alone |
+//! | the due time of a body | accepts a few bytes now and then, so that a list is held for hours |
 //! | [`ConnectionActivity::Idle`] | sends no request |
 //! | HTTP/2 pings, TCP keepalive | is gone |
 //!
@@ -14,8 +14,6 @@
 //!
 //! - hyper's `header_read_timeout` starts before the first byte of a request, so it also ends idle connections. It is
 //!   the longer of both limits. The first check of a connection, after `header_timeout`, limits its first request.
-//! - A response is stalled if it made no progress between two checks, so they are the stall timeout apart. A check
-//!   comes earlier only after an idle one: it may be the first check of a response, never the second.
 //! - A request may begin and end between two checks. [`OpenResponses`] therefore keeps the time of the last use.
 
 use std::convert::Infallible;
@@ -24,20 +22,25 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use listwatch::internal::WarningLimit;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::open_responses::{ConnectionActivity, OpenResponses};
+use super::connections::{Connection, Connections};
+use super::heads::{HeadMeter, UNIT, UnfinishedHead};
+use super::open_responses::ConnectionActivity;
 use super::reader::Reader;
 use super::stall::StallTimeout;
+use super::streams::{StreamExecutor, set_response};
+use crate::fairness::{FairPool, Peer};
 use crate::metrics::MirrorMetrics;
 use crate::response::ResponseBody;
 use crate::settings::Limits;
@@ -71,16 +74,52 @@ pub(crate) struct HttpServer<H> {
     pub(super) limits: Limits,
     pub(super) shutdown: Shutdown,
     pub(super) metrics: MirrorMetrics,
+    connections: Connections,
+    /// Of the bytes of unfinished heads.
+    heads: FairPool,
+    warnings: WarningLimit,
     handler: Arc<H>,
 }
 
 impl<H: RequestHandler> HttpServer<H> {
-    pub(crate) fn new(limits: Limits, metrics: MirrorMetrics, shutdown: Shutdown, handler: Arc<H>) -> Arc<Self> {
-        Arc::new(Self { limits, shutdown, metrics, handler })
+    pub(crate) fn new(
+        limits: Limits,
+        connections: Connections,
+        metrics: MirrorMetrics,
+        shutdown: Shutdown,
+        handler: Arc<H>,
+    ) -> Arc<Self> {
+        let heads = FairPool::new(limits.unfinished_header_bytes / UNIT, 0);
+        Arc::new(Self { limits, shutdown, metrics, connections, heads, warnings: WarningLimit::default(), handler })
+    }
+
+    /// Serves a connection once it has a place, until it ends or makes room for another one.
+    pub(super) async fn open_connection(self: Arc<Self>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) {
+        let opened = {
+            let shutdown = self.shutdown.started();
+            tokio::select! {
+                biased;
+                opened = self.connections.open(peer) => opened,
+                () = shutdown => return,
+            }
+        };
+        let Ok(opened) = opened else {
+            if let Some(left_out) = self.warnings.admit("connections") {
+                let limit = self.limits.connections;
+                tracing::warn!(name: "listwatch.mirror.connections", limit, left_out, "too many connections");
+            }
+            return;
+        };
+        let connection = opened.connection.clone();
+        tokio::select! {
+            biased;
+            () = opened.connection.evicted() => {}
+            () = self.serve_connection(stream, tls, connection) => {}
+        }
     }
 
     /// Serves a connection until it ends.
-    pub(super) async fn serve_connection(self: Arc<Self>, stream: TcpStream, tls: Option<TlsAcceptor>) {
+    async fn serve_connection(self: Arc<Self>, stream: TcpStream, tls: Option<TlsAcceptor>, connection: Connection) {
         let _open = self.metrics.open_connection();
         // Both fail only for a closed socket.
         _ = stream.set_nodelay(true);
@@ -88,7 +127,7 @@ impl<H: RequestHandler> HttpServer<H> {
             .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE));
         // Without addresses, the connection is closed already.
         let (Ok(remote), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
-        let reader = Reader::new(remote, local);
+        let reader = Reader::new(remote, local, connection);
         let io = StallTimeout::new(stream, self.limits.stall_timeout);
         let Some(tls) = tls else { return self.serve_http(io, reader).await };
         let shutdown = self.shutdown.started();
@@ -110,14 +149,22 @@ impl<H: RequestHandler> HttpServer<H> {
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         reader: Reader,
     ) {
-        let responses = Arc::new(OpenResponses::default());
+        let (connection, head) = (reader.connection.clone(), UnfinishedHead::default());
+        let responses = connection.responses();
+        let io = HeadMeter::new(io, connection.clone(), self.heads.clone(), head.clone());
         let service = service_fn(|request: Request<Incoming>| {
-            let (server, started) = (Arc::clone(&self), responses.start_response());
+            head.finish();
+            let is_stream = request.version() == Version::HTTP_2;
+            let (server, started, reader) = (Arc::clone(&self), responses.start_response(is_stream), reader.clone());
             async move {
+                // Here, because this is polled by the task of the stream.
+                set_response(started.progress());
                 let mut response = server.handler.handle_request(request, reader).await;
                 // The counter of the resource that the body is of.
                 let bytes = response.extensions_mut().remove().unwrap_or_else(|| server.metrics.sent_bytes(None));
-                Ok::<_, Infallible>(response.map(|body| started.track_body(body, bytes, server.limits.list_timeout)))
+                let permit = response.extensions_mut().remove();
+                let track = |body| started.track_body(body, bytes, server.limits.list_timeout).permit(permit);
+                Ok::<_, Infallible>(response.map(track))
             }
         });
         let limits = &self.limits;
@@ -139,7 +186,7 @@ impl<H: RequestHandler> HttpServer<H> {
                     let now = Instant::now();
                     next_check = now + limits.stall_timeout;
                     match responses.check_activity() {
-                        ConnectionActivity::Stalled | ConnectionActivity::Idle { is_new: true, .. } => return,
+                        ConnectionActivity::Overdue | ConnectionActivity::Idle { is_new: true, .. } => return,
                         ConnectionActivity::Busy => {}
                         ConnectionActivity::Idle { since, .. } if now < since + limits.idle_timeout => {
                             next_check = next_check.min(since + limits.idle_timeout);
@@ -156,8 +203,8 @@ impl<H: RequestHandler> HttpServer<H> {
     }
 }
 
-fn connection_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn connection_builder(limits: &Limits) -> auto::Builder<StreamExecutor> {
+    let mut builder = auto::Builder::new(StreamExecutor { stall_timeout: limits.stall_timeout });
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -180,6 +227,7 @@ fn connection_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
 mod tests {
     use http_body_util::{BodyExt as _, Empty};
     use hyper::client::conn::{http1, http2};
+    use hyper_util::rt::TokioExecutor;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
     use tokio::time::sleep;
 
@@ -240,7 +288,40 @@ mod tests {
                     }
                 }
                 assert_eq!(len > 980_000, is_complete, "{path}: {len} bytes in {:?}", started.elapsed());
-                assert!(started.elapsed() < server.limits.list_timeout + 2 * server.limits.stall_timeout, "{path}");
+                assert!(started.elapsed() < server.limits.list_timeout + Duration::from_secs(30), "{path}");
+            }
+        }
+    }
+
+    /// The requests of all informers of a client share a connection.
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_response_ends_alone() {
+        let server = http_server(FakeApiServer::new(1, 1_000_000).mirror(Limits::default()).await);
+        let uri = |path: &str| format!("http://localhost/api/v1{path}");
+        let request = |path: &str| Request::get(uri(path)).body(Empty::<bytes::Bytes>::new()).unwrap();
+        for path in ["/namespaces/web/configmaps/000000", "/configmaps?resourceVersion=0", "/configmaps?watch=1"] {
+            // With a window of 0, the mirror cannot send one byte.
+            for window in [0, 1000] {
+                let (reader, own) = duplex(1 << 16);
+                tokio::spawn(Arc::clone(&server).serve_http(own, local_reader()));
+                let handshake = http2::Builder::new(TokioExecutor::new())
+                    .initial_stream_window_size(window)
+                    .handshake(TokioIo::new(reader));
+                let (mut sender, connection) = handshake.await.unwrap();
+                let ended = tokio::spawn(connection);
+                let (started, paused) = (Instant::now(), sender.send_request(request(path)).await.unwrap());
+                let head = sender.send_request(Request::head(uri(path)).body(Empty::new()).unwrap());
+                assert!(path.contains("watch") || head.await.unwrap().status().is_success());
+                sleep(server.limits.stall_timeout).await;
+                // What was received before is read first.
+                let mut body = paused.into_body();
+                while let Some(Ok(_)) = body.frame().await {}
+                assert_eq!(started.elapsed().as_secs(), 5, "{path} {window}");
+                assert!(!ended.is_finished());
+                if window > 0 {
+                    let response = sender.send_request(get()).await.unwrap();
+                    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok");
+                }
             }
         }
     }

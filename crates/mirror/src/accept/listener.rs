@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use listwatch::internal::WarningLimit;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::http::{HttpServer, RequestHandler};
 use super::tls::ServingCertificate;
+use crate::fairness::Peer;
 
 /// The interval at which the files of the certificate are read.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
@@ -30,18 +30,12 @@ pub(crate) async fn serve_listener(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let permits = Arc::new(Semaphore::new(server.limits.connections));
     let warnings = WarningLimit::default();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     let mut reload = interval(RELOAD_INTERVAL);
     reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let accepted = async {
-            // Further connections wait in the backlog.
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (listener.accept().await, permit)
-        };
         tokio::select! {
             biased;
             () = &mut shutdown => break,
@@ -50,14 +44,11 @@ pub(crate) async fn serve_listener(
                 certificate.reload_files();
                 server.metrics.set_certificate_expiry(certificate.expiry());
             },
-            (accepted, permit) = accepted => match accepted {
-                Ok((stream, _)) => {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, remote)) => {
                     let tls = certificate.as_ref().map(|certificate| certificate.acceptor().clone());
                     let server = Arc::clone(&server);
-                    connections.spawn(async move {
-                        let _permit = permit;
-                        server.serve_connection(stream, tls).await;
-                    });
+                    connections.spawn(async move { server.open_connection(stream, Peer::new(remote.ip()), tls).await });
                 }
                 Err(error) => {
                     if let Some(left_out) = warnings.admit(error.to_string()) {

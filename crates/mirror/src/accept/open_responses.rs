@@ -1,7 +1,6 @@
-//! The open responses of a connection: which of them make no progress, and since when there is none.
+//! The open responses of a connection: which of them must end, and since when there is none.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,15 +10,14 @@ use http_body::{Body, Frame, SizeHint};
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 
+use crate::fairness::PoolPermit;
 use crate::response::{BodyError, ResponseBody};
 
-/// The largest frame that a connection gets from a body. A reader has the stall timeout for each frame, and the
-/// connection drops a body once it has the last frame: an object of megabytes in one frame would need a fast reader,
-/// and would not count as an open response.
-const MAX_FRAME: usize = 64 << 10;
+/// The largest frame that a connection gets from a body. A reader has the stall timeout for each frame: an object of
+/// megabytes in one frame would need a fast reader.
+const MAX_FRAME: usize = 16 << 10;
 
-/// The open responses of a connection. Over HTTP/2, a reader can accept the frames of a connection and no byte of a
-/// body.
+/// The open responses of a connection.
 pub(crate) struct OpenResponses {
     list: Mutex<ResponseList>,
     created: Instant,
@@ -56,16 +54,28 @@ impl Default for OpenResponses {
 
 /// How far a body is.
 #[derive(Default)]
-struct BodyProgress {
-    /// The number of times that the connection has polled for a frame.
-    polls: AtomicU32,
-    /// True after the body has returned a frame: until the next poll the reader has not accepted it.
-    is_unread: AtomicBool,
-    /// What [`OpenResponses::check_activity`] found last: its number of polls.
-    seen: AtomicU32,
+pub(super) struct BodyProgress {
+    /// The time since which the reader has not accepted the last frame, or not asked for the first; `None` while the
+    /// body is asked for its next frame.
+    unread_since: Mutex<Option<Instant>>,
     /// The time at which the reader must have all of it.
     due: OnceLock<Instant>,
+    /// True for a stream of HTTP/2, which ends alone: see [`StreamExecutor`](super::streams::StreamExecutor).
+    is_stream: bool,
     _use: UseGuard,
+}
+
+impl BodyProgress {
+    /// Returns the time at which the response must end, if the reader accepts nothing until then.
+    pub(super) fn ends_at(&self, stall_timeout: Duration) -> Option<Instant> {
+        let unread_since = *self.unread_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let stalled = unread_since.map(|since| since + stall_timeout);
+        [stalled, self.due.get().copied()].into_iter().flatten().min()
+    }
+
+    fn set_unread(&self, is_unread: bool) {
+        *self.unread_since.lock().unwrap_or_else(PoisonError::into_inner) = is_unread.then(Instant::now);
+    }
 }
 
 /// The use of a connection by a response, which ends when it is dropped.
@@ -83,16 +93,17 @@ impl Drop for UseGuard {
 pub(crate) enum ConnectionActivity {
     /// It has open responses.
     Busy,
-    /// A body made no progress since the previous check, because the reader accepts no byte; or a body is overdue.
-    Stalled,
+    /// The body of its only response is overdue.
+    Overdue,
     /// It has no open response since this time.
     Idle { since: Instant, is_new: bool },
 }
 
 impl OpenResponses {
     /// Registers a request, until its body is dropped.
-    pub(crate) fn start_response(&self) -> StartedResponse {
-        let progress = Arc::new(BodyProgress { _use: UseGuard(Arc::clone(&self.last_use)), ..BodyProgress::default() });
+    pub(crate) fn start_response(&self, is_stream: bool) -> StartedResponse {
+        let guard = UseGuard(Arc::clone(&self.last_use));
+        let progress = Arc::new(BodyProgress { is_stream, _use: guard, ..BodyProgress::default() });
         self.last_use.set();
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.responses.len() >= list.prune_at {
@@ -103,20 +114,17 @@ impl OpenResponses {
         StartedResponse(progress)
     }
 
-    /// Returns what the connection does. Two checks must be the stall timeout apart.
+    /// Returns what the connection does.
     pub(crate) fn check_activity(&self) -> ConnectionActivity {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut is_stalled = false;
+        let mut is_overdue = false;
         list.responses.retain(|response| {
             let Some(response) = response.upgrade() else { return false };
-            let polls = response.polls.load(Ordering::Relaxed);
-            let is_same = response.seen.swap(polls, Ordering::Relaxed) == polls;
-            is_stalled |= is_same && response.is_unread.load(Ordering::Relaxed);
-            is_stalled |= response.due.get().is_some_and(|due| *due <= Instant::now());
+            is_overdue |= !response.is_stream && response.due.get().is_some_and(|due| *due <= Instant::now());
             true
         });
-        if is_stalled {
-            return ConnectionActivity::Stalled;
+        if is_overdue {
+            return ConnectionActivity::Overdue;
         }
         if !list.responses.is_empty() {
             return ConnectionActivity::Busy;
@@ -130,13 +138,20 @@ impl OpenResponses {
 pub(crate) struct StartedResponse(Arc<BodyProgress>);
 
 impl StartedResponse {
+    pub(super) fn progress(&self) -> &Arc<BodyProgress> {
+        &self.0
+    }
+
     /// Starts the response. A body that ends has this time.
     pub(crate) fn track_body(self, body: ResponseBody, bytes: Counter, time: Duration) -> TrackedBody {
         if !body.is_endless() {
             // It is set once.
             _ = self.0.due.set(Instant::now() + time);
         }
-        TrackedBody { body, rest: Bytes::new(), progress: self.0, bytes }
+        // With a closed window, the connection does not even ask for the first frame.
+        self.0.set_unread(true);
+        let (is_started, has_ended) = (false, false);
+        TrackedBody { body, rest: Bytes::new(), is_started, has_ended, progress: self.0, bytes, _permit: None }
     }
 }
 
@@ -145,8 +160,20 @@ pub(crate) struct TrackedBody {
     body: ResponseBody,
     /// The rest of the last frame of the body.
     rest: Bytes,
+    /// True once there was a frame.
+    is_started: bool,
+    /// True once the connection knows that there are no more.
+    has_ended: bool,
     progress: Arc<BodyProgress>,
     bytes: Counter,
+    _permit: Option<Arc<PoolPermit>>,
+}
+
+impl TrackedBody {
+    /// Keeps the permit of the body.
+    pub(super) fn permit(self, permit: Option<Arc<PoolPermit>>) -> Self {
+        Self { _permit: permit, ..self }
+    }
 }
 
 impl Body for TrackedBody {
@@ -167,14 +194,17 @@ impl Body for TrackedBody {
             this.bytes.inc_by(chunk.len() as u64);
             polled = Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
-        this.progress.polls.fetch_add(1, Ordering::Relaxed);
         let has_frame = matches!(&polled, Poll::Ready(Some(Ok(frame))) if frame.is_data());
-        this.progress.is_unread.store(has_frame, Ordering::Relaxed);
+        this.is_started |= has_frame;
+        this.has_ended |= matches!(polled, Poll::Ready(None));
+        this.progress.set_unread(has_frame);
         polled
     }
 
+    /// Returns true only after the connection has asked for a frame after the last one. It would otherwise drop the body
+    /// with its last frame, and a reader with a closed window could have any number of last frames wait.
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.has_ended || !self.is_started && self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -198,23 +228,33 @@ mod tests {
 
     const AFTER: Duration = Duration::from_secs(30);
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn finds_bodies_that_are_not_read() {
+        const STALL: Duration = Duration::from_secs(5);
+
         let responses = OpenResponses::default();
         assert!(matches!(responses.check_activity(), ConnectionActivity::Idle { is_new: true, .. }));
         let (bytes, waiting) = (Counter::default(), futures::stream::pending::<Result<Bytes, BodyError>>());
-        let mut waits = responses.start_response().track_body(ResponseBody::endless(waiting), bytes.clone(), AFTER);
-        let mut unread = responses.start_response().track_body(ResponseBody::from("frame"), bytes.clone(), AFTER);
-        assert!(waits.frame().now_or_never().is_none());
-        assert_eq!([responses.check_activity(), responses.check_activity()], [ConnectionActivity::Busy; 2]);
-        unread.frame().await.unwrap().unwrap();
-        assert_eq!(
-            [responses.check_activity(), responses.check_activity()],
-            [ConnectionActivity::Busy, ConnectionActivity::Stalled]
-        );
-        assert!(unread.frame().await.is_none());
-        assert_eq!([responses.check_activity(), responses.check_activity()], [ConnectionActivity::Busy; 2]);
-        drop((waits, unread));
+        let start = || {
+            let started = responses.start_response(true);
+            let progress = Arc::clone(started.progress());
+            (started, progress)
+        };
+        let ([waits, unread], now) = ([start(), start()], Instant::now());
+        let mut waiting = waits.0.track_body(ResponseBody::endless(waiting), bytes.clone(), AFTER);
+        let mut body = unread.0.track_body(ResponseBody::from("frame"), bytes.clone(), AFTER);
+        // With a closed window, the connection does not poll.
+        assert_eq!([&waits.1, &unread.1].map(|progress| progress.ends_at(STALL)), [Some(now + STALL); 2]);
+        assert!(waiting.frame().now_or_never().is_none());
+        assert_eq!(waits.1.ends_at(STALL), None, "the reader waits for the mirror");
+        advance(STALL / 2).await;
+        body.frame().await.unwrap().unwrap();
+        assert_eq!(unread.1.ends_at(STALL), Some(now + STALL / 2 + STALL));
+        assert!(!body.is_end_stream(), "the reader has not accepted the frame");
+        assert!(body.frame().await.is_none() && body.is_end_stream());
+        assert_eq!(unread.1.ends_at(STALL), Some(now + AFTER));
+        assert_eq!(responses.check_activity(), ConnectionActivity::Busy);
+        drop((waiting, body, waits.1, unread.1));
         assert!(matches!(responses.check_activity(), ConnectionActivity::Idle { is_new: false, .. }));
         assert_eq!(bytes.get(), 5);
     }
@@ -223,19 +263,21 @@ mod tests {
     async fn splits_large_frames() {
         let bytes: Bytes = (0..=250).cycle().take(3 * MAX_FRAME + 7).collect();
         let counter = Counter::default();
-        let mut body = OpenResponses::default().start_response().track_body(
+        let mut body = OpenResponses::default().start_response(true).track_body(
             ResponseBody::from(bytes.clone()),
             counter.clone(),
             AFTER,
         );
         let (mut sent, mut lens) = (Vec::new(), Vec::new());
-        while !body.is_end_stream() {
+        loop {
             assert_eq!(body.size_hint().exact(), Some((bytes.len() - sent.len()) as u64));
-            let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(!body.is_end_stream());
+            let Some(frame) = body.frame().await else { break };
+            let frame = frame.unwrap().into_data().unwrap();
             lens.push(frame.len());
             sent.extend_from_slice(&frame);
         }
-        assert!(body.frame().await.is_none());
+        assert!(body.is_end_stream());
         assert_eq!((lens, counter.get()), (vec![MAX_FRAME, MAX_FRAME, MAX_FRAME, 7], bytes.len() as u64));
         assert_eq!(sent, bytes);
     }
@@ -246,7 +288,8 @@ mod tests {
         let responses = OpenResponses::default();
         for _ in 0..3 {
             advance(AFTER / 3).await;
-            let mut body = responses.start_response().track_body(ResponseBody::from("list"), Counter::default(), AFTER);
+            let mut body =
+                responses.start_response(true).track_body(ResponseBody::from("list"), Counter::default(), AFTER);
             body.frame().await.unwrap().unwrap();
             advance(AFTER / 3).await;
             drop(body);
@@ -264,9 +307,9 @@ mod tests {
             || ResponseBody::endless(futures::stream::repeat_with(|| Ok::<_, BodyError>(Bytes::from_static(b"x"))));
         let list =
             ResponseBody::from_stream(futures::stream::repeat_with(|| Ok::<_, BodyError>(Bytes::from_static(b"x"))));
-        let mut watch = responses.start_response().track_body(endless(), Counter::default(), 3 * AFTER);
-        let mut list = responses.start_response().track_body(list, Counter::default(), 3 * AFTER);
-        for expected in [ConnectionActivity::Busy, ConnectionActivity::Busy, ConnectionActivity::Stalled] {
+        let mut watch = responses.start_response(false).track_body(endless(), Counter::default(), 3 * AFTER);
+        let mut list = responses.start_response(false).track_body(list, Counter::default(), 3 * AFTER);
+        for expected in [ConnectionActivity::Busy, ConnectionActivity::Busy, ConnectionActivity::Overdue] {
             for body in [&mut watch, &mut list] {
                 body.frame().await.unwrap().unwrap();
             }

@@ -1,33 +1,30 @@
 //! The reader at the other end of a connection.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
+
+use super::connections::Connection;
+use crate::fairness::Peer;
 
 /// The reader at the other end of a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reader {
     /// True if the reader is on the host of the mirror. Its responses are not compressed.
     pub(crate) is_on_this_host: bool,
     pub(crate) peer: Peer,
+    pub(crate) connection: Connection,
 }
 
 impl Reader {
     /// Creates the reader of a connection with these two addresses.
-    pub(crate) fn new(remote: SocketAddr, local: SocketAddr) -> Self {
-        Self { is_on_this_host: is_same_host(remote, local), peer: Peer::new(remote.ip()) }
+    pub(crate) fn new(remote: SocketAddr, local: SocketAddr, connection: Connection) -> Self {
+        Self { is_on_this_host: is_same_host(remote, local), peer: Peer::new(remote.ip()), connection }
     }
-}
 
-/// The address of a reader's connection, which may be a proxy's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Peer(IpAddr);
-
-impl Peer {
-    /// A host has a whole /64 of IPv6 addresses.
-    pub(crate) fn new(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-            address @ IpAddr::V4(_) => address,
-        })
+    /// Creates a reader whose connection has no place.
+    #[cfg(test)]
+    pub(crate) fn of_test(is_on_this_host: bool, address: [u8; 4]) -> Self {
+        let peer = Peer::new(address.into());
+        Self { is_on_this_host, peer, connection: Connection::of_peer(peer) }
     }
 }
 

@@ -2,11 +2,19 @@
 
 use super::cache_read::CacheRead;
 use super::freshness::FreshnessGate;
+use super::read_pool::ReadShare;
+use crate::fairness::PoolPermit;
 use crate::response::{BodyError, Refusal, ResponseBody, status};
 
-pub(super) async fn answer_get(freshness: &FreshnessGate, read: &CacheRead) -> Result<ResponseBody, Refusal> {
+/// Returns an object, and the permit to write it, which the connection keeps until the reader has the object.
+pub(super) async fn answer_get(
+    freshness: &FreshnessGate,
+    share: &ReadShare<'_>,
+    read: &CacheRead,
+) -> Result<(ResponseBody, PoolPermit), Refusal> {
     let CacheRead { mirrored, encoder, request, .. } = read;
     freshness.wait_for_read(mirrored, &request.options.resource_version).await?;
+    let permit = share.acquire_permit().await?;
     let name = request.name.as_deref().unwrap_or_default();
     let object = mirrored.cache.get((request.namespace.as_deref().unwrap_or_default(), name));
     let resource = &mirrored.resource;
@@ -17,5 +25,6 @@ pub(super) async fn answer_get(freshness: &FreshnessGate, read: &CacheRead) -> R
         Ok(body)
     });
     // The object has fields that the mirror cannot write.
-    encoded.map(ResponseBody::from).map_err(|_| Refusal::Forward)
+    let body = encoded.map(ResponseBody::from).map_err(|_| Refusal::Forward)?;
+    Ok((body, permit))
 }

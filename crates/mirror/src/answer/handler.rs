@@ -10,7 +10,7 @@ use super::cache_read::CacheRead;
 use super::freshness::{Freshness, FreshnessGate};
 use super::get::answer_get;
 use super::list::answer_list;
-use super::list_queue::ListQueue;
+use super::read_pool::ReadPool;
 use super::watch::answer_watch;
 use crate::authorize::Grant;
 use crate::metrics::MirrorMetrics;
@@ -30,7 +30,7 @@ pub(crate) const UNCONFIRMED: HeaderName = HeaderName::from_static("listwatch-un
 /// Answers reads from the caches.
 pub(crate) struct ReadHandler {
     freshness: FreshnessGate,
-    lists: ListQueue,
+    reads: ReadPool,
     metrics: MirrorMetrics,
     shutdown: Shutdown,
 }
@@ -43,7 +43,7 @@ impl ReadHandler {
         shutdown: Shutdown,
     ) -> Self {
         let freshness = FreshnessGate::new(transport, settings.stale_reads, metrics.clone());
-        Self { freshness, lists: ListQueue::new(&settings.limits), metrics, shutdown }
+        Self { freshness, reads: ReadPool::new(&settings.limits), metrics, shutdown }
     }
 
     /// Answers a read from the cache of its resource.
@@ -65,14 +65,25 @@ impl ReadHandler {
         }
         let verb = request.verb;
         let read = CacheRead::new(mirrored, request, representation)?;
+        let holder = grant.holder().clone();
+        let share = self.reads.share_of(&holder);
+        let mut permit = None;
         let (body, freshness) = match verb {
-            ReadVerb::Get => (answer_get(&self.freshness, &read).await?, Freshness::Confirmed),
-            ReadVerb::List => (answer_list(&self.freshness, &self.lists, read).await?, Freshness::Confirmed),
+            ReadVerb::Get => {
+                let (body, of_body) = answer_get(&self.freshness, &share, &read).await?;
+                permit = Some(of_body);
+                (body, Freshness::Confirmed)
+            }
+            ReadVerb::List => (answer_list(&self.freshness, &share, read).await?, Freshness::Confirmed),
             ReadVerb::Watch => {
-                answer_watch(&self.freshness, &self.lists, &self.metrics, &self.shutdown, read, grant).await?
+                answer_watch(&self.freshness, &share, &self.metrics, &self.shutdown, read, grant).await?
             }
         };
         let mut response = Response::new(body);
+        if let Some(permit) = permit {
+            // The connection keeps it with the body.
+            response.extensions_mut().insert(Arc::new(permit));
+        }
         // The connection counts the bytes that it sends.
         response.extensions_mut().insert(self.metrics.sent_bytes(Some(&mirrored.resource)));
         let is_watch = verb == ReadVerb::Watch;

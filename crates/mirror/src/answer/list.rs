@@ -26,9 +26,10 @@ use tokio::task::yield_now;
 use super::cache_read::{CHUNK, CacheRead};
 use super::continue_token::ContinueToken;
 use super::freshness::FreshnessGate;
-use super::list_queue::{ListPermit, ListQueue};
 use super::read_encoder::OpenList;
+use super::read_pool::ReadShare;
 use super::select::Candidates;
+use crate::fairness::PoolPermit;
 use crate::negotiate::Form;
 use crate::request::ResourceVersionMatch;
 use crate::response::{BodyError, Refusal, ResponseBody, status};
@@ -38,7 +39,7 @@ const PLAN_STEP: usize = 64;
 
 pub(super) async fn answer_list(
     freshness: &FreshnessGate,
-    lists: &ListQueue,
+    share: &ReadShare<'_>,
     read: CacheRead,
 ) -> Result<ResponseBody, Refusal> {
     let options = &read.request.options;
@@ -55,7 +56,7 @@ pub(super) async fn answer_list(
         let snapshot = read.mirrored.paged_at(&token.resource_version).ok_or(Refusal::Forward)?;
         (snapshot, Some(token.after))
     };
-    let permit = lists.acquire_permit().await?;
+    let permit = share.acquire_permit().await?;
     let plan = ListPlan::new(&read, snapshot, after).await.map_err(|_| Refusal::Forward)?;
     let chunks = ListChunks::new(read, plan, permit)?;
     Ok(ResponseBody::from_stream(stream::iter(chunks)))
@@ -190,12 +191,12 @@ struct ListChunks {
     last: Option<ObjectKey>,
     walked: usize,
     has_ended: bool,
-    _permit: ListPermit,
+    _permit: PoolPermit,
 }
 
 impl ListChunks {
     /// Encodes the first chunk, so that an error before it can still be answered.
-    fn new(read: CacheRead, plan: ListPlan, permit: ListPermit) -> Result<Self, Refusal> {
+    fn new(read: CacheRead, plan: ListPlan, permit: PoolPermit) -> Result<Self, Refusal> {
         let mut chunks = Self {
             read,
             list: None,

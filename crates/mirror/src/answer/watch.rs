@@ -41,9 +41,10 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::cache_read::{CHUNK, CacheRead};
 use super::freshness::{Freshness, FreshnessGate};
-use super::list_queue::{ListPermit, ListQueue};
+use super::read_pool::ReadShare;
 use super::select::Candidates;
 use crate::authorize::Grant;
+use crate::fairness::PoolPermit;
 use crate::metrics::{GaugeGuard, MirrorMetrics};
 use crate::negotiate::{Form, Representation};
 use crate::response::{BodyError, Refusal, ResponseBody, status};
@@ -64,7 +65,7 @@ const INITIAL_STEP: usize = 1024;
 
 pub(super) async fn answer_watch(
     freshness: &FreshnessGate,
-    lists: &ListQueue,
+    share: &ReadShare<'_>,
     metrics: &MirrorMetrics,
     shutdown: &Shutdown,
     read: CacheRead,
@@ -79,7 +80,7 @@ pub(super) async fn answer_watch(
         }
         freshness => freshness?,
     };
-    let start = find_start(lists, &read).await?;
+    let start = find_start(share, &read).await?;
     let Some((initial, changes)) = start else {
         metrics.count_expired(&read.mirrored.resource);
         let (version, current) = (&read.request.options.resource_version, read.mirrored.cache.resource_version());
@@ -114,7 +115,7 @@ pub(super) async fn answer_watch(
 /// Returns where the watch begins: its initial state, if it has one, and the changes after that. `None` if the change
 /// log does not reach back to its version.
 async fn find_start(
-    lists: &ListQueue,
+    share: &ReadShare<'_>,
     read: &CacheRead,
 ) -> Result<Option<(Option<InitialEvents>, ChangeCursor<[u8]>)>, Refusal> {
     let CacheRead { mirrored, selector, request, .. } = read;
@@ -125,10 +126,10 @@ async fn find_start(
         return Ok(cache.changes_after(version).ok().map(|changes| (None, changes)));
     }
     // It waits before the snapshot, so that the log still has the changes since.
-    let permit = if has_initial { Some(lists.acquire_permit().await?) } else { None };
+    let permit = if has_initial { Some(share.acquire_permit().await?) } else { None };
     let snapshot = read.exact_snapshot()?;
     let changes = cache.changes_after(snapshot.resource_version());
-    let due = Instant::now() + lists.timeout();
+    let due = Instant::now() + share.list_timeout();
     let initial = permit.map(|permit| {
         let candidates = Candidates::new(mirrored, selector, snapshot);
         InitialEvents { candidates, last: None, due, _permit: permit }
@@ -162,7 +163,7 @@ struct InitialEvents {
     last: Option<ObjectKey>,
     /// The time at which the reader must have accepted all of it.
     due: Instant,
-    _permit: ListPermit,
+    _permit: PoolPermit,
 }
 
 struct WatchStream {
@@ -394,7 +395,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bounds_initial_states_as_lists() {
-        let limits = Limits { lists: 1, waiting_lists: 1, ..Limits::default() };
+        let limits = Limits { reads: 1, waiting: 1, ..Limits::default() };
         let mirror = FakeApiServer::new(50, 10_000).mirror(limits).await;
         let mut first = watch(&mirror, "").await.into_body();
         let mut second = Box::pin(watch(&mirror, ""));

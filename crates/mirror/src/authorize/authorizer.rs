@@ -13,12 +13,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::error::ReviewError;
 use super::reviewer::{Reviewer, UserInfo};
-use crate::accept::Peer;
+use crate::accept::Reader;
+use crate::fairness::{Holder, Peer};
 use crate::metrics::MirrorMetrics;
 use crate::request::Attributes;
 use crate::response::status::group_resource;
 use crate::response::{Refusal, status};
-use crate::settings::Access;
+use crate::settings::{Access, MirrorSettings};
 
 /// The time between two reviews of a long watch.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(60);
@@ -36,10 +37,10 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
-    pub(crate) fn new(access: Access, transport: Arc<dyn Transport>, metrics: MirrorMetrics) -> Self {
-        let reviewer = match access {
+    pub(crate) fn new(settings: &MirrorSettings, transport: Arc<dyn Transport>, metrics: MirrorMetrics) -> Self {
+        let reviewer = match settings.access {
             Access::Loopback => None,
-            Access::Reviewed => Some(Arc::new(Reviewer::new(transport))),
+            Access::Reviewed => Some(Arc::new(Reviewer::new(transport, &settings.limits))),
         };
         Self { reviewer, metrics, warnings: WarningLimit::default() }
     }
@@ -52,17 +53,17 @@ impl Authorizer {
     pub(crate) async fn authorize_request(
         &self,
         headers: &HeaderMap,
-        peer: Peer,
+        reader: &Reader,
         attributes: &Attributes,
     ) -> Result<Grant, Refusal> {
-        let Some(reviewer) = &self.reviewer else { return Ok(Grant(None)) };
+        let Some(reviewer) = &self.reviewer else { return Ok(Grant::on_loopback(reader)) };
         let (denied, status) = match bearer_token(headers) {
             None => ("no_token", status::unauthorized()),
             Some(token) => {
-                let attributes = attributes.clone();
+                let (peer, attributes) = (reader.peer, attributes.clone());
                 let request = ReviewedRequest { reviewer: Arc::clone(reviewer), token, peer, attributes };
                 match request.review_rights().await {
-                    Ok(()) => return Ok(Grant(Some(Arc::new(request)))),
+                    Ok(user) => return Ok(Grant { holder: user.holder(), request: Some(Arc::new(request)) }),
                     Err(denial) => self.denied_status(denial, &request.attributes),
                 }
             }
@@ -93,7 +94,12 @@ impl Authorizer {
 
 /// The right to a request. A watch keeps it, to notice when the right is withdrawn.
 #[derive(Clone)]
-pub(crate) struct Grant(Option<Arc<ReviewedRequest>>);
+pub(crate) struct Grant {
+    /// Who holds what the request takes.
+    holder: Holder,
+    /// `None` on loopback.
+    request: Option<Arc<ReviewedRequest>>,
+}
 
 /// What a review is repeated with.
 struct ReviewedRequest {
@@ -104,24 +110,32 @@ struct ReviewedRequest {
 }
 
 impl ReviewedRequest {
-    async fn review_rights(&self) -> Result<(), ReviewDenial> {
+    async fn review_rights(&self) -> Result<Arc<UserInfo>, ReviewDenial> {
         let user = self.reviewer.review_token(&self.token, self.peer).await.map_err(ReviewDenial::Failed)?;
         let user = user.ok_or(ReviewDenial::Unknown)?;
         let access = self.reviewer.review_access(&user, &self.attributes).await.map_err(ReviewDenial::Failed)?;
-        if access.allowed { Ok(()) } else { Err(ReviewDenial::Forbidden(user, access.reason)) }
+        if access.allowed { Ok(user) } else { Err(ReviewDenial::Forbidden(user, access.reason)) }
     }
 }
 
 impl Grant {
+    fn on_loopback(reader: &Reader) -> Self {
+        Self { holder: Holder::Connection(reader.connection.number()), request: None }
+    }
+
+    pub(crate) fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
     /// Repeats the review. Returns false if the reader may not read any more: its watch must end.
     ///
     /// Failed reviews are retried for 30 s, and then count as a denial: the reader connects again, and gets a 503.
     async fn repeat_review(&self) -> bool {
-        let Some(request) = &self.0 else { return true };
+        let Some(request) = &self.request else { return true };
         let retry = async {
             loop {
                 match request.review_rights().await {
-                    Ok(()) => return true,
+                    Ok(_) => return true,
                     Err(ReviewDenial::Failed(_)) => sleep(RETRY_AFTER).await,
                     Err(ReviewDenial::Unknown | ReviewDenial::Forbidden(..)) => return false,
                 }
@@ -132,7 +146,7 @@ impl Grant {
 
     /// Waits until a repeated review denies the right. It never completes for a reader on loopback.
     pub(crate) async fn withdrawn(self) {
-        if self.0.is_none() {
+        if self.request.is_none() {
             return std::future::pending().await;
         }
         loop {
@@ -225,18 +239,19 @@ mod tests {
         HeaderMap::from_iter([(AUTHORIZATION, format!("Bearer {token}").parse().unwrap())])
     }
 
-    fn peer(host: u8) -> Peer {
-        Peer::new([10, 0, 0, host].into())
+    fn reader(host: u8) -> Reader {
+        Reader::of_test(false, [10, 0, 0, host])
     }
 
     fn authorizer(transport: Arc<dyn Transport>) -> Authorizer {
-        Authorizer::new(Access::Reviewed, transport, MirrorMetrics::default())
+        let settings = MirrorSettings { access: Access::Reviewed, ..MirrorSettings::default() };
+        Authorizer::new(&settings, transport, MirrorMetrics::default())
     }
 
     async fn granted() -> (Arc<ReviewServer>, Grant) {
         let api = Arc::new(ReviewServer(Mutex::new(GRANTED)));
         let transport = Arc::clone(&api) as Arc<dyn Transport>;
-        let granted = authorizer(transport).authorize_request(&headers("t0ken"), peer(1), &version()).await;
+        let granted = authorizer(transport).authorize_request(&headers("t0ken"), &reader(1), &version()).await;
         (api, granted.unwrap_or_else(|_| panic!("the request is granted")))
     }
 
@@ -273,8 +288,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_local_reader_keeps_its_right() {
-        assert!(Grant(None).repeat_review().await);
-        assert!(Grant(None).withdrawn().now_or_never().is_none());
+        assert!(Grant::on_loopback(&reader(1)).repeat_review().await);
+        assert!(Grant::on_loopback(&reader(1)).withdrawn().now_or_never().is_none());
     }
 
     /// Answers reviews of `t0ken` and of rights at once, and those of other tokens never.
@@ -300,15 +315,16 @@ mod tests {
     async fn a_flood_of_unknown_tokens_delays_no_other_reader() {
         let transport = Arc::new(FloodedServer) as Arc<dyn Transport>;
         let authorizer = &authorizer(transport);
-        let authorize =
-            async |token: &str, host: u8| authorizer.authorize_request(&headers(token), peer(host), &version()).await;
+        let authorize = async |token: &str, host: u8| {
+            authorizer.authorize_request(&headers(token), &reader(host), &version()).await
+        };
         assert!(authorize("t0ken", 1).await.is_ok());
         tokio::time::advance(Duration::from_secs(3600)).await;
 
-        let mut flood: Vec<_> = (0..300)
+        let mut flood: Vec<_> = (0..1000)
             .map(|n| {
                 Box::pin(async move {
-                    authorizer.authorize_request(&headers(&format!("random{n}")), peer(1), &version()).await
+                    authorizer.authorize_request(&headers(&format!("random{n}")), &reader(1), &version()).await
                 })
             })
             .collect();
@@ -322,7 +338,7 @@ mod tests {
             }
             Some(_) => panic!("the token is unknown"),
         });
-        assert_eq!((flood.len(), refused), (208, 92), "8 reviews of a peer run, and 200 wait");
+        assert_eq!((flood.len(), refused), (798, 202), "an address gets three quarters: 48 reviews run, and 750 wait");
         // Its address is the flood's, and its review is over.
         let started = Instant::now();
         assert!(authorize("t0ken", 1).await.is_ok());

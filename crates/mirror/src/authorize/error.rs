@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::queue::QueueFull;
+use crate::fairness::PoolFull;
 
 /// A review failed, so that nothing is known about the token or the right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ impl fmt::Display for ReviewError {
     }
 }
 
-impl From<QueueFull> for ReviewError {
-    fn from(QueueFull: QueueFull) -> Self {
+impl From<PoolFull> for ReviewError {
+    fn from(PoolFull: PoolFull) -> Self {
         Self::TooMany
     }
 }

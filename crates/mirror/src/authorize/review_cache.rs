@@ -10,8 +10,8 @@
 //!   that nobody waits for would keep its permit, and its late result would be as old as its start.
 //! - Each caller stores the result when it gets it, because the first caller may leave before the end. The first one
 //!   that comes takes `running`, so a result is stored once.
-//! - An entry that is not expendable stays after its lifetime. Its key is known then: the review of a known token waits
-//!   in the queue of known tokens. So a flood of random tokens does not delay readers whose results have expired.
+//! - An entry that is not expendable stays after its lifetime. The next review of a token then counts against the user
+//!   whom the last one found. So a flood of random tokens does not delay readers whose results have expired.
 //! - Errors are not stored. After an error the entry is removed, unless its key was known before.
 //! - Unknown tokens and denied rights are expendable. A full map drops them first, so a flood evicts no known reader.
 //! - Keys are digests. The map then holds no token, and its size does not depend on the length of attributes.
@@ -74,10 +74,10 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + Sync + 'static> ReviewCache<K, V> {
     }
 
     /// Returns the result of this key. Starts a review if the map has no result, and no other caller waits for one.
-    /// `review` gets true if the last result of the key was not expendable.
+    /// `review` gets the last result of the key, unless it was expendable.
     ///
     /// Errors are returned to all callers of the same review, and not kept.
-    pub(super) async fn get_or_review<F>(&self, key: K, review: impl FnOnce(bool) -> F) -> Result<V, ReviewError>
+    pub(super) async fn get_or_review<F>(&self, key: K, review: impl FnOnce(Option<&V>) -> F) -> Result<V, ReviewError>
     where
         F: Future<Output = Result<CachedReview<V>, ReviewError>> + Send + 'static,
     {
@@ -89,9 +89,12 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + Sync + 'static> ReviewCache<K, V> {
                 return Ok(kept.value.clone());
             }
             let running = entry.and_then(|entry| entry.running.as_ref()?.0.upgrade());
-            let (is_new, is_known) = (entry.is_none(), entry.is_some_and(|entry| !entry.is_expendable()));
-            running.unwrap_or_else(|| {
-                let started = review(is_known).boxed().shared();
+            let is_new = entry.is_none();
+            let last = entry.and_then(|entry| entry.last.as_ref()).filter(|(last, _)| !last.expendable);
+            if let Some(running) = running {
+                running
+            } else {
+                let started = review(last.map(|(last, _)| &last.value)).boxed().shared();
                 if is_new {
                     evict_entries(&mut entries, self.max_entries, now);
                 }
@@ -99,7 +102,7 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + Sync + 'static> ReviewCache<K, V> {
                 // It is `None` only after the end.
                 entry.running = started.downgrade().map(|running| (running, now));
                 started
-            })
+            }
         };
         let result = review.clone().await;
         self.keep_result(&key, &review, &result);
@@ -173,7 +176,7 @@ mod tests {
         fn next(
             &self,
             expendable: bool,
-        ) -> impl FnOnce(bool) -> BoxFuture<'static, Result<CachedReview<usize>, ReviewError>> {
+        ) -> impl FnOnce(Option<&usize>) -> BoxFuture<'static, Result<CachedReview<usize>, ReviewError>> {
             let Self(count) = self.clone();
             move |_| {
                 let next = async move {
@@ -209,7 +212,7 @@ mod tests {
         let (cache, counter) = (cache(), Counter::default());
         let failed = ReviewError::failed("failed");
         let error = failed.clone();
-        assert_eq!(cache.get_or_review("a", |_| async { Err(error) }).await, Err(failed));
+        assert_eq!(cache.get_or_review("a", |_: Option<&usize>| async { Err(error) }).await, Err(failed));
         assert!(cache.lock_entries().is_empty());
         assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
     }
@@ -231,7 +234,7 @@ mod tests {
         let (cache, counter) = (cache(), Counter::default());
         let permit = Arc::new(());
         let holds = Arc::clone(&permit);
-        let pending = |_| async move {
+        let pending = |_: Option<&usize>| async move {
             std::future::pending::<()>().await;
             drop(holds);
             Err(ReviewError::TooMany)
@@ -251,7 +254,7 @@ mod tests {
     async fn each_caller_keeps_the_result() {
         let (cache, counter) = (cache(), Counter::default());
         let (done, ends) = oneshot::channel();
-        let computation = |_| async move {
+        let computation = |_: Option<&usize>| async move {
             let value = ends.await.unwrap();
             Ok(CachedReview { value, lifetime: LIFETIME, expendable: false })
         };
@@ -268,8 +271,8 @@ mod tests {
     async fn remembers_keys_whose_result_was_valuable() {
         let (cache, counter) = (cache(), Counter::default());
         let seen = Mutex::new(Vec::new());
-        let failed = |is_valuable| {
-            seen.lock().unwrap().push(is_valuable);
+        let failed = |last: Option<&usize>| {
+            seen.lock().unwrap().push(last.is_some());
             async { Err(ReviewError::TooMany) }
         };
         for (key, expendable) in [("a", false), ("b", true), ("c", true), ("d", true)] {

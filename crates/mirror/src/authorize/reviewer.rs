@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use super::error::ReviewError;
 use super::review_cache::{CachedReview, ReviewCache};
-use super::review_client::{ReviewClient, ReviewQueue};
-use crate::accept::Peer;
+use super::review_client::ReviewClient;
+use crate::fairness::{Holder, Peer};
 use crate::request::{Attributes, ResourceAttributes};
+use crate::settings::Limits;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -57,6 +58,13 @@ pub(super) struct AccessDecision {
     pub(super) reason: String,
 }
 
+impl UserInfo {
+    /// Returns who holds what the user's requests take.
+    pub(super) fn holder(&self) -> Holder {
+        Holder::User(self.username.as_str().into())
+    }
+}
+
 /// The SHA-256 of a text.
 type Digest = [u8; 32];
 
@@ -67,8 +75,8 @@ fn digest_of(text: &str) -> Digest {
 }
 
 impl Reviewer {
-    pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
-        let client = Arc::new(ReviewClient::new(transport));
+    pub(super) fn new(transport: Arc<dyn Transport>, limits: &Limits) -> Self {
+        let client = Arc::new(ReviewClient::new(transport, limits));
         Self { client, tokens: ReviewCache::new(MAX_RESULTS), access: ReviewCache::new(MAX_RESULTS) }
     }
 
@@ -79,10 +87,10 @@ impl Reviewer {
         peer: Peer,
     ) -> Result<Option<Arc<UserInfo>>, ReviewError> {
         let key = digest_of(token.expose_secret());
-        let review = |is_known| {
+        let review = |last: Option<&Option<Arc<UserInfo>>>| {
             let (client, token) = (Arc::clone(&self.client), token.clone());
-            let queue = if is_known { ReviewQueue::Known } else { ReviewQueue::Unknown(peer) };
-            async move { send_token_review(&client, &token, queue).await }
+            let holder = last.and_then(Option::as_ref).map_or(Holder::Address(peer), |user| user.holder());
+            async move { send_token_review(&client, &token, &holder).await }
         };
         self.tokens.get_or_review(key, review).await
     }
@@ -104,11 +112,10 @@ impl Reviewer {
             "spec": spec,
         });
         let body = body.to_string();
-        let review = |_| {
-            let (client, body) = (Arc::clone(&self.client), body.clone());
+        let review = |_: Option<&AccessDecision>| {
+            let (client, body, holder) = (Arc::clone(&self.client), body.clone(), user.holder());
             async move {
-                // A review of access has a user, so its token is known.
-                let access: AccessDecision = client.send_review(ACCESS_REVIEWS, body, ReviewQueue::Known).await?;
+                let access: AccessDecision = client.send_review(ACCESS_REVIEWS, body, &holder).await?;
                 let lifetime = if access.allowed { ALLOWED_LIFETIME } else { DENIED_LIFETIME };
                 Ok(CachedReview { expendable: !access.allowed, value: access, lifetime })
             }
@@ -120,7 +127,7 @@ impl Reviewer {
 async fn send_token_review(
     client: &ReviewClient,
     token: &SecretString,
-    queue: ReviewQueue,
+    holder: &Holder,
 ) -> Result<CachedReview<Option<Arc<UserInfo>>>, ReviewError> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -134,7 +141,7 @@ async fn send_token_review(
         "kind": "TokenReview",
         "spec": { "token": token.expose_secret() },
     });
-    let TokenReviewStatus { authenticated, user } = client.send_review(TOKEN_REVIEWS, body.to_string(), queue).await?;
+    let TokenReviewStatus { authenticated, user } = client.send_review(TOKEN_REVIEWS, body.to_string(), holder).await?;
     let user = (authenticated && !user.username.is_empty()).then(|| Arc::new(user));
     Ok(CachedReview { expendable: user.is_none(), value: user, lifetime: TOKEN_LIFETIME })
 }

@@ -59,12 +59,29 @@ async fn further_connections_wait_for_a_place() {
     let upstream = Upstream::new();
     let mirror = Running::start(mirror(&upstream).limits(limits(|limits| limits.connections = 1)));
     let mut first = mirror.connect().await;
-    first.write_all(b"G").await.unwrap();
+    let watch = format!("GET /api/v1/nodes?watch=1 HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", mirror.address.port());
+    first.write_all(watch.as_bytes()).await.unwrap();
+    upstream.wait_for_open(1).await;
     let request = mirror.get("/version", "");
     let mut request = Box::pin(request);
     assert!(timeout(SOON, &mut request).await.is_err());
     drop(first);
     assert_eq!(code(&request.await), "200");
+}
+
+/// Neither connections without a request, nor those of a reader that keeps them open.
+#[tokio::test]
+async fn idle_connections_make_room() {
+    let upstream = Upstream::new();
+    let mirror = Running::start(mirror(&upstream).limits(limits(|limits| limits.connections = 8)));
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        let mut io = mirror.connect().await;
+        io.write_all(b"GET /version HT").await.unwrap();
+        idle.push(io);
+    }
+    assert_eq!(code(&mirror.get("/version", "").await), "200");
+    assert_eq!(read_all(&mut idle[0]).await, "", "the oldest made room");
 }
 
 #[tokio::test]
@@ -80,7 +97,7 @@ async fn disconnects_a_reader_that_stalls_over_http_1() {
 
 /// The reader accepts the frames of the connection, and none of the body.
 #[tokio::test]
-async fn disconnects_a_reader_that_stalls_over_http_2() {
+async fn resets_a_response_that_stalls_over_http_2() {
     let upstream = Upstream::new();
     let limits = limits(|limits| (limits.stall_timeout, limits.header_timeout) = (SOON, SOON));
     let mirror = Running::start(mirror(&upstream).limits(limits));
@@ -91,8 +108,15 @@ async fn disconnects_a_reader_that_stalls_over_http_2() {
     let response = sender.send_request(Request::get(uri).body(Empty::<bytes::Bytes>::new()).unwrap()).await.unwrap();
     upstream.wait_for_open(1).await;
     upstream.wait_for_open(0).await;
-    assert!(connection.await.is_ok());
-    drop(response);
+    let mut body = response.into_body();
+    let ended = loop {
+        match body.frame().await {
+            Some(Ok(_)) => {}
+            ended => break ended,
+        }
+    };
+    assert!(ended.unwrap().is_err(), "it is reset");
+    assert!(!connection.is_finished(), "other responses go on");
 }
 
 #[tokio::test]
