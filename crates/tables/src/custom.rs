@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use listwatch::{Encoding, ItemError, ItemRef};
+use listwatch::{Encoding, ItemError, ItemRef, Projection, TypeMeta};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::age::age_at;
 use crate::cell::{Cell, Column, Row};
 use crate::columns;
 use crate::fields::null_is_default;
-use crate::json_path::{JsonPath, JsonPathError, print_in_template};
+use crate::json_path::{JsonPath, JsonPathError, needed_by, print_in_template};
 
 /// Why the columns of a custom resource cannot be printed.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +77,8 @@ pub(crate) struct CustomColumns {
     pub(crate) columns: Vec<Column>,
     /// The paths of the columns after the name.
     paths: Vec<JsonPath>,
+    /// Keeps what the paths need; `None` if they need whole objects.
+    needed: Option<Projection>,
 }
 
 impl CustomColumns {
@@ -101,12 +103,15 @@ impl CustomColumns {
             let [name, r#type, format, description] = [name, r#type, format, description].map(Cow::Owned);
             columns.push(Column { name, r#type, format, description, priority });
         }
-        Ok(Self { columns, paths })
+        let needed = needed_by(&paths, &TypeMeta::default());
+        Ok(Self { columns, paths, needed })
     }
 
     /// Returns the row of an object in JSON.
     pub(crate) fn row(&self, object: &[u8], now: Timestamp) -> Result<Row, ItemError> {
-        let object = ItemRef::new(Encoding::Json, object).decode_json::<Value>()?;
+        let item = ItemRef::new(Encoding::Json, object);
+        let needed = self.needed.as_ref().and_then(|needed| item.project(needed).ok());
+        let object = needed.as_deref().map_or(item, |needed| item.with_bytes(needed)).decode_json::<Value>()?;
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let mut cells = vec![Cell::text(name)];
         for (column, path) in self.columns.iter().skip(1).zip(&self.paths) {

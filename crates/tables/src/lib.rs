@@ -21,6 +21,7 @@
 //! `tableconvertor.go` of the apiextensions API server. They take what a server serves: objects with defaults.
 //!
 //! [`JsonPath`](json_path::JsonPath) is kubectl's dialect of JSONPath, in which custom resources define their columns.
+//! [`ObjectReader`](json_path::ObjectReader) reads only what a path needs of an object.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
 //! `-o custom-columns=`: a table of paths.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use listwatch::{ItemError, ItemRef};
-use listwatch_tables::json_path::{JsonPath, print};
+use listwatch_tables::json_path::{JsonPath, ObjectReader, print};
 use serde_json::Value;
 
 use super::aligned::TableColumn;
@@ -13,7 +13,7 @@ use super::format::{
     ArgumentSource, Constructor, Event, Format, FormatInfo, Needs, OptionGroup, Purpose, Row, event_cells,
     table_columns,
 };
-use super::json::{add, object_value};
+use super::json::add;
 use crate::escape::escape_controls;
 
 pub const CUSTOM_COLUMNS: FormatInfo = FormatInfo {
@@ -29,13 +29,16 @@ pub const CUSTOM_COLUMNS: FormatInfo = FormatInfo {
         };
         Ok(Arc::new(move |context| {
             let (columns, purpose) = (Arc::clone(&columns), context.purpose);
-            Rc::new(CustomColumnsFormat { columns, purpose, unknown_fields: Cell::default() })
+            let reader = ObjectReader::of_paths(columns.iter().map(|column| &column.path)).into();
+            Rc::new(CustomColumnsFormat { columns, reader, purpose, unknown_fields: Cell::default() })
         }))
     }),
 };
 
 struct CustomColumnsFormat {
     columns: Arc<[CustomColumn]>,
+    /// Of what the columns find.
+    reader: RefCell<ObjectReader>,
     purpose: Purpose,
     unknown_fields: Cell<u64>,
 }
@@ -52,7 +55,7 @@ impl Format for CustomColumnsFormat {
     }
 
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
-        let (object, unknown_fields) = object_value(item)?;
+        let (object, unknown_fields) = self.reader.borrow_mut().read(item)?;
         add(&self.unknown_fields, unknown_fields);
         let cells = self.columns.iter().map(|column| column.cell(&object)).collect::<Result<_, _>>()?;
         Ok(Some(Row::Cells(cells)))

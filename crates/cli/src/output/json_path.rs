@@ -1,15 +1,15 @@
 //! `-o jsonpath=`: kubectl's template, item by item.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use listwatch::{ItemError, ItemRef};
-use listwatch_tables::json_path::{ItemsTemplate, JsonPathTemplate};
+use listwatch_tables::json_path::{ItemsTemplate, JsonPathTemplate, ObjectReader};
 
 use super::format::{Constructor, Event, Format, FormatInfo, Needs, Row, SummaryObject};
-use super::json::{add, object_value};
+use super::json::add;
 
 pub const JSON_PATH: FormatInfo = FormatInfo {
     name: "jsonpath=",
@@ -20,12 +20,17 @@ pub const JSON_PATH: FormatInfo = FormatInfo {
     constructor: Constructor::Argument(|template, _| {
         let parsed = JsonPathTemplate::parse(template).and_then(JsonPathTemplate::for_items);
         let template = parsed.map_err(|error| error.to_string())?;
-        Ok(Arc::new(move |_| Rc::new(JsonPathFormat { template: template.clone(), unknown_fields: Cell::default() })))
+        Ok(Arc::new(move |_| {
+            let reader = ObjectReader::of_items(&template).into();
+            Rc::new(JsonPathFormat { template: template.clone(), reader, unknown_fields: Cell::default() })
+        }))
     }),
 };
 
 struct JsonPathFormat {
     template: ItemsTemplate,
+    /// Of what the template finds.
+    reader: RefCell<ObjectReader>,
     unknown_fields: Cell<u64>,
 }
 
@@ -35,7 +40,7 @@ impl Format for JsonPathFormat {
     }
 
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
-        let (object, unknown_fields) = object_value(item)?;
+        let (object, unknown_fields) = self.reader.borrow_mut().read(item)?;
         add(&self.unknown_fields, unknown_fields);
         let mut text = Vec::new();
         let has_value = self.template.write_item(&object, &mut text).map_err(ItemError::other)?;

@@ -3,16 +3,16 @@
 use std::cmp::Ordering;
 
 use listwatch::{ItemError, ItemRef};
-use listwatch_tables::json_path::{JsonPath, print};
+use listwatch_tables::json_path::{JsonPath, ObjectReader, print};
 use serde_json::Value;
 
 use super::format::Row;
-use super::json::object_value;
 use crate::failure::Failure;
 
 /// The rows of a list with the values that they are sorted by. It keeps no objects.
 pub struct RowSorter {
     path: JsonPath,
+    reader: ObjectReader,
     rows: Vec<(SortKey, Option<Row>)>,
     /// True if an object had a value, or null.
     is_found: bool,
@@ -30,12 +30,12 @@ enum SortKey {
 
 impl RowSorter {
     pub fn new(path: JsonPath) -> Self {
-        Self { path, rows: Vec::new(), is_found: false }
+        Self { reader: ObjectReader::of_paths([&path]), path, rows: Vec::new(), is_found: false }
     }
 
     /// Keeps the row of an item.
     pub fn add(&mut self, item: &ItemRef<'_>, row: Option<Row>) -> Result<(), ItemError> {
-        let (object, _) = object_value(item)?;
+        let (object, _) = self.reader.read(item)?;
         let found = self.path.find(&object).map_err(ItemError::other)?;
         self.is_found |= !found.is_empty();
         self.rows.push((found.first().map_or(SortKey::Missing, |value| SortKey::of(value)), row));

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::ast::{Filter, Node, Slice, SliceEnd, Step};
 use super::eval::Evaluation;
+use super::needs::{Needs, Places};
 use super::template::{JsonPathTemplate, print_all, write};
 use super::{JsonPathError, text};
 
@@ -105,6 +106,22 @@ impl ItemsTemplate {
         }
         Ok(true)
     }
+
+    /// Adds what the template needs of an item.
+    pub(super) fn add_needs(&self, needs: &mut Needs) {
+        let from = Places::root();
+        match &self.part {
+            Part::Lines(nodes) => needs.add_nodes(nodes, &from),
+            Part::Range(path, body) => {
+                let found = path.add_needs(needs, from);
+                needs.add_nodes(body, &found);
+            }
+            Part::Values(path) => {
+                let found = path.add_needs(needs, from);
+                needs.add_values(&[], found);
+            }
+        }
+    }
 }
 
 fn names_items(node: &Node) -> bool {
@@ -118,6 +135,14 @@ impl ItemPath {
             Some(filter) if !evaluation.passes(filter, item)? => Ok(Vec::new()),
             _ => evaluation.path(&self.steps, &[item]),
         }
+    }
+
+    /// Adds what it needs on the way, and returns the places at which it ends.
+    fn add_needs(&self, needs: &mut Needs, from: Places) -> Places {
+        if let Some(filter) = &self.filter {
+            needs.add_filter(filter, &from);
+        }
+        needs.add_steps(&self.steps, from)
     }
 }
 

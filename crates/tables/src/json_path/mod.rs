@@ -15,8 +15,10 @@ mod ast;
 mod error;
 mod eval;
 mod items;
+mod needs;
 mod parse;
 mod quoted;
+mod reader;
 mod slice;
 mod template;
 mod text;
@@ -25,6 +27,8 @@ use serde_json::Value;
 
 pub use error::JsonPathError;
 pub use items::ItemsTemplate;
+pub use reader::ObjectReader;
+pub(crate) use reader::needed_by;
 pub use template::JsonPathTemplate;
 pub(crate) use text::template as print_in_template;
 

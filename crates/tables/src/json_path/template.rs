@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::ast::Node;
 use super::eval::Evaluation;
+use super::needs::{Needs, Places};
 use super::{JsonPathError, parse, text};
 
 /// A template of text and paths, as of `kubectl get -o jsonpath`.
@@ -36,6 +37,16 @@ impl JsonPathTemplate {
     /// As of [`JsonPath::find`](super::JsonPath::find). Output before the error may have been appended.
     pub fn write(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), JsonPathError> {
         write(&self.nodes, value, &mut Evaluation::new(self.missing_keys), out)
+    }
+
+    /// Adds what the template needs of an object.
+    pub(super) fn add_needs(&self, needs: &mut Needs) {
+        if self.missing_keys {
+            needs.add_nodes(&self.nodes, &Places::root());
+        } else {
+            // The error names the first key that is missing.
+            needs.add_all();
+        }
     }
 }
 
