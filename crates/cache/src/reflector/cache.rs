@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 
 use listwatch::client::{Resource, Selection};
 use listwatch::{Encoding, FieldPath, ItemError, ItemRef, Projection, StoreType, TypeMeta, compare_resource_versions};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::error::{EndReason, StoreError};
 use crate::file::format::FileError;
+use crate::reflector::confirm::QuietSpan;
 use crate::reflector::status::{ReflectorStatus, SyncError};
 use crate::store::handle::Store;
 use crate::store::reader::StoreReader;
@@ -22,6 +23,7 @@ pub struct Cache<T: StoreType + ?Sized> {
     pub(super) store: Store<T>,
     pub(super) status: watch::Receiver<ReflectorStatus>,
     pub(super) stop: Arc<Notify>,
+    pub(super) quiet_spans: mpsc::Sender<QuietSpan>,
     pub(super) collection: Arc<OnceLock<Collection>>,
 }
 
@@ -250,12 +252,13 @@ impl<T: StoreType + ?Sized> Deref for Cache<T> {
 
 impl<T: StoreType + ?Sized> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        let Self { resource, store, status, stop, collection } = self;
+        let Self { resource, store, status, stop, quiet_spans, collection } = self;
         Self {
             resource: resource.clone(),
             store: store.clone(),
             status: status.clone(),
             stop: Arc::clone(stop),
+            quiet_spans: quiet_spans.clone(),
             collection: Arc::clone(collection),
         }
     }

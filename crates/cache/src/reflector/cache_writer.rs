@@ -7,7 +7,7 @@ use std::time::Instant;
 use listwatch::client::{Kind, Resource, Selection};
 use listwatch::internal::is_older;
 use listwatch::{Encoding, ItemRef, StoreType, TypeMeta};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::error::StoreError;
 use crate::reflector::cache::{Cache, Collection};
@@ -94,7 +94,10 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
             selection,
             projection: None,
         }));
-        let cache = Cache { resource: resource.clone(), store, status: progress, stop: Arc::default(), collection };
+        // Only a reflector receives them.
+        let (quiet_spans, _) = mpsc::channel(1);
+        let stop = Arc::default();
+        let cache = Cache { resource: resource.clone(), store, status: progress, stop, quiet_spans, collection };
         Self { cache, status }
     }
 

@@ -20,6 +20,7 @@ use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::contain::Panicked;
+use crate::reflector::confirm::QuietSpan;
 use crate::reflector::feed::{BATCH, Feed, FeedStep, Received};
 use crate::reflector::prepared::{PreparedReflector, TARGET};
 use crate::reflector::status::record_error;
@@ -30,9 +31,11 @@ const SILENCE: Duration = Duration::from_secs(120);
 
 pub(super) type AttemptEnd = (Option<Error>, NextStep);
 
-/// What an attempt waits for: a step of its feed, or the server's version while the watch is silent.
+/// What an attempt waits for: a step of its feed, what a cache has confirmed, or the version of the server of a silent
+/// watch.
 enum Progress {
     Fed(FeedStep),
+    Confirmed(QuietSpan),
     Probed(Probe),
 }
 
@@ -44,6 +47,10 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 Poll::Ready(step) => Poll::Ready(Progress::Fed(step)),
                 Poll::Pending if self.synced_at.is_some() => {
                     self.report_connection(feed.is_watching());
+                    // Never `None`: this reflector has a sender.
+                    if let Poll::Ready(Some(span)) = self.quiet_spans.1.poll_recv(cx) {
+                        return Poll::Ready(Progress::Confirmed(span));
+                    }
                     silence.poll(cx, || Box::pin(self.recent_version())).map(Progress::Probed)
                 }
                 Poll::Pending => {
@@ -66,6 +73,10 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             self.advance_version(&received, version, resumes_from);
             let end = match progress {
                 Progress::Fed(step) => self.react_to_step(step, &mut feed, attempt),
+                Progress::Confirmed(span) => {
+                    self.record_quiet_span(&span);
+                    None
+                }
                 Progress::Probed((at, Ok(version))) => {
                     self.judge_silence(at, &version, &feed, &mut silence).map(|next| (None, next))
                 }
@@ -219,6 +230,18 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 status.resumes_from = resumes_from;
             }
         });
+    }
+
+    /// Advances the version over a span without changes, as a bookmark does.
+    fn record_quiet_span(&mut self, QuietSpan { from, to }: &QuietSpan) {
+        if self.sync.record_unchanged(from, to) {
+            self.store.advance(to);
+            self.status.send_modify(|status| {
+                status.resource_version = Some(to.clone());
+                status.resumes_from = Some(to.clone());
+                status.last_synced_at = Some(Instant::now().into_std());
+            });
+        }
     }
 
     /// Notes that the collection is complete. `sent` is 1 if the server has sent all of it.

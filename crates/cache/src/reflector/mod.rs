@@ -3,6 +3,7 @@
 mod attempts;
 mod cache;
 mod cache_writer;
+mod confirm;
 mod feed;
 mod follow;
 mod lifetime;

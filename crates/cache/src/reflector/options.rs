@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use listwatch::client::{Client, Kind, Resource, Selection};
 use listwatch::{Projection, StoreType};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::log::open_log::ChangeLogLimits;
 use crate::reflector::cache::Cache;
@@ -196,6 +196,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             outage,
             status,
             stop: Arc::default(),
+            quiet_spans: mpsc::channel(8),
             collection: Arc::default(),
         }
     }

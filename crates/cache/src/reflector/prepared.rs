@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 use listwatch::client::{Client, Error, List, ListParams, Resource, ResourceVersion, Retry, Selection, WatchParams};
 use listwatch::internal::{Connections, Outage, PAGE};
 use listwatch::{FromRef, Projection, StoreType};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::error::EndReason;
 use crate::reflector::cache::{Cache, Collection};
+use crate::reflector::confirm::QuietSpan;
 use crate::reflector::status::{ReflectorStatus, record_error};
 use crate::reflector::sync::SyncPolicy;
 use crate::store::handle::Store;
@@ -51,6 +52,8 @@ pub struct PreparedReflector<T: StoreType + ?Sized> {
     pub(super) status: Arc<watch::Sender<ReflectorStatus>>,
     /// Notified when a cache stops the reflector.
     pub(super) stop: Arc<Notify>,
+    /// What its caches have confirmed.
+    pub(super) quiet_spans: (mpsc::Sender<QuietSpan>, mpsc::Receiver<QuietSpan>),
     /// Which objects the reflector stores; set once it runs.
     pub(super) collection: Arc<OnceLock<Collection>>,
 }
@@ -64,6 +67,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             store: self.store.clone(),
             status: self.status.subscribe(),
             stop: Arc::clone(&self.stop),
+            quiet_spans: self.quiet_spans.0.clone(),
             collection: Arc::clone(&self.collection),
         }
     }

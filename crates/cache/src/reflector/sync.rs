@@ -229,13 +229,26 @@ impl SyncPolicy {
         self.state = SyncState::Synced { version: version.to_owned(), has_watched: false };
     }
 
-    /// Notes that the watch has delivered all changes up to this version. Returns true if the version is new and the
+    /// Notes that the watch has delivered all changes up to this version. Returns true if the version is newer and the
     /// collection complete.
     pub(super) fn record_watched_version(&mut self, watched: &str) -> bool {
         match &mut self.state {
-            SyncState::Synced { version, has_watched } if version != watched => {
+            // After `record_unchanged`, the watch is at an older version.
+            SyncState::Synced { version, has_watched } if version != watched && !is_older(watched, version) => {
                 watched.clone_into(version);
                 *has_watched = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Records that nothing changed after a version of the collection, up to a newer one. Returns true if the collection
+    /// is now at the newer version.
+    pub(super) fn record_unchanged(&mut self, from: &str, to: &str) -> bool {
+        match &mut self.state {
+            SyncState::Synced { version, .. } if !is_older(version, from) && is_older(version, to) => {
+                to.clone_into(version);
                 true
             }
             _ => false,

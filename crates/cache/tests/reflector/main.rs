@@ -2,6 +2,7 @@
 
 mod cache_writer;
 mod change_log;
+mod confirm;
 mod ends;
 mod errors;
 mod expiry;
