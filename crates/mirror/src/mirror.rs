@@ -62,7 +62,7 @@ impl Mirror {
     }
 
     /// Answers GETs, lists and watches without a version at the version of the cache. Otherwise the mirror first
-    /// requests the version of the API server.
+    /// confirms that nothing is newer, and forwards small reads and those that it cannot confirm.
     pub fn stale_reads(mut self, stale_reads: bool) -> Self {
         self.settings.stale_reads = stale_reads;
         self

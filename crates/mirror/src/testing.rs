@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
@@ -12,9 +13,10 @@ use http_body_util::{BodyExt as _, Empty};
 use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport};
 use listwatch_cache::{ChangeLogLimits, Reflector, Strategy};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::accept::{HttpServer, Reader};
-pub(crate) use crate::answer::{LAG, UNCONFIRMED};
+pub(crate) use crate::answer::LAG;
 pub(crate) use crate::pipeline::Pipeline;
 use crate::request::ListenerPort;
 use crate::resource::Mirrored;
@@ -26,25 +28,52 @@ pub(crate) struct FakeApiServer {
     items: Vec<Value>,
     /// The list in protobuf, instead of `items`.
     encoded: Option<Bytes>,
-    version: AtomicUsize,
+    version: Arc<AtomicUsize>,
     /// The open watch.
     watch: Mutex<Option<UnboundedSender<Bytes>>>,
     /// True if reviews grant nothing any more.
     is_withdrawn: AtomicBool,
+    requested: Mutex<RequestedBookmark>,
+    /// The paths and queries of all GETs.
+    asked: Mutex<Vec<String>>,
+}
+
+/// What a watch gets that requests a bookmark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RequestedBookmark {
+    /// Nothing, until it ends.
+    #[default]
+    Nothing,
+    /// After a second, the version of the API server.
+    Newest,
+    /// After a second, this version: the API server lags behind another one.
+    Version(usize),
+    /// A change of the first object at this version, and the newest version after a second.
+    AfterChange(usize),
 }
 
 impl FakeApiServer {
     /// Creates an API server with this many ConfigMaps, each with this many bytes of data.
     pub(crate) fn new(objects: usize, len: usize) -> Arc<Self> {
         let items = (0..objects).map(|n| config_map(&format!("{n:06}"), n, len)).collect();
-        let version = AtomicUsize::new(1000);
-        Arc::new(Self { items, encoded: None, version, watch: Mutex::default(), is_withdrawn: AtomicBool::new(false) })
+        Self::with(items, None)
     }
 
     /// Creates an API server that sends this list in protobuf.
     pub(crate) fn of_list(list: Bytes) -> Arc<Self> {
-        let (version, is_withdrawn) = (AtomicUsize::new(1000), AtomicBool::new(false));
-        Arc::new(Self { items: Vec::new(), encoded: Some(list), version, watch: Mutex::default(), is_withdrawn })
+        Self::with(Vec::new(), Some(list))
+    }
+
+    fn with(items: Vec<Value>, encoded: Option<Bytes>) -> Arc<Self> {
+        Arc::new(Self {
+            items,
+            encoded,
+            version: Arc::new(AtomicUsize::new(1000)),
+            watch: Mutex::default(),
+            is_withdrawn: AtomicBool::new(false),
+            requested: Mutex::default(),
+            asked: Mutex::default(),
+        })
     }
 
     /// Returns a mirror whose cache is synced, with `--stale-reads`.
@@ -115,6 +144,21 @@ impl FakeApiServer {
         self.version.store(version, Ordering::Relaxed);
     }
 
+    /// Sets what watches get that request a bookmark.
+    pub(crate) fn answer_requested(&self, with: RequestedBookmark) {
+        *self.requested.lock().unwrap() = with;
+    }
+
+    /// Returns the number of GETs so far whose path and query contain this text.
+    pub(crate) fn asked(&self, text: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|asked| asked.contains(text)).count()
+    }
+
+    /// Returns the number of watches so far that requested a bookmark.
+    pub(crate) fn requested_bookmarks(&self) -> usize {
+        self.asked.lock().unwrap().iter().filter(|asked| asked.ends_with(REQUESTS_BOOKMARK)).count()
+    }
+
     /// Withdraws all rights.
     pub(crate) fn withdraw(&self) {
         self.is_withdrawn.store(true, Ordering::Relaxed);
@@ -122,9 +166,16 @@ impl FakeApiServer {
 
     /// Sends a change of an object, at a version after the list's, to the open watch.
     pub(crate) fn change(&self, version: usize) {
-        let event = json!({ "type": "MODIFIED", "object": config_map("000000", version, 100) });
-        self.watch.lock().unwrap().as_ref().unwrap().unbounded_send(format!("{event}\n").into()).unwrap();
+        self.watch.lock().unwrap().as_ref().unwrap().unbounded_send(event("MODIFIED", "000000", version)).unwrap();
     }
+}
+
+/// The end of the query of a watch that requests a bookmark.
+const REQUESTS_BOOKMARK: &str = "&timeoutSeconds=3";
+
+/// Returns an event of a watch.
+fn event(kind: &str, name: &str, version: usize) -> Bytes {
+    format!("{}\n", json!({ "type": kind, "object": config_map(name, version, 100) })).into()
 }
 
 fn config_map(name: &str, version: usize, len: usize) -> Value {
@@ -135,8 +186,27 @@ fn config_map(name: &str, version: usize, len: usize) -> Value {
 
 impl Transport for FakeApiServer {
     fn get(&self, request: Request) -> ResponseFuture<'_> {
+        self.asked.lock().unwrap().push(request.path_and_query.clone());
         let mut content_type = "application/json";
-        let body = if request.path_and_query.contains("watch=") {
+        let body = if request.path_and_query.ends_with(REQUESTS_BOOKMARK) {
+            let requested = *self.requested.lock().unwrap();
+            let change = match requested {
+                RequestedBookmark::AfterChange(version) => Some(version),
+                _ => None,
+            };
+            let change = change.map(|version| event("MODIFIED", "000000", version));
+            let newest = Arc::clone(&self.version);
+            let late = async move {
+                let is_silent = requested == RequestedBookmark::Nothing;
+                sleep(Duration::from_secs(if is_silent { 3 } else { 1 })).await;
+                let version = match requested {
+                    RequestedBookmark::Version(version) => version,
+                    _ => newest.load(Ordering::Relaxed),
+                };
+                (!is_silent).then(|| event("BOOKMARK", "bookmark", version))
+            };
+            stream::iter(change).chain(stream::once(late).filter_map(std::future::ready)).map(Ok).boxed()
+        } else if request.path_and_query.contains("watch=") {
             let (sender, changes) = unbounded();
             *self.watch.lock().unwrap() = Some(sender);
             changes.map(Ok).boxed()

@@ -11,6 +11,7 @@ mod list;
 mod manifests;
 mod mirror;
 mod mirror_access;
+mod mirror_freshness;
 mod reflector;
 mod shards;
 mod tables;

@@ -51,7 +51,7 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// Requests a bookmark from the server, so that the cache learns a newer resource version although nothing in its
     /// collection changes. API servers otherwise send one a minute.
     ///
-    /// It opens a watch of 3 s with this client, from the version of the cache, of the metadata of the same objects.
+    /// It opens a watch of 3 s with this client, from the version of the cache, of the same objects.
     /// If the watch delivers a bookmark, and no change before it that the cache lacks, the reflector handles the
     /// bookmark as one of its own watch. It does so when its task runs next, so await
     /// [`wait_for_resource_version`](Self::wait_for_resource_version) beside this call.
@@ -71,7 +71,7 @@ impl<T: StoreType + ?Sized> Cache<T> {
     pub async fn request_bookmark(&self, client: &Client) -> Result<(), Error> {
         let from = self.status.borrow().resumes_from.clone();
         let (Some(mut from), Some(collection)) = (from, self.collection.get()) else { return Ok(()) };
-        let selection = collection.selection.clone().metadata_only();
+        let selection = collection.selection.clone().encoded_as(T::ENCODING);
         let params = WatchParams::from_version(&*from).selection(selection).timeout(LASTS);
         let watch = client.watch_with(&self.resource, &params, read_event);
         let watch = match &collection.namespace {

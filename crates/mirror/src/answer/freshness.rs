@@ -1,27 +1,27 @@
 //! Waits until a cache is as new as a read requires.
 //!
-//! The rules for `resourceVersion` are the API server's; docs/mirror.md has them in two tables.
+//! The rules for `resourceVersion` are the API server's; docs/mirror.md has them in a table.
 //!
 //! # Before you change this file
 //!
 //! - A cache learns versions from events and bookmarks only. The API server's version grows with writes to any
 //!   resource. So the cache of a quiet collection is mostly older than the newest version, although it lacks nothing.
+//!   `resource/confirmations.rs` requests bookmarks for it while reads wait.
 //! - The newest version comes from a request that starts after the read has arrived. Reads share the next request,
 //!   never the open one, whose version may be older than the read (`resource/current_version.rs`).
-//! - A read waits [`FORWARD_AFTER`] for a version that the API server has. A bookmark may take a minute, so forwarding
-//!   is faster.
+//! - A bookmark takes up to two seconds. So a read that costs the API server little is forwarded at once.
 //! - A read waits [`BLOCK_TIMEOUT`] for a version that the API server does not have, and then gets its 504. Until
 //!   then, the API server could not answer either.
 //! - [`FreshnessGate::wait_for_version`] waits before it requests the newest version. A reader that comes from another
 //!   replica may be slightly ahead, and then costs no request.
 //! - A failed request of the version is not retried: the read is forwarded, and the reader gets the API server's error.
 //! - Text that is no version, and versions without an order, are forwarded. The API server reads or refuses them.
+//! - A watch with the initial state is never forwarded. The first one of client-go has no version, and each informer
+//!   would keep its watch at the API server for life. It gets a 504 without a cause, after which client-go lists.
 //!
 //! # What was tried and left out
 //!
 //! - A watch without a version at the version of the cache. An informer that restarts could go back in time.
-//! - Forwarding such a watch. Most watches of a quiet collection would be forwarded, and the mirror would save nothing.
-//!   It waits for [`BLOCK_TIMEOUT`], and then begins [`Freshness::Unconfirmed`].
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -29,27 +29,27 @@ use std::time::Duration;
 
 use listwatch::client::{Client, Retry, Transport};
 use listwatch::compare_resource_versions;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::metrics::MirrorMetrics;
 use crate::request::ListOptions;
 use crate::resource::Mirrored;
 use crate::response::{Refusal, status};
 
-/// How long a read waits for a version that the API server has before it is forwarded.
-const FORWARD_AFTER: Duration = Duration::from_millis(100);
+/// How long a read waits for the watch of the cache to deliver a version that the API server has.
+const DELIVERY_TIME: Duration = Duration::from_millis(100);
 
-/// How long a read waits for a version that the API server does not have, and a watch for the newest version. As in the
-/// API server (`blockTimeout` in apiserver `cacher/watch_cache.go`).
+/// How long a read waits for a version in all. As in the API server (`blockTimeout` in apiserver
+/// `cacher/watch_cache.go`).
 const BLOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Whether an answer is as new as its read requires.
+/// Who answers a GET or a list if the cache is older than its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Freshness {
-    /// Yes, or the mirror answers at the version of the cache anyway, by `--stale-reads`.
-    Confirmed,
-    /// The cache may lack changes that the API server had before the read.
-    Unconfirmed,
+pub(super) enum IfOlder {
+    /// The API server at once, because the read costs it little.
+    Forward,
+    /// The cache, once it has reached the version. If it does not in time, the API server.
+    Wait,
 }
 
 /// Makes reads wait until the cache is new enough.
@@ -66,79 +66,117 @@ impl FreshnessGate {
         Self { client: Client::new(transport).retry(Retry::never()), stale_reads, metrics }
     }
 
+    /// Returns true if a read of this version never waits.
+    pub(super) fn needs_no_wait(&self, resource_version: &str) -> bool {
+        resource_version == "0" || resource_version.is_empty() && self.stale_reads
+    }
+
     /// Waits until the cache is new enough for a GET or a list of this version: `""` is the newest, `"0"` any.
-    pub(super) async fn wait_for_read(&self, mirrored: &Mirrored, resource_version: &str) -> Result<(), Refusal> {
-        match resource_version {
-            "0" => Ok(()),
-            "" if self.stale_reads => Ok(()),
-            "" => {
-                let newest = self.request_version(mirrored).await?;
-                if has_version(mirrored, &newest, FORWARD_AFTER).await { Ok(()) } else { Err(Refusal::Forward) }
-            }
-            version => self.wait_for_version(mirrored, version).await,
+    pub(super) async fn wait_for_read(
+        &self,
+        mirrored: &Mirrored,
+        resource_version: &str,
+        if_older: IfOlder,
+    ) -> Result<(), Refusal> {
+        if !resource_version.is_empty() {
+            return if resource_version == "0" {
+                Ok(())
+            } else {
+                self.wait_for_version(mirrored, resource_version, if_older).await
+            };
         }
+        let (answer, waited) = match if_older {
+            _ if self.stale_reads => ("memory", Ok(())),
+            IfOlder::Forward => ("forwarded_small", Err(Refusal::Forward)),
+            IfOlder::Wait if mirrored.confirmations.has_failed() => ("forwarded", Err(Refusal::Forward)),
+            IfOlder::Wait if self.reach_newest(mirrored).await => ("memory", Ok(())),
+            IfOlder::Wait => ("forwarded", Err(Refusal::Forward)),
+        };
+        self.metrics.count_default_read(&mirrored.resource, answer);
+        waited
     }
 
     /// Waits until the cache is new enough for a watch. Without a version, the watch begins with the newest state as a
     /// list does (`getWatchCacheResourceVersion` in apiserver `pkg/storage/cacher/cacher.go`).
-    ///
-    /// The mirror does not forward a watch without a version: it would forward most watches of a collection that does
-    /// not change, because its cache learns the newest version only from the next bookmark.
-    pub(super) async fn wait_for_watch(
-        &self,
-        mirrored: &Mirrored,
-        options: &ListOptions,
-    ) -> Result<Freshness, Refusal> {
+    pub(super) async fn wait_for_watch(&self, mirrored: &Mirrored, options: &ListOptions) -> Result<(), Refusal> {
         match &*options.resource_version {
-            "" if !self.stale_reads => {
-                let newest = async {
-                    let newest = mirrored.current_version.request_version(&self.client).await.ok()?;
-                    mirrored.cache.wait_for_resource_version(&newest).await.ok()
-                };
-                if let Ok(Some(())) = timeout(BLOCK_TIMEOUT, newest).await {
-                    return Ok(Freshness::Confirmed);
-                }
-                self.metrics.count_unconfirmed(&mirrored.resource);
-                Ok(Freshness::Unconfirmed)
+            "" => {
+                let is_newest = self.stale_reads || self.reach_newest(mirrored).await;
+                self.metrics.count_default_read(&mirrored.resource, if is_newest { "memory" } else { "timeout" });
+                if is_newest { Ok(()) } else { Err(not_confirmed()) }
             }
-            "" | "0" => Ok(Freshness::Confirmed),
+            "0" => Ok(()),
             version if options.send_initial_events == Some(true) => {
-                self.wait_for_version(mirrored, version).await.map(|()| Freshness::Confirmed)
+                match self.wait_for_version(mirrored, version, IfOlder::Wait).await {
+                    Err(Refusal::Forward) if is_version(version) => Err(not_confirmed()),
+                    waited => waited,
+                }
             }
-            version if is_version(version) => Ok(Freshness::Confirmed),
+            version if is_version(version) => Ok(()),
             _ => Err(Refusal::Forward),
         }
     }
 
-    /// Waits until the cache has a version that the reader names. If the API server has it already, and the cache
-    /// learns it only from the next bookmark, the API server answers. It also answers a version that has no order, with
-    /// its own error.
-    pub(super) async fn wait_for_version(&self, mirrored: &Mirrored, resource_version: &str) -> Result<(), Refusal> {
+    /// Waits until the cache has a version that the reader names. It also leaves to the API server a version that has
+    /// no order, which it answers with its own error.
+    async fn wait_for_version(
+        &self,
+        mirrored: &Mirrored,
+        resource_version: &str,
+        if_older: IfOlder,
+    ) -> Result<(), Refusal> {
         if !is_version(resource_version) {
             return Err(Refusal::Forward);
         }
-        if has_version(mirrored, resource_version, FORWARD_AFTER).await {
+        if has_version(mirrored, resource_version).await {
             return Ok(());
         }
-        let newest = self.request_version(mirrored).await?;
-        if compare_resource_versions(resource_version, &newest).is_some_and(Ordering::is_le) {
+        let newest = self.request_version(mirrored).await.ok_or(Refusal::Forward)?;
+        let is_known = compare_resource_versions(resource_version, &newest).is_some_and(Ordering::is_le);
+        if is_known && if_older == IfOlder::Forward {
             return Err(Refusal::Forward);
         }
-        if has_version(mirrored, resource_version, BLOCK_TIMEOUT).await {
-            return Ok(());
+        if is_known {
+            mirrored.confirmations.request(&self.client);
         }
-        Err(status::version_too_large(resource_version, &mirrored.cache.resource_version()).into())
+        let reached = timeout(BLOCK_TIMEOUT, mirrored.cache.wait_for_resource_version(resource_version)).await;
+        match reached {
+            Ok(Ok(())) => Ok(()),
+            _ if is_known => Err(Refusal::Forward),
+            _ => Err(status::version_too_large(resource_version, &mirrored.cache.resource_version()).into()),
+        }
     }
 
-    /// Requests the version of the API server. If it does not send it, the read is forwarded, and gets its error.
-    async fn request_version(&self, mirrored: &Mirrored) -> Result<String, Refusal> {
-        mirrored.current_version.request_version(&self.client).await.map_err(|_| Refusal::Forward)
+    /// Waits until the cache has the version that the API server has now. Returns false if it does not in time.
+    async fn reach_newest(&self, mirrored: &Mirrored) -> bool {
+        let reached = timeout_at(Instant::now() + BLOCK_TIMEOUT, async {
+            let newest = self.request_version(mirrored).await?;
+            if !has_version(mirrored, &newest).await {
+                mirrored.confirmations.request(&self.client);
+                mirrored.cache.wait_for_resource_version(&newest).await.ok()?;
+            }
+            Some(())
+        });
+        let is_newest = matches!(reached.await, Ok(Some(())));
+        mirrored.confirmations.record_result(is_newest);
+        is_newest
+    }
+
+    /// Requests the version of the API server; `None` if it does not send it.
+    async fn request_version(&self, mirrored: &Mirrored) -> Option<String> {
+        mirrored.current_version.request_version(&self.client).await.ok()
     }
 }
 
-/// Waits for this time until the cache has the version.
-async fn has_version(mirrored: &Mirrored, resource_version: &str, time: Duration) -> bool {
-    matches!(timeout(time, mirrored.cache.wait_for_resource_version(resource_version)).await, Ok(Ok(())))
+/// Returns the 504 of a watch with the initial state. It has no cause: with `ResourceVersionTooLarge`, client-go would
+/// send the watch again, and now it lists.
+fn not_confirmed() -> Refusal {
+    status::timeout("the mirror could not confirm in time that it has the newest state").into()
+}
+
+/// Waits for a short time until the cache has the version.
+async fn has_version(mirrored: &Mirrored, resource_version: &str) -> bool {
+    matches!(timeout(DELIVERY_TIME, mirrored.cache.wait_for_resource_version(resource_version)).await, Ok(Ok(())))
 }
 
 /// Returns true if the text is a version that compares with others. An API server refuses versions over a u64.
@@ -154,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::settings::{Limits, MirrorSettings};
-    use crate::testing::{FakeApiServer, LAG, UNCONFIRMED, get};
+    use crate::testing::{FakeApiServer, LAG, Pipeline, RequestedBookmark, get};
 
     const PATH: &str = "/api/v1/configmaps";
 
@@ -193,11 +231,18 @@ mod tests {
         let api = FakeApiServer::new(2, 100);
         let mirror = api.mirror(Limits::default()).await;
         api.advance(1005);
-        for (version, is_from_memory) in [("1000", true), ("1003", false), ("1006", true), ("x", false)] {
+        for (version, requested, expected) in [
+            ("1000", RequestedBookmark::Nothing, (200, true)),
+            ("1003", RequestedBookmark::Nothing, (504, false)),
+            ("1003", RequestedBookmark::Newest, (200, true)),
+            ("1006", RequestedBookmark::Newest, (200, true)),
+            ("x", RequestedBookmark::Newest, (200, false)),
+        ] {
+            api.answer_requested(requested);
             let query = "watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents";
             let response = get(&mirror, &format!("{PATH}?{query}=1&resourceVersion={version}"), "*/*").await;
-            assert_eq!(response.status(), 200, "{version}");
-            assert_eq!(response.headers().contains_key(LAG), is_from_memory, "{version}");
+            let found = (response.status().as_u16(), response.headers().contains_key(LAG));
+            assert_eq!(found, expected, "{version} {requested:?}");
             if version == "1006" {
                 let error = response.into_body().collect().await.unwrap().to_bytes();
                 let error: serde_json::Value = serde_json::from_slice(&error).unwrap();
@@ -212,7 +257,7 @@ mod tests {
     }
 
     /// Sends a watch, and a change after the mirror has requested the version of the API server.
-    async fn watch_during_a_change(stale_reads: bool, query: &str) -> (bool, String) {
+    async fn watch_during_a_change(stale_reads: bool, query: &str) -> String {
         let api = FakeApiServer::new(1, 100);
         let settings = MirrorSettings { stale_reads, ..MirrorSettings::default() };
         let mirror = api.mirror_with(settings, ChangeLogLimits::default(), |own| own).await;
@@ -220,11 +265,10 @@ mod tests {
         let path = format!("{PATH}?watch=1{query}");
         let answered = async {
             let mut response = get(&mirror, &path, "*/*").await;
-            let is_unconfirmed = response.headers().contains_key(UNCONFIRMED);
             let event = response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
             let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
             let version = event["object"]["metadata"]["resourceVersion"].as_str().unwrap();
-            (is_unconfirmed, format!("{} {version}", event["type"].as_str().unwrap()))
+            format!("{} {version}", event["type"].as_str().unwrap())
         };
         let (answer, ()) = tokio::join!(answered, async { api.change(1005) });
         answer
@@ -245,27 +289,111 @@ mod tests {
             (true, NONE, "MODIFIED 1005"),
         ] {
             let answer = watch_during_a_change(stale_reads, query).await;
-            assert_eq!(answer, (false, version.to_owned()), "{stale_reads} {query}");
+            assert_eq!(answer, version, "{stale_reads} {query}");
+        }
+    }
+
+    /// Returns a mirror without `--stale-reads`, whose API server is at a version that the cache does not learn from
+    /// its watch.
+    async fn quiet_mirror(objects: usize, requested: RequestedBookmark) -> (Arc<FakeApiServer>, Arc<Pipeline>) {
+        let api = FakeApiServer::new(objects, 10_000);
+        let mirror = api.mirror_with(MirrorSettings::default(), ChangeLogLimits::default(), |own| own).await;
+        api.advance(1005);
+        api.answer_requested(requested);
+        (api, mirror)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_without_a_version_is_confirmed_or_ends_in_a_timeout() {
+        for (requested, is_confirmed) in [
+            (RequestedBookmark::Newest, true),
+            (RequestedBookmark::Nothing, false),
+            // Another API server, which lags.
+            (RequestedBookmark::Version(1004), false),
+            // The watch of the cache stalls.
+            (RequestedBookmark::AfterChange(1003), false),
+        ] {
+            let (api, mirror) = quiet_mirror(1, requested).await;
+            let start = Instant::now();
+            for query in ["", "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan"] {
+                let response = get(&mirror, &format!("{PATH}?watch=1&allowWatchBookmarks=1{query}"), "*/*").await;
+                assert_eq!(response.headers().contains_key(LAG), is_confirmed, "{requested:?}");
+                if is_confirmed {
+                    assert!(start.elapsed() < Duration::from_secs(2));
+                    continue;
+                }
+                let error = response.into_body().collect().await.unwrap().to_bytes();
+                let error: serde_json::Value = serde_json::from_slice(&error).unwrap();
+                assert_eq!((&error["code"], &error["reason"]), (&504.into(), &"Timeout".into()));
+                assert!(error["details"]["causes"].is_null(), "client-go lists: {error}");
+            }
+            assert!(is_confirmed || start.elapsed() == 2 * BLOCK_TIMEOUT, "{:?}", start.elapsed());
+            assert_eq!(api.asked("watch=1"), 1 + api.requested_bookmarks(), "no watch is forwarded");
+            let response = get(&mirror, &format!("{PATH}?watch=1&resourceVersion=0"), "*/*").await;
+            assert!(response.headers().contains_key(LAG));
+        }
+    }
+
+    /// Returns whether a read is answered from memory, and after how many milliseconds.
+    async fn read(mirror: &Pipeline, query: &str) -> (bool, u128) {
+        let start = Instant::now();
+        let response = get(mirror, &format!("/api/v1/{query}"), "*/*").await;
+        assert_eq!(response.status(), 200, "{query}");
+        (response.headers().contains_key(LAG), start.elapsed().as_millis())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_lists_are_confirmed_and_small_reads_forwarded() {
+        for (requested, query, expected) in [
+            (RequestedBookmark::Newest, "configmaps", (true, 1100)),
+            (RequestedBookmark::Newest, "configmaps?limit=5", (true, 1100)),
+            (RequestedBookmark::Newest, "configmaps?resourceVersion=1003", (true, 1100)),
+            (RequestedBookmark::Newest, "namespaces/web/configmaps?labelSelector=!x", (true, 1100)),
+            (RequestedBookmark::Newest, "namespaces/other/configmaps", (false, 0)),
+            (RequestedBookmark::Newest, "configmaps?fieldSelector=metadata.namespace%3Dother", (false, 0)),
+            (RequestedBookmark::Newest, "namespaces/web/configmaps/000003", (false, 0)),
+            (RequestedBookmark::Newest, "namespaces/web/configmaps?fieldSelector=metadata.name%3D000003", (false, 0)),
+            (RequestedBookmark::Nothing, "configmaps", (false, 3000)),
+            (RequestedBookmark::Version(1004), "configmaps", (false, 3000)),
+            (RequestedBookmark::AfterChange(1003), "configmaps", (false, 3000)),
+        ] {
+            let (_api, mirror) = quiet_mirror(100, requested).await;
+            assert_eq!(read(&mirror, query).await, expected, "{requested:?} {query}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn says_that_it_could_not_confirm_the_newest_state() {
-        let api = FakeApiServer::new(1, 100);
-        let mirror = api.mirror_with(MirrorSettings::default(), ChangeLogLimits::default(), |own| own).await;
-        let unconfirmed = async |query: &str| {
-            let response = get(&mirror, &format!("{PATH}?watch=1{query}"), "*/*").await;
-            assert!(response.status().is_success() && response.headers().contains_key(LAG));
-            response.headers().contains_key(UNCONFIRMED)
-        };
-        assert!(!unconfirmed("").await);
-        // The collection does not change, so its watch does not learn of the version.
-        api.advance(1005);
-        let start = tokio::time::Instant::now();
-        assert!(unconfirmed("").await);
-        assert_eq!(start.elapsed(), BLOCK_TIMEOUT);
-        assert!(!unconfirmed("&resourceVersion=0").await);
+    async fn readers_share_confirmations_and_a_failure() {
+        let (api, mirror) = quiet_mirror(100, RequestedBookmark::Newest).await;
+        let readers: Vec<_> = (0..50).map(|_| read(&mirror, "configmaps")).collect();
+        assert_eq!(futures::future::join_all(readers).await, [(true, 1100); 50]);
+        assert_eq!(api.requested_bookmarks(), 2);
+        // The collection has not changed, and its cache has the version of the server.
+        assert_eq!(read(&mirror, "configmaps").await, (true, 0));
+        // The watches go on, so that a bookmark comes sooner, and then end.
+        api.advance(1010);
+        assert_eq!(read(&mirror, "configmaps").await, (true, 900));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let opened = api.requested_bookmarks();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(api.requested_bookmarks(), opened);
+
+        api.answer_requested(RequestedBookmark::Nothing);
+        api.advance(1020);
+        for waited in [3000, 0, 0] {
+            assert_eq!(read(&mirror, "configmaps").await, (false, waited));
+        }
+        api.answer_requested(RequestedBookmark::Newest);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        api.advance(1030);
+        assert_eq!(read(&mirror, "configmaps").await, (true, 1100));
+        assert_eq!(read(&mirror, "namespaces/web/configmaps/000003").await, (false, 0));
         let metrics = mirror.metrics.encode_text([mirror.first_resource().metrics()], None).unwrap();
-        assert!(metrics.contains("listwatch_mirror_unconfirmed_total{resource=\"configmaps\"} 1\n"), "{metrics}");
+        for (answer, count) in [("memory", 53), ("forwarded", 3), ("forwarded_small", 1)] {
+            let sample = format!(
+                "listwatch_mirror_default_reads_total{{resource=\"configmaps\",answer=\"{answer}\"}} {count}\n"
+            );
+            assert!(metrics.contains(&sample), "{sample} {metrics}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A GET of one object.
 
 use super::cache_read::CacheRead;
-use super::freshness::FreshnessGate;
+use super::freshness::{FreshnessGate, IfOlder};
 use super::read_pool::ReadShare;
 use crate::fairness::PoolPermit;
 use crate::response::{BodyError, Refusal, ResponseBody, status};
@@ -13,7 +13,7 @@ pub(super) async fn answer_get(
     read: &CacheRead,
 ) -> Result<(ResponseBody, PoolPermit), Refusal> {
     let CacheRead { mirrored, encoder, request, .. } = read;
-    freshness.wait_for_read(mirrored, &request.options.resource_version).await?;
+    freshness.wait_for_read(mirrored, &request.options.resource_version, IfOlder::Forward).await?;
     let permit = share.acquire_permit().await?;
     let name = request.name.as_deref().unwrap_or_default();
     let object = mirrored.cache.get((request.namespace.as_deref().unwrap_or_default(), name));

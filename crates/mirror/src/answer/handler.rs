@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Response};
 use listwatch::client::Transport;
 
 use super::cache_read::CacheRead;
-use super::freshness::{Freshness, FreshnessGate};
+use super::freshness::FreshnessGate;
 use super::get::answer_get;
 use super::list::answer_list;
 use super::read_pool::ReadPool;
@@ -23,9 +23,6 @@ use crate::shutdown::Shutdown;
 
 /// The seconds since the cache was last known to be up to date.
 pub(crate) const LAG: HeaderName = HeaderName::from_static("listwatch-lag-seconds");
-
-/// Set if the cache could not confirm that it has the version that the API server had when the watch began.
-pub(crate) const UNCONFIRMED: HeaderName = HeaderName::from_static("listwatch-unconfirmed");
 
 /// Answers reads from the caches.
 pub(crate) struct ReadHandler {
@@ -68,13 +65,13 @@ impl ReadHandler {
         let holder = grant.holder().clone();
         let share = self.reads.share_of(&holder);
         let mut permit = None;
-        let (body, freshness) = match verb {
+        let body = match verb {
             ReadVerb::Get => {
                 let (body, of_body) = answer_get(&self.freshness, &share, &read).await?;
                 permit = Some(of_body);
-                (body, Freshness::Confirmed)
+                body
             }
-            ReadVerb::List => (answer_list(&self.freshness, &share, read).await?, Freshness::Confirmed),
+            ReadVerb::List => answer_list(&self.freshness, &share, read).await?,
             ReadVerb::Watch => {
                 answer_watch(&self.freshness, &share, &self.metrics, &self.shutdown, read, grant).await?
             }
@@ -90,9 +87,6 @@ impl ReadHandler {
         let content_type = if is_watch { representation.watch_content_type() } else { representation.content_type() };
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, content_type);
-        if freshness == Freshness::Unconfirmed {
-            headers.insert(UNCONFIRMED, HeaderValue::from_static("true"));
-        }
         if let Some(lag) = mirrored.status().lag {
             let lag = HeaderValue::try_from(format!("{:.3}", lag.as_secs_f64()));
             headers.extend(lag.ok().map(|lag| (LAG, lag)));

@@ -12,6 +12,6 @@ mod select;
 mod table_encoder;
 mod watch;
 
-pub(crate) use self::handler::ReadHandler;
 #[cfg(test)]
-pub(crate) use self::handler::{LAG, UNCONFIRMED};
+pub(crate) use self::handler::LAG;
+pub(crate) use self::handler::ReadHandler;

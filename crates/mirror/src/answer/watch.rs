@@ -40,7 +40,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::cache_read::{CHUNK, CacheRead};
-use super::freshness::{Freshness, FreshnessGate};
+use super::freshness::FreshnessGate;
 use super::read_pool::ReadShare;
 use super::select::Candidates;
 use crate::authorize::Grant;
@@ -70,16 +70,16 @@ pub(super) async fn answer_watch(
     shutdown: &Shutdown,
     read: CacheRead,
     grant: Grant,
-) -> Result<(ResponseBody, Freshness), Refusal> {
-    let freshness = match freshness.wait_for_watch(&read.mirrored, &read.request.options).await {
+) -> Result<ResponseBody, Refusal> {
+    match freshness.wait_for_watch(&read.mirrored, &read.request.options).await {
         // As the API server, which sends this error after it has accepted the watch.
-        Err(Refusal::Status(status)) => {
+        Err(Refusal::Status(status)) if status::is_version_too_large(&status) => {
             let mut frame = Vec::new();
             read.encoder.error(&status, &mut frame);
-            return Ok((frame.into(), Freshness::Confirmed));
+            return Ok(frame.into());
         }
-        freshness => freshness?,
-    };
+        waited => waited?,
+    }
     let start = find_start(share, &read).await?;
     let Some((initial, changes)) = start else {
         metrics.count_expired(&read.mirrored.resource);
@@ -87,7 +87,7 @@ pub(super) async fn answer_watch(
         let status = status::expired(format!("too old resource version: {version} ({current})"));
         let mut frame = Vec::new();
         read.encoder.error(&status, &mut frame);
-        return Ok((frame.into(), freshness));
+        return Ok(frame.into());
     };
     let options = &read.request.options;
     let watch = WatchStream {
@@ -109,7 +109,7 @@ pub(super) async fn answer_watch(
         let frame = watch.next_frames().await?;
         Some((frame, watch))
     });
-    Ok((ResponseBody::endless(frames), freshness))
+    Ok(ResponseBody::endless(frames))
 }
 
 /// Returns where the watch begins: its initial state, if it has one, and the changes after that. `None` if the change

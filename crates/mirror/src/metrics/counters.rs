@@ -39,7 +39,7 @@ struct Counters {
     connections: Gauge,
     watchers: LabelledGauge<1>,
     expired: LabelledCounter<1>,
-    unconfirmed: LabelledCounter<1>,
+    default_reads: LabelledCounter<2>,
     /// 0 if it is unknown.
     certificate_expiry: Gauge,
 }
@@ -98,9 +98,10 @@ impl MirrorMetrics {
         self.0.expired.get_or_create(&resource_label(resource)).inc();
     }
 
-    /// Counts a watch whose initial state may be older than the API server's.
-    pub(crate) fn count_unconfirmed(&self, resource: &Resource) {
-        self.0.unconfirmed.get_or_create(&resource_label(resource)).inc();
+    /// Counts a read without a version by its answer, which is one of a few words.
+    pub(crate) fn count_default_read(&self, resource: &Resource, answer: &'static str) {
+        let [resource] = resource_label(resource);
+        self.0.default_reads.get_or_create(&[resource, ("answer", answer.to_owned())]).inc();
     }
 
     /// Sets when the serving certificate expires, in seconds since 1970.
@@ -142,7 +143,7 @@ impl MirrorMetrics {
             connections,
             watchers,
             expired,
-            unconfirmed,
+            default_reads,
             certificate_expiry,
         } = &*self.0;
         registry.register("requests", "Requests by kind and status code", requests.clone());
@@ -152,8 +153,7 @@ impl MirrorMetrics {
         registry.register("connections", "Open connections of readers", connections.clone());
         registry.register("watchers", "Open watches", watchers.clone());
         registry.register("expired", "Watches that began or ended with a 410", expired.clone());
-        let help = "Watches without a version that may have begun with an older state than the API server's";
-        registry.register("unconfirmed", help, unconfirmed.clone());
+        registry.register("default_reads", "Reads without a version, by their answer", default_reads.clone());
         if certificate_expiry.get() != 0 {
             let help = "When the serving certificate expires, in seconds since unix epoch";
             registry.register("certificate_expiry_timestamp_seconds", help, certificate_expiry.clone());

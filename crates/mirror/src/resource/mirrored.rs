@@ -10,6 +10,7 @@ use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, ItemError, TypeMeta};
 use listwatch_cache::{Cache, Index, Object, Snapshot};
 
+use super::confirmations::Confirmations;
 use super::current_version::CurrentVersion;
 use super::paged_snapshots::PagedSnapshots;
 use super::table_printer::{TablePrinter, TablePrinters};
@@ -30,6 +31,7 @@ pub struct Mirrored {
     tables: TablePrinters,
     paged: Arc<PagedSnapshots>,
     pub(crate) current_version: CurrentVersion,
+    pub(crate) confirmations: Arc<Confirmations>,
 }
 
 pub(crate) type TextIndex = Index<[u8], Arc<str>>;
@@ -82,6 +84,7 @@ impl Mirrored {
             tables: TablePrinters::new(&resource, &type_meta),
             paged: PagedSnapshots::new(cache.clone()),
             current_version: CurrentVersion::new(resource.clone(), namespace.clone()),
+            confirmations: Confirmations::new(cache.clone()),
             cache,
             resource,
             namespace,

@@ -1,5 +1,6 @@
 //! The resources that a mirror answers from caches.
 
+mod confirmations;
 mod current_version;
 mod mirrored;
 mod paged_snapshots;

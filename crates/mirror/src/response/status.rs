@@ -23,6 +23,9 @@ impl From<Status> for Refusal {
     }
 }
 
+/// The cause of a version that is newer than the cache.
+const TOO_LARGE: &str = "ResourceVersionTooLarge";
+
 /// Creates an error with a machine-readable reason, such as `Expired`.
 pub(crate) fn failure(code: StatusCode, reason: &str, message: impl Into<String>) -> Status {
     let mut status = Status::default();
@@ -120,9 +123,14 @@ pub(crate) fn timeout(message: impl Into<String>) -> Status {
 pub(crate) fn version_too_large(requested: &str, current: &str) -> Status {
     let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
     let mut status = retry_after(timeout(message), 1);
-    let cause = cause("ResourceVersionTooLarge", "Too large resource version", "");
+    let cause = cause(TOO_LARGE, "Too large resource version", "");
     status.details.get_or_insert_default().causes = vec![cause];
     status
+}
+
+/// Returns true for [`version_too_large`].
+pub(crate) fn is_version_too_large(status: &Status) -> bool {
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == TOO_LARGE)
 }
 
 /// Sets `retryAfterSeconds`, and with it the header `Retry-After`.

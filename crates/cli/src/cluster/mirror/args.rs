@@ -113,7 +113,8 @@ pub struct MirrorArgs {
 
     /// Answer GETs, lists and watches at the mirror's version.
     ///
-    /// By default, the mirror first requests the newest version from the API server, unless the reader names a version.
+    /// By default, the mirror first confirms that nothing is newer, unless the reader names a version. It forwards small
+    /// reads, and those that it cannot confirm.
     #[arg(long)]
     pub stale_reads: bool,
 
