@@ -11,8 +11,8 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::error::{EndReason, StoreError};
 use crate::file::format::FileError;
-use crate::reflector::confirm::QuietSpan;
 use crate::reflector::status::{ReflectorStatus, SyncError};
+use crate::reflector::sync::QuietSpan;
 use crate::store::handle::Store;
 use crate::store::reader::StoreReader;
 use crate::write::transaction::ApplyOutcome;

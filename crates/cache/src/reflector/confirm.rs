@@ -28,18 +28,13 @@ use listwatch::{ItemError, ItemRef, StoreType};
 
 use crate::key::ObjectKey;
 use crate::reflector::cache::Cache;
+use crate::reflector::sync::QuietSpan;
 
 /// The shortest watch that gets a bookmark.
 const LASTS: Duration = Duration::from_secs(3);
 
 /// The most objects that may change meanwhile. A collection with more changes learns new versions from them.
 const MOST_CHANGED: usize = 64;
-
-/// Two resource versions between which nothing in the collection changed.
-pub(super) struct QuietSpan {
-    pub(super) from: String,
-    pub(super) to: String,
-}
 
 /// The last event of an object.
 struct LastEvent {

@@ -20,11 +20,10 @@ use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::contain::Panicked;
-use crate::reflector::confirm::QuietSpan;
 use crate::reflector::feed::{BATCH, Feed, FeedStep, Received};
 use crate::reflector::prepared::{PreparedReflector, TARGET};
 use crate::reflector::status::record_error;
-use crate::reflector::sync::{Attempt, NextStep};
+use crate::reflector::sync::{Attempt, NextStep, QuietSpan};
 
 /// Servers send a bookmark about once a minute (`bookmarkFrequency` in kubernetes apiserver/pkg/storage/cacher).
 const SILENCE: Duration = Duration::from_secs(120);
@@ -233,8 +232,9 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     }
 
     /// Advances the version over a span without changes, as a bookmark does.
-    fn record_quiet_span(&mut self, QuietSpan { from, to }: &QuietSpan) {
-        if self.sync.record_unchanged(from, to) {
+    fn record_quiet_span(&mut self, span: &QuietSpan) {
+        let to = &span.to;
+        if self.sync.record_unchanged(span) {
             self.store.advance(to);
             self.status.send_modify(|status| {
                 status.resource_version = Some(to.clone());

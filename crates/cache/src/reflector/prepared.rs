@@ -12,9 +12,8 @@ use tokio::time::Instant;
 
 use crate::error::EndReason;
 use crate::reflector::cache::{Cache, Collection};
-use crate::reflector::confirm::QuietSpan;
 use crate::reflector::status::{ReflectorStatus, record_error};
-use crate::reflector::sync::SyncPolicy;
+use crate::reflector::sync::{QuietSpan, SyncPolicy};
 use crate::store::handle::Store;
 
 /// The target of spans and events, which filters name, so it must not depend on the file.

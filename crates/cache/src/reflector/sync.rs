@@ -136,6 +136,12 @@ impl SyncState {
     }
 }
 
+/// Two resource versions between which nothing in the collection changed.
+pub(super) struct QuietSpan {
+    pub(super) from: String,
+    pub(super) to: String,
+}
+
 /// One attempt to sync, until an error ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
@@ -245,7 +251,7 @@ impl SyncPolicy {
 
     /// Records that nothing changed after a version of the collection, up to a newer one. Returns true if the collection
     /// is now at the newer version.
-    pub(super) fn record_unchanged(&mut self, from: &str, to: &str) -> bool {
+    pub(super) fn record_unchanged(&mut self, QuietSpan { from, to }: &QuietSpan) -> bool {
         match &mut self.state {
             SyncState::Synced { version, .. } if !is_older(version, from) && is_older(version, to) => {
                 to.clone_into(version);
