@@ -102,8 +102,8 @@ impl<T: StoreType + ?Sized> Cache<T> {
     /// Returns true if the cache has the state of this event, or a newer one.
     fn has_event(&self, key: &ObjectKey, last: &LastEvent) -> bool {
         match self.store.get(key) {
-            Some(object) if last.is_deleted => is_older(&last.version, &object.resource_version()),
-            Some(object) => !is_older(&object.resource_version(), &last.version),
+            Some(object) if last.is_deleted => is_older(&last.version, object.resource_version()),
+            Some(object) => !is_older(object.resource_version(), &last.version),
             None => last.is_deleted,
         }
     }
