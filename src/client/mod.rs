@@ -69,12 +69,8 @@
 //! minute, and at most 100 different ones; `left_out` counts the identical warnings since the last one.
 
 mod api_client;
-#[cfg(feature = "http")]
-mod authorities;
 mod body;
 mod builtin;
-#[cfg(feature = "http")]
-mod certificate;
 pub(crate) mod classify;
 mod count;
 mod credentials;
@@ -104,8 +100,6 @@ mod send;
 mod service;
 mod span;
 mod table;
-#[cfg(feature = "http")]
-mod tls;
 pub(crate) mod transport;
 mod warning;
 pub(crate) mod warning_limit;

@@ -26,12 +26,12 @@ use rustls::pki_types::ServerName;
 use secrecy::{ExposeSecret, SecretString};
 use tower_service::Service;
 
+use super::authorities::Authorities;
+use super::tls::tls_config;
 use super::unverified::Unverified;
-use crate::client::authorities::Authorities;
 use crate::client::crypto::crypto_provider;
 use crate::client::redirect::Redirects;
 use crate::client::service::DataFrames;
-use crate::client::tls::tls_config;
 use crate::client::transport::{MAX_HEADERS, Response, TransportError, TransportErrorKind};
 
 /// The idle time before the first keepalive probe, and between probes. The kernel closes a connection if probes or sent

@@ -7,13 +7,16 @@
 //! | module | holds |
 //! |---|---|
 //! | `connect` | TCP, proxies and TLS; the pool of connections |
-//! | `identity`, `unverified` | client certificates; no verification of the server |
+//! | `tls`, `identity`, `certificate` | TLS settings; client certificates; fields of certificates |
+//! | `authorities`, `unverified` | verification of the server, and none |
 //! | `impersonation` | the headers that impersonate a user |
 //! | `exec`, `oidc` | exec plugins, and the auth provider `oidc`: what issues credentials for a time |
 //! | `issuer` | the credentials that one of them has issued |
 //! | `config` | [`Config`] |
 //! | `transport` | [`HttpTransport`]: a request with its credentials, and their renewal |
 
+mod authorities;
+mod certificate;
 mod config;
 mod connect;
 mod exec;
@@ -21,6 +24,7 @@ mod identity;
 mod impersonation;
 mod issuer;
 mod oidc;
+mod tls;
 mod transport;
 mod unverified;
 

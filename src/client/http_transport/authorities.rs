@@ -25,7 +25,7 @@ use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore,
 use rustls_platform_verifier::Verifier;
 
 use super::certificate::{Certificate, MIN_RSA_BITS};
-use super::transport::{TransportError, TransportErrorKind};
+use crate::client::transport::{TransportError, TransportErrorKind};
 use crate::sync::{Mutex, lock};
 
 /// Certificate authorities that verify a server.
@@ -593,7 +593,7 @@ mod tests {
 
     #[test]
     fn names_the_size_of_a_key_that_is_too_small() {
-        let pem = include_str!("../../tests/support/certificates/rsa-1024.pem");
+        let pem = include_str!("../../../tests/support/certificates/rsa-1024.pem");
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let error = explain_key(rustls::Error::DecryptError, &certificate);
         let found = TransportError::from_error(TransportErrorKind::Broken, &std::io::Error::other(error));

@@ -10,7 +10,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ConfigBuilder, client::WantsClientCert};
 
 use super::certificate::{Certificate, MIN_RSA_BITS};
-use super::transport::{TransportError, TransportErrorKind};
+use crate::client::transport::{TransportError, TransportErrorKind};
 
 /// Returns the TLS settings of a client that verifies servers with this verifier.
 ///
@@ -72,11 +72,11 @@ fn setup(message: impl AsRef<str>) -> TransportError {
 #[cfg(all(test, any(feature = "aws-lc-rs", feature = "ring")))]
 mod tests {
     use super::*;
-    use crate::client::authorities::Authorities;
     use crate::client::crypto::crypto_provider;
+    use crate::client::http_transport::authorities::Authorities;
 
-    const VERSION_1: &str = include_str!("../../tests/support/certificates/version-1.pem");
-    const RSA_1024: &str = include_str!("../../tests/support/certificates/rsa-1024.pem");
+    const VERSION_1: &str = include_str!("../../../tests/support/certificates/version-1.pem");
+    const RSA_1024: &str = include_str!("../../../tests/support/certificates/rsa-1024.pem");
 
     fn config(identity: Option<&str>) -> Result<ClientConfig, String> {
         let provider = crypto_provider().unwrap();
