@@ -4,8 +4,6 @@
 //! Transport ──> Guarded (counts, idle timeout, deadline) ──> Gunzip, if the headers say gzip ──> Turns ──> decoder
 //! ```
 //!
-//! Read this before a change.
-//!
 //! - Bytes are counted and timed as they were sent. A small compressed body may decompress to gigabytes, which `Limits`
 //!   bound.
 //! - The idle timeout runs only while a poll finds no bytes, so the time of a slow consumer does not count.

@@ -1,7 +1,5 @@
 //! The only classification of errors: what failed, and what to do next.
 //!
-//! Read this before a change.
-//!
 //! - [`judge`] decides both. Lists, gets, watches and reflectors turn its [`RetryAdvice`] into their next step, and
 //!   metrics count its [`ErrorClass`].
 //! - Its match of `ErrorKind` has no `_`, so a new kind does not compile until both are decided.

@@ -1,7 +1,5 @@
 //! The decoder of lists: the public API over the state machines of protobuf and JSON.
 //!
-//! Read this before a change.
-//!
 //! - Only `finish` proves that a list is complete, because a body whose input has ended may be truncated.
 //! - After an error, every call returns the same error, which is kept in `end`. The buffer of a split item is freed at
 //!   once.

@@ -1,7 +1,5 @@
 //! The decoder of watches: the public API, and the events that frames become.
 //!
-//! Read this before a change.
-//!
 //! - A frame is read only once it is whole, in the input or, if it was split, in `scratch`. So only `advance` and its
 //!   callees must cope with input that ends after any byte.
 //! - A frame is consumed before it is read, so an error of a frame names the offset of the frame.

@@ -1,7 +1,5 @@
 //! Paths to single fields of an object: how they are built and parsed, and how fields are read by them.
 //!
-//! Read this before a change.
-//!
 //! - A read returns what decoding would return: the last of several values counts, and messages in pieces are merged.
 //!   `tests/core/inspect.rs` compares the two.
 //! - Therefore `str` walks to the last value instead of stopping at the first, and malformed bytes after it are errors.

@@ -1,7 +1,5 @@
 //! How a list chooses its next request.
 //!
-//! Read this before a change.
-//!
 //! - Only `decoder.finish` proves that a page is complete; the end of a response proves nothing.
 //! - An item is delivered at most once. A request is repeated only before its first item, or with a continue token.
 //! - A token names the first item of its page, so a repeated request returns the same page. `Repeat` checks this by a

@@ -1,7 +1,5 @@
 //! The watches of several namespaces as one stream.
 //!
-//! Read this before a change.
-//!
 //! - Each namespace has a watch of its own ([`Connections`]), with its own requests, version, backoff and phase. A
 //!   namespace that is forbidden, or whose server fails, delays the others only in that `Synced` waits for it.
 //! - `Synced` follows once, when the last namespace is synced. Until then, changes of the namespaces that are already

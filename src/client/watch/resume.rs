@@ -8,8 +8,6 @@
 //! | `Watching` | `Waiting` at its end and after an error |
 //! | any | `Ended` after an error that no retry fixes |
 //!
-//! Read this before a change.
-//!
 //! - A watch resumes only from a version whose events were all delivered; `delivered` decides which version that is.
 //! - `WatchPhase` decides what is requested: initial events, a list, or changes. No other field repeats this.
 //! - `classify` decides whether an error is retried. This file only turns the answer into a phase and a wait.

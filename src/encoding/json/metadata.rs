@@ -1,7 +1,7 @@
 //! The JSON form of an object's metadata.
 //!
-//! Members are read as Go's `encoding/json` reads them: the last value of a repeated member counts, `null` sets
-//! nothing. Source of the names: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
+//! Members are read as in `messages.rs`. Source of the names: `ObjectMeta` in
+//! `k8s.io/apimachinery/pkg/apis/meta/v1/types.go`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -131,7 +131,6 @@ pub(crate) fn metadata(object: &[u8]) -> Result<Cow<'_, [u8]>, FieldFault> {
     Ok(metadata)
 }
 
-/// Returns the object with this resource version in its metadata, and with all other bytes unchanged.
 pub(crate) fn with_version(object: &[u8], version: &str) -> Result<Vec<u8>, FieldFault> {
     let mut out = Vec::with_capacity(object.len() + version.len());
     let mut is_set = false;

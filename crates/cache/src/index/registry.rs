@@ -60,7 +60,6 @@ impl<T: StoreType + ?Sized> IndexRegistry<T> {
         }
     }
 
-    /// Returns the number of failures of index functions since the last call, and the last error.
     pub(crate) fn take_errors(&mut self) -> (u64, Option<ObjectError>) {
         mem::take(&mut self.errors)
     }

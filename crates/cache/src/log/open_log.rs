@@ -141,7 +141,6 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         }
     }
 
-    /// Returns the version at which the store contains exactly the objects of the log, if there is one.
     pub(super) fn exact_version(&self) -> Option<&str> {
         self.ahead.is_empty().then_some(&self.version)
     }
@@ -160,7 +159,6 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         is_new
     }
 
-    /// Notes the state before a write that is not the reflector's, which the log does not contain.
     pub(super) fn note_own_write(&mut self, key: ObjectKey, old: Option<Entry>) {
         self.ahead.entry(key).or_insert(old);
     }
@@ -327,7 +325,6 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         Ok(usize::try_from(at).ok().and_then(|at| self.kept.get(at)))
     }
 
-    /// Returns the version of the log, if the cursor has read all of it.
     pub(super) fn version_at_end(&self, place: &CursorPlace) -> Option<&str> {
         let is_at_end = self.number == place.log && place.next == self.dropped + self.kept.len() as u64;
         is_at_end.then_some(&self.version)

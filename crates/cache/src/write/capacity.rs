@@ -46,10 +46,7 @@ impl BudgetState {
         self.last_list = is_full.then_some(IncompleteList { skipped, room: self.room(used), has_improved });
     }
 
-    /// Returns true if a list could store a rejected object now.
-    ///
-    /// The smallest must fit, and a tenth of the budget must be free. If the last list left out as many objects as the
-    /// one before, that much must have become free since.
+    /// Returns true if a list could store a rejected object now, by the rule above.
     pub(crate) fn has_room(&self, used: usize) -> bool {
         let Some(smallest) = self.smallest_rejected else { return false };
         let Some(budget) = self.limit else { return true };

@@ -136,7 +136,6 @@ impl<T: StoreType + ?Sized> StoreCore<T> {
         }
     }
 
-    /// Notes that the watch has delivered all changes before this version.
     pub(super) fn pass(&self, writer: &mut Writer<T>, resource_version: &str) {
         writer.relists.unconfirmed.pass(resource_version);
         if writer.relists.unconfirmed.is_missed() && self.log.is_enabled() {

@@ -366,7 +366,6 @@ impl<'w, T: StoreType + ?Sized> Write<'w, T> {
         Ok(ApplyOutcome::Stale)
     }
 
-    /// Sets aside a state of the list that is older than a deletion before the relist.
     fn set_aside_deleted(&mut self) -> Result<ApplyOutcome<T>, StoreError> {
         let entry = self.encode(None)?;
         if let Some(open) = &mut self.writer.relists.open {
