@@ -18,6 +18,7 @@ mod output;
 mod partial_file;
 mod saved_body;
 mod signals;
+mod source;
 mod stats;
 
 use std::env;

@@ -117,6 +117,21 @@ impl DataFile {
         self.pages.len()
     }
 
+    /// Checks that the file has the state of a revision.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Compacted`] or [`ErrorKind::Future`] if it does not.
+    pub fn check_revision(&self, revision: i64) -> Result<(), Error> {
+        if revision < self.compacted {
+            return Err(ErrorKind::Compacted { requested: revision, oldest: self.compacted }.into());
+        }
+        if revision > self.newest {
+            return Err(ErrorKind::Future { requested: revision, newest: self.newest }.into());
+        }
+        Ok(())
+    }
+
     /// Reads the state of all keys that begin with `prefix` at a revision, or at the newest one. It walks through the
     /// bucket once, without reading whole values, and sorts the keys: `memory` bytes of them at a time, of which sorting
     /// makes a copy, and beyond that in a temporary file in `TMPDIR`, or in `/var/tmp` if that is not set.
@@ -127,12 +142,7 @@ impl DataFile {
     /// [`ErrorKind::Spill`] if the temporary file cannot be written, and others if the file is damaged.
     pub fn state(&self, prefix: &[u8], revision: Option<i64>, memory: usize) -> Result<State, Error> {
         let revision = revision.unwrap_or(self.newest);
-        if revision < self.compacted {
-            return Err(ErrorKind::Compacted { requested: revision, oldest: self.compacted }.into());
-        }
-        if revision > self.newest {
-            return Err(ErrorKind::Future { requested: revision, newest: self.newest }.into());
-        }
+        self.check_revision(revision)?;
         State::new(Arc::clone(&self.pages), bucket(&self.pages, "key")?, prefix, revision, memory)
     }
 

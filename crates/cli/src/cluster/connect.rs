@@ -37,11 +37,15 @@ use listwatch::client::{
 
 use crate::failure::Failure;
 use crate::notices;
+use crate::source::{FromArgs, Readers};
 
 /// The server and the credentials. As in kubectl, each option overrides its part of the kubeconfig.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
+    #[command(flatten)]
+    from: FromArgs,
+
     /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of this Pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -115,6 +119,9 @@ pub struct ConnectionArgs {
 impl ConnectionArgs {
     /// Returns a client of the server, and the default namespace.
     pub async fn client(self) -> Result<(Client, String), Failure> {
+        if let Some(transport) = self.from.open(Readers::Own)? {
+            return Ok((Client::new(transport), "default".to_owned()));
+        }
         let config = self.config()?;
         let (compression, namespace) = (self.compression(&config), config.default_namespace().to_owned());
         Ok((Client::new(open_transport(config).await?).compression(compression), namespace))

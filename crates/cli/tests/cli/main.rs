@@ -3,6 +3,7 @@
 mod completions;
 mod connect;
 mod decode;
+mod from;
 mod get;
 mod help;
 mod list;
