@@ -11,7 +11,7 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 use listwatch::client::{Request, Transport, TransportError, TransportErrorKind};
 use listwatch::internal::WarningLimit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::authorize::Grant;
 use crate::fairness::{FairPool, PoolFull};
@@ -65,8 +65,8 @@ impl Forwarder {
         shutdown: Shutdown,
     ) -> Self {
         let limits = &settings.limits;
-        let [pool, watches] =
-            [limits.forwards, limits.forwarded_watches].map(|units| FairPool::new(units, limits.waiting));
+        let pool = |name, units| FairPool::new(units, limits.waiting, metrics.pool(name, units));
+        let (pool, watches) = (pool("forwards", limits.forwards), pool("forwarded_watches", limits.forwarded_watches));
         Self { transport, pool, watches, resources, metrics, shutdown, warnings: WarningLimit::default() }
     }
 
@@ -91,6 +91,7 @@ impl Forwarder {
             .await
             .map_err(|PoolFull| status::too_many_requests("too many forwarded requests, please try again later", 1))?;
         self.metrics.count_forwarded();
+        let started = Instant::now();
         let request = Request::new(info.path_and_query.clone(), copy_headers(&REQUEST_HEADERS, headers));
         let answer = match timeout(HEAD_TIMEOUT, self.transport.get(request)).await {
             Ok(Ok(answer)) => answer,
@@ -100,6 +101,7 @@ impl Forwarder {
                 return Err(self.transport_failure(&TransportError::new(TransportErrorKind::ReadIdle, message)));
             }
         };
+        self.metrics.observe_forward(started.elapsed());
         // These answers are about the mirror: its credentials are refused, or its URL is wrong.
         let is_about_mirror = answer.status == StatusCode::UNAUTHORIZED
             || answer.status.is_informational()

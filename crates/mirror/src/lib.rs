@@ -4,6 +4,7 @@
 // all its steps. `.ci/imports --order` prints the modules, lowest first.
 
 mod accept;
+mod access_log;
 mod answer;
 mod authorize;
 mod fairness;
@@ -22,5 +23,5 @@ mod shutdown;
 mod testing;
 
 pub use self::mirror::Mirror;
-pub use self::resource::Mirrored;
+pub use self::resource::{Mirrored, MirroredSet};
 pub use self::settings::{Access, Limits};

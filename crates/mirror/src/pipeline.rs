@@ -40,15 +40,17 @@ use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use listwatch::client::{Client, Transport};
+use tokio::time::Instant;
 
 use crate::accept::{Connections, Reader, RequestHandler};
+use crate::access_log::{AccessLog, AccessNotes, AnswerSource};
 use crate::answer::ReadHandler;
 use crate::authorize::{Authorizer, Grant};
 use crate::fairness::PoolFull;
 use crate::forward::Forwarder;
 use crate::metrics::MirrorMetrics;
 use crate::negotiate::negotiate_representation;
-use crate::own_pages::answer_own_page;
+use crate::own_pages::{Detail, OwnPages};
 use crate::request::{ListenerPort, OwnPage, ReadRequest, ReadVerb, RequestFilter, RequestInfo, RequestRoute};
 use crate::resource::{Mirrored, MirroredSet};
 use crate::response::{Refusal, ResponseBody, gzip, status};
@@ -63,9 +65,9 @@ pub(crate) struct Pipeline {
     forwarder: Forwarder,
     pub(crate) connections: Connections,
     pub(crate) resources: MirroredSet,
-    /// The client of the reflectors, if its counters are shown.
-    client: Option<Client>,
+    pub(crate) pages: Arc<OwnPages>,
     pub(crate) metrics: MirrorMetrics,
+    pub(crate) access_log: AccessLog,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -75,6 +77,7 @@ impl Pipeline {
         resources: MirroredSet,
         settings: &MirrorSettings,
         listener: ListenerPort,
+        client: Option<Client>,
     ) -> Self {
         let (metrics, shutdown) = (MirrorMetrics::default(), Shutdown::default());
         let loopback = (settings.access == Access::Loopback).then_some(listener);
@@ -89,18 +92,13 @@ impl Pipeline {
                 metrics.clone(),
                 shutdown.clone(),
             ),
-            connections: Connections::new(settings.limits.connections),
+            connections: Connections::new(settings.limits.connections, &metrics),
+            pages: Arc::new(OwnPages::new(resources.clone(), metrics.clone(), client, settings.unready_after)),
             resources,
-            client: None,
             metrics,
+            access_log: AccessLog::default(),
             shutdown,
         }
-    }
-
-    /// Shows the counters of the client of the reflectors.
-    pub(crate) fn client(mut self, client: Option<Client>) -> Self {
-        self.client = client;
-        self
     }
 
     /// Answers a request. Errors are responses too. Responses are not compressed for readers on this host.
@@ -108,10 +106,17 @@ impl Pipeline {
         let (head, body) = request.into_parts();
         // A body that is not read could be taken for the next request.
         let has_body = !body.is_end_stream() || has_body(&head);
-        let (kind, response) = match self.read_request(&head, has_body) {
-            Ok(info) => (request_label(&info.route), self.authorize_and_answer(&head, info, reader).await),
-            Err(refusal) => ("refused", Err(refusal)),
+        let (started, mut notes) = (Instant::now(), AccessNotes::default());
+        let (kind, info, response) = match self.read_request(&head, has_body) {
+            Ok(info) => {
+                let response = self.authorize_and_answer(&head, &info, reader, &mut notes).await;
+                (request_label(&info.route), Some(info), response)
+            }
+            Err(refusal) => ("refused", None, Err(refusal)),
         };
+        if response.is_err() {
+            notes.source = AnswerSource::Refused;
+        }
         let mut response = response.unwrap_or_else(error_response);
         if has_body && head.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -123,7 +128,9 @@ impl Pipeline {
             }
             *response.body_mut() = ResponseBody::empty();
         }
-        self.metrics.count_request(kind, response.status());
+        let (code, time) = (response.status(), started.elapsed());
+        self.metrics.count_request(kind, code, time);
+        self.access_log.write_line(&head, info.as_ref(), &notes, code, time);
         response
     }
 
@@ -146,23 +153,26 @@ impl Pipeline {
     async fn authorize_and_answer(
         &self,
         head: &Parts,
-        info: RequestInfo,
+        info: &RequestInfo,
         reader: Reader,
+        notes: &mut AccessNotes,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let headers = &head.headers;
+        notes.source = AnswerSource::Own;
         // Probes have no token. With one, they get the same answer.
         if let RequestRoute::Own(page @ (OwnPage::Live | OwnPage::Ready { .. })) = &info.route {
-            return self.answer_own_page(page, headers).await;
+            return self.pages.answer_page(page, headers, Detail::Full).await;
         }
-        let grant = self.authorizer.authorize_request(headers, &reader, &info.attributes).await?;
+        let grant = self.authorizer.authorize_request(headers, &reader, &info.attributes, &mut notes.holder).await?;
         self.connections.set_holder(&reader.connection, grant.holder()).map_err(|PoolFull| {
             status::too_many_requests("too many connections of this user, please try again later", 1)
         })?;
         match &info.route {
-            RequestRoute::Own(page) => return self.answer_own_page(page, headers).await,
+            RequestRoute::Own(page) => return self.pages.answer_page(page, headers, Detail::Full).await,
             RequestRoute::Read(read) => {
+                notes.source = AnswerSource::Memory;
                 if let Some(mirrored) = self.resources.find_resource(read) {
-                    match self.answer_from_cache(mirrored, read, headers, grant.clone(), reader).await {
+                    match self.answer_from_cache(&mirrored, read, headers, grant.clone(), reader).await {
                         Err(Refusal::Forward) => {}
                         answered => return answered,
                     }
@@ -170,11 +180,8 @@ impl Pipeline {
             }
             RequestRoute::Forward => {}
         }
-        self.forwarder.forward_request(&info, headers, grant).await
-    }
-
-    async fn answer_own_page(&self, page: &OwnPage, headers: &HeaderMap) -> Result<Response<ResponseBody>, Refusal> {
-        answer_own_page(&self.resources, &self.metrics, self.client.as_ref(), page, headers).await
+        notes.source = AnswerSource::Forwarded;
+        self.forwarder.forward_request(info, headers, grant).await
     }
 
     /// Answers a read from the cache of its resource.

@@ -9,6 +9,8 @@ pub(crate) struct MirrorSettings {
     pub(crate) access: Access,
     /// True if reads without a version are answered at the version of the cache.
     pub(crate) stale_reads: bool,
+    /// The lag of all resources at which `/readyz` fails.
+    pub(crate) unready_after: Option<Duration>,
     pub(crate) limits: Limits,
 }
 

@@ -14,6 +14,10 @@ impl Shutdown {
         self.0.send_replace(true);
     }
 
+    pub(crate) fn has_started(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Returns a future that completes when the shutdown starts, or when all clones of the signal were dropped.
     pub(crate) fn started(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut started = self.0.subscribe();

@@ -19,7 +19,7 @@ use crate::accept::{HttpServer, Reader};
 pub(crate) use crate::answer::LAG;
 pub(crate) use crate::pipeline::Pipeline;
 use crate::request::ListenerPort;
-use crate::resource::Mirrored;
+use crate::resource::{Mirrored, MirroredSet};
 use crate::response::ResponseBody;
 use crate::settings::{Access, Limits, MirrorSettings};
 
@@ -84,7 +84,7 @@ impl FakeApiServer {
     /// Returns a mirror whose cache is synced, with `--stale-reads`. If it is [reviewed](Access::Reviewed), each token
     /// has all rights until [`withdraw`](Self::withdraw).
     pub(crate) async fn mirror_for(self: &Arc<Self>, access: Access, limits: Limits) -> Arc<Pipeline> {
-        let settings = MirrorSettings { access, stale_reads: true, limits };
+        let settings = MirrorSettings { access, stale_reads: true, limits, ..MirrorSettings::default() };
         self.mirror_with(settings, ChangeLogLimits::default(), |mirrored| mirrored).await
     }
 
@@ -103,7 +103,9 @@ impl FakeApiServer {
         cache.synced().await.unwrap();
         let mirrored = change(Mirrored::new(cache, Resource::CONFIG_MAPS, None));
         let port = ListenerPort { port: 80, is_tls: false };
-        Arc::new(Pipeline::new(&transport, vec![mirrored].into(), &settings, port))
+        let resources = MirroredSet::default();
+        resources.add(mirrored);
+        Arc::new(Pipeline::new(&transport, resources, &settings, port, None))
     }
 }
 
@@ -120,8 +122,8 @@ pub(crate) fn http_server(mirror: Arc<Pipeline>) -> Arc<HttpServer<Pipeline>> {
 
 impl Pipeline {
     /// Returns the only mirrored resource.
-    pub(crate) fn first_resource(&self) -> &Arc<Mirrored> {
-        self.resources.iter().next().unwrap()
+    pub(crate) fn first_resource(&self) -> Arc<Mirrored> {
+        self.resources.all().remove(0)
     }
 }
 

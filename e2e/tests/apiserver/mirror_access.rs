@@ -19,8 +19,7 @@ use crate::mirror::{Informer, JSON, Running, assert_same, collection};
 
 const PORT: u16 = 16973;
 const DEPLOYMENT: &str = include_str!("../../../deploy/manifests.yaml");
-/// It has a DaemonSet.
-const GUIDE: &str = include_str!("../../../docs/mirror.md");
+const DAEMON_SET: &str = include_str!("../../../deploy/daemonset.yaml");
 const MIRROR: &str = "system:serviceaccount:listwatch:listwatch-mirror";
 /// The namespaces of the readers, and of others.
 const TEAM: &str = "team-00";
@@ -104,8 +103,7 @@ impl Deployed {
         server.load(200)?;
         server.kubectl(&["create", "namespace", "listwatch"])?;
         server.apply(DEPLOYMENT)?;
-        let daemon_set = GUIDE.split("```yaml\n").nth(1).and_then(|block| block.split("```").next());
-        server.apply(daemon_set.ok_or("no DaemonSet")?)?;
+        server.apply(DAEMON_SET)?;
         let token = token(&server, "listwatch", "listwatch-mirror")?;
         let transport: Arc<dyn Transport> = Arc::new(server.http(&token)?.build()?);
         let client = Client::new(Arc::clone(&transport));

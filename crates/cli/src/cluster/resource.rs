@@ -69,7 +69,7 @@ fn lookup_error(typed: &str, error: &Error) -> String {
 /// Finds a name without a group, or with a whole group.
 ///
 /// The beginning of a group does not count, because another group may begin with it too.
-fn find_common(typed: &str) -> Option<&'static Resource> {
+pub fn find_common(typed: &str) -> Option<&'static Resource> {
     let (name, rest) = typed.split_once('.').unwrap_or((typed, ""));
     let found = COMMON_RESOURCES.iter().find(|(resource, short_names)| {
         let [kind, plural] = [resource.kind(), resource.plural()].map(|text| text.eq_ignore_ascii_case(name));

@@ -461,8 +461,9 @@ fn keeps_its_file_until_the_server_answers() {
     };
     wait("/readyz/pods");
     assert_eq!(get(address, JSON, "/readyz/configmaps").code, 503);
+    assert_eq!(get(address, JSON, "/readyz").code, 200, "one resource is ready");
     is_down.store(false, Ordering::Relaxed);
-    wait("/readyz");
+    wait("/readyz/configmaps");
     let paths = api.paths();
     let is_list =
         |path: &&String| path.contains("/configmaps") && !path.contains("/configmaps/a") && !path.contains("watch=");
@@ -633,4 +634,137 @@ fn reads_its_settings_from_a_file() {
     let output = pods().run(&["mirror", "-f", "/nowhere/mirror.yaml"]);
     assert!(stderr(&output).starts_with("error: cannot read /nowhere/mirror.yaml: "), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// A resource that the server does not have, one that it refuses, and one that it does not send.
+#[test]
+fn one_resource_keeps_no_other_from_being_served() {
+    let api = Api::by(|request, _| match &*request.path {
+        "/api" | "/api?" => document(r#"{"kind":"APIVersions","versions":[]}"#),
+        "/apis" | "/apis?" => document(r#"{"kind":"APIGroupList","groups":[]}"#),
+        path if path.contains("/configmaps") => status(403, "Forbidden", "not the mirror's"),
+        path if path.contains("/nodes") => status(503, "ServiceUnavailable", "starting"),
+        path if path.contains("watch=") => stalled(""),
+        path if path.contains("/pods") => ok("pods.pb"),
+        _ => status(404, "NotFound", "no such path"),
+    });
+    let options = ["widgets.example.com", "cm", "nodes", "--strategy", "list-then-watch", "--index", "spec.size"];
+    let running = Running::start(&api, &[&["pods"][..], &options].concat());
+    let missing = running.before.iter().find(|line| line.contains("widgets.example.com")).unwrap();
+    assert!(missing.starts_with("warning: ") && missing.ends_with("; it is looked up again"), "{missing}");
+    assert_eq!(names(&running.json("/api/v1/pods?resourceVersion=0")).len(), 120);
+    for (path, code) in [
+        ("/readyz", 200),
+        ("/readyz/pods", 200),
+        ("/readyz/configmaps", 503),
+        ("/readyz/nodes", 503),
+        ("/readyz/widgets.example.com", 503),
+        ("/readyz/secrets", 404),
+        // The server's own answers.
+        ("/api/v1/configmaps?resourceVersion=0", 403),
+        ("/apis/example.com/v1/widgets", 404),
+        ("/api/v1/nodes?resourceVersion=0", 503),
+    ] {
+        assert_eq!(running.get(JSON, path).code, code, "{path}");
+    }
+    let ready = String::from_utf8(running.get(JSON, "/readyz").body).unwrap();
+    for line in
+        ["[+]pods ok: lag ", "[-]configmaps not ready: never synced, upstream denied\n", "[-]widgets.example.com "]
+    {
+        assert!(ready.contains(line), "{ready}");
+    }
+    assert!(ready.ends_with("readyz check passed\n"), "{ready}");
+    let metrics = String::from_utf8(running.get(JSON, "/metrics").body).unwrap();
+    for (resource, value) in [("pods", 1), ("configmaps", 0), ("nodes", 0), ("widgets.example.com", 0)] {
+        let sample = format!("listwatch_mirror_ready{{resource=\"{resource}\"}} {value}\n");
+        assert!(metrics.contains(&sample), "{metrics}");
+    }
+}
+
+/// Without the file of resources, the command would end before it loads the file of the cache.
+#[test]
+fn starts_with_a_custom_resource_while_the_server_does_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let list = r#"{"apiVersion":"example.com/v1","items":[{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"web","uid":"a","resourceVersion":"5"}}],"kind":"WidgetList","metadata":{"resourceVersion":"7"}}"#;
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = Arc::clone(&is_down);
+    let api = Api::by(move |request, _| match &*request.path {
+        _ if down.load(Ordering::Relaxed) => status(503, "ServiceUnavailable", "starting"),
+        "/api" => document(r#"{"kind":"APIVersions","versions":[]}"#),
+        "/apis" => document(
+            r#"{"kind":"APIGroupList","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1",
+            "version":"v1"}],"preferredVersion":{"groupVersion":"example.com/v1","version":"v1"}}]}"#,
+        ),
+        "/apis/example.com/v1" => document(
+            r#"{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":"widgets",
+            "singularName":"widget","namespaced":true,"kind":"Widget","verbs":["list","watch"]}]}"#,
+        ),
+        path if path.contains("watch=") => stalled(""),
+        path if path.contains("/widgets/a") => {
+            document(&list[list.find("{\"apiVersion\":\"example.com/v1\",\"kind\"").unwrap()..list.find("],").unwrap()])
+        }
+        _ => document(list),
+    });
+    let args = ["widgets.example.com", "--strategy", "list-then-watch", "--dir", dir];
+    assert_eq!(Running::start(&api, &args).end("-TERM").0, Some(0));
+    is_down.store(true, Ordering::Relaxed);
+    let mut running = Running::start(&api, &args);
+    assert_eq!(running.get(JSON, "/readyz").code, 503);
+    is_down.store(false, Ordering::Relaxed);
+    let loaded = running.lines.find(|line| line.as_ref().unwrap().starts_with("loaded: ")).unwrap().unwrap();
+    assert_eq!(loaded, "loaded: widgets.example.com: 1 objects at version 7");
+    while running.get(JSON, "/readyz").code != 200 {
+        std::thread::yield_now();
+    }
+    assert_eq!(names(&running.json("/apis/example.com/v1/widgets?resourceVersion=0")), ["a"]);
+}
+
+/// Balancers notice that the mirror leaves before its readers do.
+#[test]
+fn is_not_ready_before_it_ends() {
+    let api = pods();
+    let probes = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let options = ["--shutdown-delay", "1h", "--probe-listen", &probes.to_string()];
+    let mut running = Running::start(&api, &[&PODS[..], &options].concat());
+    assert_eq!(get(probes, JSON, "/readyz").code, 200);
+    let public = String::from_utf8(get(probes, JSON, "/metrics").body).unwrap();
+    assert!(public.contains("listwatch_mirror_resources{state=\"ready\"} 1\n"), "{public}");
+    assert!(!public.contains("resource=\"pods\""), "{public}");
+    for path in ["/api/v1/pods", "/version", "/openapi/v2"] {
+        assert_eq!(get(probes, JSON, path).code, 404, "{path}");
+    }
+    crate::support::signal(&running.child, "-TERM");
+    while get(probes, JSON, "/readyz").code != 503 {
+        std::thread::yield_now();
+    }
+    assert_eq!(running.get(JSON, "/readyz").code, 503);
+    assert_eq!(names(&running.json("/api/v1/pods?resourceVersion=0")).len(), 120);
+    assert_eq!(get(probes, JSON, "/livez").code, 200);
+    // The second signal ends it at once.
+    assert!(running.end("-TERM").0.is_some());
+}
+
+#[test]
+fn writes_an_access_log_of_json() {
+    let api = pods();
+    let mut command = api.command(&[&["mirror"], &PODS[..], &["--listen", "127.0.0.1:0", "--access-log"]].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (mut child, mut lines) = spawn_command(command);
+    let address: SocketAddr =
+        lines.find_map(|line| Some(line.unwrap().strip_prefix("serving: http://")?.parse().unwrap())).unwrap();
+    let mut log = BufReader::new(child.stdout.take().unwrap()).lines();
+    for (path, name, source) in [
+        ("/api/v1/pods?resourceVersion=0", "", "memory"),
+        ("/api/v1/namespaces/a/pods/b?resourceVersion=0", "b", "refused"),
+        ("/api/v1/secrets", "", "refused"),
+        ("/version", "", "forwarded"),
+    ] {
+        let code = get(address, JSON, path).code;
+        let line: Value = serde_json::from_str(&log.next().unwrap().unwrap()).unwrap();
+        assert_eq!((&line["code"], line["name"].as_str().unwrap_or_default()), (&code.into(), name), "{line}");
+        assert_eq!(line["source"], source, "{line}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

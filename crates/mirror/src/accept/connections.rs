@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::open_responses::{ConnectionActivity, OpenResponses};
 use crate::fairness::{FairPool, Holder, Peer, PoolFull, PoolPermit};
+use crate::metrics::MirrorMetrics;
 
 /// The connections that wait for a place at the same time.
 const WAITING: usize = 100;
@@ -50,8 +51,9 @@ struct Place {
 }
 
 impl Connections {
-    pub(crate) fn new(connections: usize) -> Self {
-        Self(Arc::new(ConnectionList { pool: FairPool::new(connections, WAITING), open: Mutex::default() }))
+    pub(crate) fn new(connections: usize, metrics: &MirrorMetrics) -> Self {
+        let pool = FairPool::new(connections, WAITING, metrics.pool("connections", connections));
+        Self(Arc::new(ConnectionList { pool, open: Mutex::default() }))
     }
 
     /// Waits for a place for a connection of this address.
@@ -88,11 +90,11 @@ impl Connections {
         let permit = permit.ok_or(PoolFull)?;
         let (moved, permit) = match permit.move_to(holder) {
             Ok(permit) => (Ok(()), permit),
-            Err(permit) => match self.evict(holder) {
+            Err(permit) => {
                 // The evicted connection's place is this one's, which returns its own.
-                Some(own) => (Ok(()), own),
-                None => (Err(PoolFull), permit),
-            },
+                let evicted = self.evict(holder).ok_or(PoolFull).inspect_err(|_| self.0.pool.count_refused());
+                (evicted.as_ref().map(drop).map_err(|full| *full), evicted.unwrap_or(permit))
+            }
         };
         let mut place = connection.place();
         if moved.is_ok() {
@@ -209,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_connection_of_the_largest_holder_makes_room() {
-        let connections = Connections::new(8);
+        let connections = Connections::new(8, &MirrorMetrics::default());
         let mut flood: Vec<_> = (0..6).map(|_| open(&connections, 1).unwrap().unwrap()).collect();
         // At three quarters, the flood replaces its own.
         let last = open(&connections, 1).unwrap().unwrap();
@@ -231,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_user_has_at_most_what_is_left_free() {
-        let (connections, user) = (Connections::new(8), Holder::User("jane".into()));
+        let (connections, user) = (Connections::new(8, &MirrorMetrics::default()), Holder::User("jane".into()));
         let opened: Vec<_> = (0..5).map(|_| open(&connections, 1).unwrap().unwrap()).collect();
         let busy: Vec<_> =
             opened.iter().map(|open| open.connection.responses().start_response(false)).collect::<Vec<_>>();

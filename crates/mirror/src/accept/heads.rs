@@ -75,6 +75,7 @@ impl<IO> HeadMeter<IO> {
             self.units = 0;
         } else if units > self.units {
             let permit = self.pool.try_acquire(&self.connection.holder(), units - self.units);
+            let permit = permit.inspect_err(|_| self.pool.count_refused());
             self.permits.push(permit.map_err(|_| io::Error::other("too many unfinished requests"))?);
             self.units = units;
         }
@@ -218,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_gets_no_more_than_its_share_of_unfinished_heads() {
-        let pool = FairPool::new(16, 0);
+        let pool = FairPool::of_test(16, 0);
         let read = async |bytes: &[u8], host: u8| {
             let connection = Connection::of_peer(crate::fairness::Peer::new([10, 0, 0, host].into()));
             let mut meter =

@@ -89,7 +89,8 @@ impl<H: RequestHandler> HttpServer<H> {
         shutdown: Shutdown,
         handler: Arc<H>,
     ) -> Arc<Self> {
-        let heads = FairPool::new(limits.unfinished_header_bytes / UNIT, 0);
+        let units = limits.unfinished_header_bytes / UNIT;
+        let heads = FairPool::new(units, 0, metrics.pool("unfinished_headers_kib", units));
         Arc::new(Self { limits, shutdown, metrics, connections, heads, warnings: WarningLimit::default(), handler })
     }
 

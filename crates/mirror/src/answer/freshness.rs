@@ -191,6 +191,7 @@ mod tests {
     use listwatch_cache::ChangeLogLimits;
 
     use super::*;
+    use crate::metrics::ShownResources;
     use crate::settings::{Limits, MirrorSettings};
     use crate::testing::{FakeApiServer, LAG, Pipeline, RequestedBookmark, get};
 
@@ -388,7 +389,8 @@ mod tests {
         api.advance(1030);
         assert_eq!(read(&mirror, "configmaps").await, (true, 1100));
         assert_eq!(read(&mirror, "namespaces/web/configmaps/000003").await, (false, 0));
-        let metrics = mirror.metrics.encode_text([mirror.first_resource().metrics()], None).unwrap();
+        let metrics =
+            mirror.metrics.encode_text(ShownResources::of_one(mirror.first_resource().metrics()), None).unwrap();
         for (answer, count) in [("memory", 53), ("forwarded", 3), ("forwarded_small", 1)] {
             let sample = format!(
                 "listwatch_mirror_default_reads_total{{resource=\"configmaps\",answer=\"{answer}\"}} {count}\n"

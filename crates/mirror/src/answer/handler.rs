@@ -16,7 +16,7 @@ use crate::authorize::Grant;
 use crate::metrics::MirrorMetrics;
 use crate::negotiate::{Form, Representation};
 use crate::request::{IncludeObject, ReadRequest, ReadVerb};
-use crate::resource::Mirrored;
+use crate::resource::{Mirrored, ReadSource};
 use crate::response::{Refusal, ResponseBody, status};
 use crate::settings::MirrorSettings;
 use crate::shutdown::Shutdown;
@@ -40,7 +40,7 @@ impl ReadHandler {
         shutdown: Shutdown,
     ) -> Self {
         let freshness = FreshnessGate::new(transport, settings.stale_reads, metrics.clone());
-        Self { freshness, reads: ReadPool::new(&settings.limits), metrics, shutdown }
+        Self { freshness, reads: ReadPool::new(&settings.limits, &metrics), metrics, shutdown }
     }
 
     /// Answers a read from the cache of its resource.
@@ -57,8 +57,12 @@ impl ReadHandler {
     ) -> Result<Response<ResponseBody>, Refusal> {
         check_support(mirrored, &request, representation)?;
         let status = mirrored.status();
-        if let Some(reason) = status.reason {
-            return Err(status::unavailable(format!("{}: {reason}", status.name), 1).into());
+        match status.source {
+            ReadSource::Cache => {}
+            ReadSource::ApiServer => return Err(Refusal::Forward),
+            ReadSource::Nobody(reason) => {
+                return Err(status::unavailable(format!("{}: {reason}", status.name), 1).into());
+            }
         }
         let verb = request.verb;
         let read = CacheRead::new(mirrored, request, representation)?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::fairness::{FairPool, Holder, PoolFull, PoolPermit};
+use crate::metrics::MirrorMetrics;
 use crate::response::{Refusal, status};
 use crate::settings::Limits;
 
@@ -19,8 +20,9 @@ pub(super) struct ReadShare<'a> {
 }
 
 impl ReadPool {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self { pool: FairPool::new(limits.reads, limits.waiting), list_timeout: limits.list_timeout }
+    pub(crate) fn new(limits: &Limits, metrics: &MirrorMetrics) -> Self {
+        let pool = FairPool::new(limits.reads, limits.waiting, metrics.pool("reads", limits.reads));
+        Self { pool, list_timeout: limits.list_timeout }
     }
 
     pub(super) fn share_of<'a>(&'a self, holder: &'a Holder) -> ReadShare<'a> {
@@ -53,7 +55,8 @@ mod tests {
 
     #[tokio::test]
     async fn bounds_reads_and_those_that_wait() {
-        let pool = ReadPool::new(&Limits { reads: 1, waiting: 1, ..Limits::default() });
+        let limits = Limits { reads: 1, waiting: 1, ..Limits::default() };
+        let pool = ReadPool::new(&limits, &MirrorMetrics::default());
         let [a, b] = ["a", "b"].map(|name| Holder::User(name.into()));
         let [a, b] = [pool.share_of(&a), pool.share_of(&b)];
         let first = a.acquire_permit().await.unwrap();

@@ -184,7 +184,7 @@ mod tests {
             let (path, query) = prefix.split_once('?').unwrap();
             let info = RequestInfo::parse(&Method::GET, path, Some(&format!("{query}{selector}"))).unwrap();
             let RequestRoute::Read(read) = info.route else { panic!("{selector}") };
-            let mirrored = mirror.first_resource();
+            let mirrored = &mirror.first_resource();
             let own = ReadSelector::parse(mirrored, &read).unwrap();
             let of = Candidates::new(mirrored, &own, Arc::new(mirrored.cache.exact_snapshot().unwrap()));
             let objects: Vec<_> = of.iter_after(own.namespace.as_deref(), None).collect();

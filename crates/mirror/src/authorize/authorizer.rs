@@ -40,12 +40,13 @@ impl Authorizer {
     pub(crate) fn new(settings: &MirrorSettings, transport: Arc<dyn Transport>, metrics: MirrorMetrics) -> Self {
         let reviewer = match settings.access {
             Access::Loopback => None,
-            Access::Reviewed => Some(Arc::new(Reviewer::new(transport, &settings.limits))),
+            Access::Reviewed => Some(Arc::new(Reviewer::new(transport, &settings.limits, metrics.clone()))),
         };
         Self { reviewer, metrics, warnings: WarningLimit::default() }
     }
 
-    /// Authenticates a reader by its token, and authorizes its request.
+    /// Authenticates a reader by its token, and authorizes its request. Sets `holder` once the user is known, also if
+    /// the request is denied.
     ///
     /// # Errors
     ///
@@ -55,6 +56,7 @@ impl Authorizer {
         headers: &HeaderMap,
         reader: &Reader,
         attributes: &Attributes,
+        holder: &mut Option<Holder>,
     ) -> Result<Grant, Refusal> {
         let Some(reviewer) = &self.reviewer else { return Ok(Grant::on_loopback(reader)) };
         let (denied, status) = match bearer_token(headers) {
@@ -63,8 +65,16 @@ impl Authorizer {
                 let (peer, attributes) = (reader.peer, attributes.clone());
                 let request = ReviewedRequest { reviewer: Arc::clone(reviewer), token, peer, attributes };
                 match request.review_rights().await {
-                    Ok(user) => return Ok(Grant { holder: user.holder(), request: Some(Arc::new(request)) }),
-                    Err(denial) => self.denied_status(denial, &request.attributes),
+                    Ok(user) => {
+                        *holder = Some(user.holder());
+                        return Ok(Grant { holder: user.holder(), request: Some(Arc::new(request)) });
+                    }
+                    Err(denial) => {
+                        if let ReviewDenial::Forbidden(user, _) = &denial {
+                            *holder = Some(user.holder());
+                        }
+                        self.denied_status(denial, &request.attributes)
+                    }
                 }
             }
         };
@@ -251,7 +261,8 @@ mod tests {
     async fn granted() -> (Arc<ReviewServer>, Grant) {
         let api = Arc::new(ReviewServer(Mutex::new(GRANTED)));
         let transport = Arc::clone(&api) as Arc<dyn Transport>;
-        let granted = authorizer(transport).authorize_request(&headers("t0ken"), &reader(1), &version()).await;
+        let granted =
+            authorizer(transport).authorize_request(&headers("t0ken"), &reader(1), &version(), &mut None).await;
         (api, granted.unwrap_or_else(|_| panic!("the request is granted")))
     }
 
@@ -316,7 +327,7 @@ mod tests {
         let transport = Arc::new(FloodedServer) as Arc<dyn Transport>;
         let authorizer = &authorizer(transport);
         let authorize = async |token: &str, host: u8| {
-            authorizer.authorize_request(&headers(token), &reader(host), &version()).await
+            authorizer.authorize_request(&headers(token), &reader(host), &version(), &mut None).await
         };
         assert!(authorize("t0ken", 1).await.is_ok());
         tokio::time::advance(Duration::from_secs(3600)).await;
@@ -324,7 +335,9 @@ mod tests {
         let mut flood: Vec<_> = (0..1000)
             .map(|n| {
                 Box::pin(async move {
-                    authorizer.authorize_request(&headers(&format!("random{n}")), &reader(1), &version()).await
+                    authorizer
+                        .authorize_request(&headers(&format!("random{n}")), &reader(1), &version(), &mut None)
+                        .await
                 })
             })
             .collect();

@@ -13,11 +13,15 @@ use http::{HeaderMap, HeaderValue};
 use listwatch::client::{Request, Transport, TransportError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::error::ReviewError;
 use crate::fairness::{FairPool, Holder};
+use crate::metrics::MirrorMetrics;
 use crate::settings::Limits;
+
+/// The path of reviews of tokens.
+pub(super) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 /// How long a review may take, including its wait for others.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,11 +32,13 @@ const MAX_REVIEW_BYTES: usize = 1 << 20;
 pub(super) struct ReviewClient {
     transport: Arc<dyn Transport>,
     pool: FairPool,
+    metrics: MirrorMetrics,
 }
 
 impl ReviewClient {
-    pub(super) fn new(transport: Arc<dyn Transport>, limits: &Limits) -> Self {
-        Self { transport, pool: FairPool::new(limits.reviews, limits.waiting) }
+    pub(super) fn new(transport: Arc<dyn Transport>, limits: &Limits, metrics: MirrorMetrics) -> Self {
+        let pool = FairPool::new(limits.reviews, limits.waiting, metrics.pool("reviews", limits.reviews));
+        Self { transport, pool, metrics }
     }
 
     /// Sends a review, and returns its `status`.
@@ -44,7 +50,11 @@ impl ReviewClient {
     ) -> Result<S, ReviewError> {
         let sent = async {
             let _permit = self.pool.acquire(holder).await?;
-            self.post_review(path, body).await
+            let started = Instant::now();
+            let reviewed = self.post_review(path, body).await;
+            let review = if path == TOKEN_REVIEWS { "token" } else { "access" };
+            self.metrics.observe_review(review, started.elapsed());
+            reviewed
         };
         let late = || ReviewError::failed(format!("no answer within {} s", REVIEW_TIMEOUT.as_secs()));
         timeout(REVIEW_TIMEOUT, sent).await.unwrap_or_else(|_| Err(late()))

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::error::ReviewError;
 use super::review_cache::{CachedReview, ReviewCache};
-use super::review_client::ReviewClient;
+use super::review_client::{ReviewClient, TOKEN_REVIEWS};
 use crate::fairness::{Holder, Peer};
+use crate::metrics::MirrorMetrics;
 use crate::request::{Attributes, ResourceAttributes};
 use crate::settings::Limits;
 
-const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /// How long the result of a token review is used, whatever it is.
@@ -75,8 +75,8 @@ fn digest_of(text: &str) -> Digest {
 }
 
 impl Reviewer {
-    pub(super) fn new(transport: Arc<dyn Transport>, limits: &Limits) -> Self {
-        let client = Arc::new(ReviewClient::new(transport, limits));
+    pub(super) fn new(transport: Arc<dyn Transport>, limits: &Limits, metrics: MirrorMetrics) -> Self {
+        let client = Arc::new(ReviewClient::new(transport, limits, metrics));
         Self { client, tokens: ReviewCache::new(MAX_RESULTS), access: ReviewCache::new(MAX_RESULTS) }
     }
 

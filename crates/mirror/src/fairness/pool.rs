@@ -25,16 +25,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::holder::Holder;
+use crate::metrics::PoolMetrics;
 
 /// The longest wait for a unit: a quarter of the API server's request timeout, as its own queues have.
 const WAIT_LIMIT: Duration = Duration::from_secs(15);
 
 /// A pool of units. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct FairPool(Arc<Mutex<PoolState>>);
+pub(crate) struct FairPool(Arc<PoolShared>);
+
+#[derive(Debug)]
+struct PoolShared {
+    state: Mutex<PoolState>,
+    metrics: PoolMetrics,
+}
 
 /// Units of a pool, which return when it is dropped.
 #[derive(Debug)]
@@ -88,10 +95,17 @@ impl Shares {
 }
 
 impl FairPool {
-    /// Creates a pool with this many units, and as many places to wait.
-    pub(crate) fn new(units: usize, places: usize) -> Self {
+    /// Creates a pool with this many units, and with this many places to wait.
+    pub(crate) fn new(units: usize, places: usize, metrics: PoolMetrics) -> Self {
         let [units, places] = [units, places].map(|all| Shares { all, used: 0 });
-        Self(Arc::new(Mutex::new(PoolState { units, places, holders: HashMap::new(), next: 0 })))
+        let state = Mutex::new(PoolState { units, places, holders: HashMap::new(), next: 0 });
+        Self(Arc::new(PoolShared { state, metrics }))
+    }
+
+    /// Creates a pool that nobody measures.
+    #[cfg(test)]
+    pub(crate) fn of_test(units: usize, places: usize) -> Self {
+        Self::new(units, places, crate::metrics::MirrorMetrics::default().pool("test", units))
     }
 
     /// Waits for one unit.
@@ -109,6 +123,7 @@ impl FairPool {
             }
             let entry = state.holders.get(holder).map_or(0, |held| held.waiting.len());
             if !state.places.admits(holder, entry, 1) {
+                self.0.metrics.count_refused();
                 return Err(PoolFull);
             }
             state.places.used += 1;
@@ -119,7 +134,13 @@ impl FairPool {
             held.waiting.push_back(Waiter { number, granted: sender });
             (WaitGuard { pool: self, holder, number: Some(number) }, granted)
         };
-        let granted = timeout(WAIT_LIMIT, granted).await.map_err(|_| PoolFull)?.map_err(|_| PoolFull)?;
+        let started = Instant::now();
+        let granted = timeout(WAIT_LIMIT, granted).await;
+        self.0.metrics.observe_wait(started.elapsed());
+        let Ok(Ok(granted)) = granted else {
+            self.0.metrics.count_refused();
+            return Err(PoolFull);
+        };
         waiting.number = None;
         Ok(granted)
     }
@@ -135,6 +156,11 @@ impl FairPool {
         if state.units.admits(holder, held, units) { Ok(state.take(self, holder, units)) } else { Err(PoolFull) }
     }
 
+    /// Counts a request that got no unit, after [`try_acquire`](Self::try_acquire).
+    pub(crate) fn count_refused(&self) {
+        self.0.metrics.count_refused();
+    }
+
     /// Returns the number of units that are held.
     #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
@@ -147,13 +173,14 @@ impl FairPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl PoolState {
     fn take(&mut self, pool: &FairPool, holder: &Holder, units: usize) -> PoolPermit {
         self.units.used += units;
+        pool.0.metrics.set_used(self.units.used);
         self.holders.entry(holder.clone()).or_default().units += units;
         PoolPermit { pool: pool.clone(), holder: holder.clone(), units }
     }
@@ -215,6 +242,7 @@ impl Drop for PoolPermit {
         let unused = {
             let mut state = self.pool.lock();
             state.units.used -= self.units;
+            self.pool.0.metrics.set_used(state.units.used);
             if let Some(held) = state.holders.get_mut(&self.holder) {
                 held.units -= self.units;
             }
@@ -250,11 +278,9 @@ impl Drop for WaitGuard<'_> {
 mod tests {
     use std::pin::Pin;
 
-    use futures::FutureExt as _;
-    use tokio::time::Instant;
-
     use super::super::Peer;
     use super::*;
+    use futures::FutureExt as _;
 
     fn user(name: &str) -> Holder {
         Holder::User(name.into())
@@ -271,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_holder_gets_no_more_than_what_is_left_free() {
-        let pool = FairPool::new(100, 0);
+        let pool = FairPool::of_test(100, 0);
         let held: Vec<_> =
             ["a", "b", "c", "d", "e", "f", "g", "h", "i"].map(|name| take_all(&pool, &user(name))).into();
         let counts: Vec<_> = held.iter().map(Vec::len).collect();
@@ -286,7 +312,7 @@ mod tests {
 
     #[test]
     fn several_units_are_one_request() {
-        let pool = FairPool::new(10, 0);
+        let pool = FairPool::of_test(10, 0);
         let _held = pool.try_acquire(&user("a"), 4).unwrap();
         assert_eq!(pool.try_acquire(&user("a"), 2).unwrap_err(), PoolFull);
         assert_eq!(pool.try_acquire(&user("b"), 7).unwrap_err(), PoolFull);
@@ -298,7 +324,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_delays_only_itself() {
-        let (pool, a, b, c) = (FairPool::new(8, 8), user("a"), user("b"), user("c"));
+        let (pool, a, b, c) = (FairPool::of_test(8, 8), user("a"), user("b"), user("c"));
         let mut held = take_all(&pool, &a);
         assert_eq!(held.len(), 4);
         let mut waiting: Vec<Waiting<'_>> = (0..10).map(|_| Box::pin(pool.acquire(&a)) as Waiting<'_>).collect();
@@ -320,7 +346,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_leaves_or_waits_too_long_holds_nothing() {
-        let (pool, a, b) = (FairPool::new(1, 8), user("a"), user("b"));
+        let (pool, a, b) = (FairPool::of_test(1, 8), user("a"), user("b"));
         let held = pool.acquire(&a).await.unwrap();
         let started = Instant::now();
         assert_eq!(pool.acquire(&b).await.unwrap_err(), PoolFull);

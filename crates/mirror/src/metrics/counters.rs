@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
@@ -9,11 +10,12 @@ use listwatch::client::{self, Resource};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::labels::{LabelledCounter, LabelledGauge, Labels, counter_at};
+use super::labels::{LabelledCounter, LabelledGauge, LabelledHistogram, Labels, counter_at, histogram, histograms};
 use super::process::ProcessMetrics;
-use super::resource::{ResourceMetrics, register_resources};
+use super::resource::ShownResources;
 
 /// Returns the content type of [`MirrorMetrics::encode_text`]: `OpenMetrics` if the reader accepts it, else the older
 /// text format of Prometheus, whose parsers read the same text.
@@ -30,9 +32,15 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &'static str {
 #[derive(Clone, Default)]
 pub(crate) struct MirrorMetrics(Arc<Counters>);
 
-#[derive(Default)]
 struct Counters {
     requests: LabelledCounter<2>,
+    request_seconds: LabelledHistogram<1>,
+    review_seconds: LabelledHistogram<1>,
+    forward_seconds: Histogram,
+    wait_seconds: LabelledHistogram<1>,
+    pool_limit: LabelledGauge<1>,
+    pool_used: LabelledGauge<1>,
+    pool_refused: LabelledCounter<1>,
     denied: LabelledCounter<1>,
     forwarded: Counter,
     sent_bytes: LabelledCounter<1>,
@@ -42,6 +50,52 @@ struct Counters {
     default_reads: LabelledCounter<2>,
     /// 0 if it is unknown.
     certificate_expiry: Gauge,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            requests: LabelledCounter::default(),
+            request_seconds: histograms(),
+            review_seconds: histograms(),
+            forward_seconds: histogram(),
+            wait_seconds: histograms(),
+            pool_limit: LabelledGauge::default(),
+            pool_used: LabelledGauge::default(),
+            pool_refused: LabelledCounter::default(),
+            denied: LabelledCounter::default(),
+            forwarded: Counter::default(),
+            sent_bytes: LabelledCounter::default(),
+            connections: Gauge::default(),
+            watchers: LabelledGauge::default(),
+            expired: LabelledCounter::default(),
+            default_reads: LabelledCounter::default(),
+            certificate_expiry: Gauge::default(),
+        }
+    }
+}
+
+/// What is measured of a pool that readers share.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolMetrics {
+    used: Gauge,
+    refused: Counter,
+    wait_seconds: Histogram,
+}
+
+impl PoolMetrics {
+    pub(crate) fn set_used(&self, units: usize) {
+        self.used.set(i64::try_from(units).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn count_refused(&self) {
+        self.refused.inc();
+    }
+
+    /// Measures how long a request has waited for a unit.
+    pub(crate) fn observe_wait(&self, time: Duration) {
+        self.wait_seconds.observe(time.as_secs_f64());
+    }
 }
 
 /// Adds 1 to a gauge until it is dropped.
@@ -61,10 +115,33 @@ impl Drop for GaugeGuard {
 }
 
 impl MirrorMetrics {
-    /// Counts a request. `kind` is one of a few words.
-    pub(crate) fn count_request(&self, kind: &'static str, code: StatusCode) {
-        let labels = [("kind", kind.to_owned()), ("code", code.as_str().to_owned())];
-        self.0.requests.get_or_create(&labels).inc();
+    /// Counts a request, whose response has begun after this time. `kind` is one of a few words.
+    pub(crate) fn count_request(&self, kind: &'static str, code: StatusCode, time: Duration) {
+        let labels = [("kind", kind.to_owned())];
+        self.0.request_seconds.get_or_create(&labels).observe(time.as_secs_f64());
+        let [kind] = labels;
+        self.0.requests.get_or_create(&[kind, ("code", code.as_str().to_owned())]).inc();
+    }
+
+    /// Measures a review: `token` or `access`.
+    pub(crate) fn observe_review(&self, review: &'static str, time: Duration) {
+        self.0.review_seconds.get_or_create(&[("review", review.to_owned())]).observe(time.as_secs_f64());
+    }
+
+    /// Measures the time until the API server has begun its response to a forwarded request.
+    pub(crate) fn observe_forward(&self, time: Duration) {
+        self.0.forward_seconds.observe(time.as_secs_f64());
+    }
+
+    /// Returns what is measured of a pool with this name, which is one of a few words, and this many units.
+    pub(crate) fn pool(&self, name: &'static str, units: usize) -> PoolMetrics {
+        let labels = [("pool", name.to_owned())];
+        self.0.pool_limit.get_or_create(&labels).set(i64::try_from(units).unwrap_or(i64::MAX));
+        PoolMetrics {
+            used: self.0.pool_used.get_or_create(&labels).clone(),
+            refused: self.0.pool_refused.get_or_create(&labels).clone(),
+            wait_seconds: self.0.wait_seconds.get_or_create(&labels).clone(),
+        }
     }
 
     /// Counts a request that was refused for this reason, which is one of a few words.
@@ -109,11 +186,11 @@ impl MirrorMetrics {
         self.0.certificate_expiry.set(expiry.unwrap_or_default());
     }
 
-    /// Returns the metrics in the text format `OpenMetrics`: of the mirror, its resources, the client of its reflectors
-    /// and the process.
+    /// Returns the metrics in the text format `OpenMetrics`: of the mirror, the client of its reflectors and the process,
+    /// and of its resources.
     pub(crate) fn encode_text(
         &self,
-        resources: impl IntoIterator<Item = ResourceMetrics>,
+        resources: ShownResources,
         upstream: Option<client::Metrics>,
     ) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
@@ -125,7 +202,11 @@ impl MirrorMetrics {
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION").to_owned())]).set(1);
         mirror.register("build_info", "1, with the version of the mirror", build);
         self.register(mirror);
-        register_resources(mirror, resources);
+        resources.register_totals(mirror);
+        if resources.are_named {
+            self.register_by_resource(mirror);
+            resources.register(mirror);
+        }
         if let Some(upstream) = &upstream {
             register_upstream(mirror, upstream);
         }
@@ -135,29 +216,39 @@ impl MirrorMetrics {
     }
 
     fn register(&self, registry: &mut Registry) {
-        let Counters {
-            requests,
-            denied,
-            forwarded,
-            sent_bytes,
-            connections,
-            watchers,
-            expired,
-            default_reads,
-            certificate_expiry,
-        } = &*self.0;
+        let Counters { requests, denied, forwarded, connections, certificate_expiry, .. } = &*self.0;
         registry.register("requests", "Requests by kind and status code", requests.clone());
         registry.register("denied", "Requests that were denied, by reason", denied.clone());
         registry.register("forwarded", "Requests that were forwarded to the API server", forwarded.clone());
-        registry.register("sent_bytes", "Bytes of bodies that were sent to readers, by resource", sent_bytes.clone());
         registry.register("connections", "Open connections of readers", connections.clone());
-        registry.register("watchers", "Open watches", watchers.clone());
-        registry.register("expired", "Watches that began or ended with a 410", expired.clone());
-        registry.register("default_reads", "Reads without a version, by their answer", default_reads.clone());
+        self.register_pools(registry);
+        let help = "Seconds until the responses to requests began, by kind";
+        registry.register("request_duration_seconds", help, self.0.request_seconds.clone());
+        let help = "Seconds that reviews took, without the time that they waited";
+        registry.register("review_duration_seconds", help, self.0.review_seconds.clone());
+        let help = "Seconds until the API server began its responses to forwarded requests";
+        registry.register("forward_duration_seconds", help, self.0.forward_seconds.clone());
         if certificate_expiry.get() != 0 {
             let help = "When the serving certificate expires, in seconds since unix epoch";
             registry.register("certificate_expiry_timestamp_seconds", help, certificate_expiry.clone());
         }
+    }
+
+    fn register_pools(&self, registry: &mut Registry) {
+        let Counters { pool_limit, pool_used, pool_refused, wait_seconds, .. } = &*self.0;
+        registry.register("pool_limit", "Units of a pool that readers share", pool_limit.clone());
+        registry.register("pool_used", "Units of the pool that are used", pool_used.clone());
+        registry.register("pool_refused", "Requests that got no unit of the pool", pool_refused.clone());
+        let help = "Seconds that requests waited for a unit of the pool, if they had to";
+        registry.register("wait_duration_seconds", help, wait_seconds.clone());
+    }
+
+    fn register_by_resource(&self, registry: &mut Registry) {
+        let Counters { sent_bytes, watchers, expired, default_reads, .. } = &*self.0;
+        registry.register("sent_bytes", "Bytes of bodies that were sent to readers, by resource", sent_bytes.clone());
+        registry.register("watchers", "Open watches", watchers.clone());
+        registry.register("expired", "Watches that began or ended with a 410", expired.clone());
+        registry.register("default_reads", "Reads without a version, by their answer", default_reads.clone());
     }
 }
 

@@ -5,5 +5,5 @@ mod labels;
 mod process;
 mod resource;
 
-pub(crate) use self::counters::{GaugeGuard, MirrorMetrics, content_type};
-pub(crate) use self::resource::ResourceMetrics;
+pub(crate) use self::counters::{GaugeGuard, MirrorMetrics, PoolMetrics, content_type};
+pub(crate) use self::resource::{ResourceMetrics, ShownResources};

@@ -28,6 +28,7 @@ pub(crate) struct ResourceMetrics {
 struct ResourceFamilies {
     objects: LabelledGauge<1>,
     ready: LabelledGauge<1>,
+    up_to_date: LabelledGauge<1>,
     paged: LabelledGauge<1>,
     lag: LabelledSeconds<1>,
     log_age: LabelledSeconds<1>,
@@ -41,14 +42,48 @@ struct ResourceFamilies {
     errors: LabelledCounter<2>,
 }
 
-/// Registers the metrics of these resources.
-pub(super) fn register_resources(registry: &mut Registry, resources: impl IntoIterator<Item = ResourceMetrics>) {
-    let families = ResourceFamilies::default();
-    for resource in resources {
-        families.add_gauges(&resource);
-        families.add_counters(&resource);
+/// What a page shows of the resources.
+pub(crate) struct ShownResources {
+    pub(crate) mirrored: Vec<ResourceMetrics>,
+    /// The names of resources that the API server does not have yet.
+    pub(crate) missing: Vec<String>,
+    /// False if a stranger reads the page: then only their numbers are shown.
+    pub(crate) are_named: bool,
+}
+
+impl ShownResources {
+    /// Shows one resource.
+    #[cfg(test)]
+    pub(crate) fn of_one(resource: ResourceMetrics) -> Self {
+        Self { mirrored: vec![resource], missing: Vec::new(), are_named: true }
     }
-    families.register(registry);
+
+    /// Registers the numbers of resources.
+    pub(super) fn register_totals(&self, registry: &mut Registry) {
+        let totals = LabelledGauge::<1>::default();
+        let count = |is: fn(&ResourceMetrics) -> bool| self.mirrored.iter().filter(|resource| is(resource)).count();
+        for (state, count) in [
+            ("all", self.mirrored.len() + self.missing.len()),
+            ("ready", count(|resource| resource.is_ready)),
+            ("up_to_date", count(|resource| resource.status.is_up_to_date)),
+        ] {
+            totals.get_or_create(&[("state", state.to_owned())]).set(to_i64(count));
+        }
+        registry.register("resources", "Mirrored resources, and those in a state", totals);
+    }
+
+    /// Registers the metrics of each resource.
+    pub(super) fn register(self, registry: &mut Registry) {
+        let families = ResourceFamilies::default();
+        for name in self.missing {
+            families.ready.get_or_create(&[("resource", name)]).set(0);
+        }
+        for resource in &self.mirrored {
+            families.add_gauges(resource);
+            families.add_counters(resource);
+        }
+        families.register(registry);
+    }
 }
 
 impl ResourceFamilies {
@@ -56,6 +91,7 @@ impl ResourceFamilies {
         let labels = [("resource", of.resource.clone())];
         self.objects.get_or_create(&labels).set(to_i64(of.objects));
         self.ready.get_or_create(&labels).set(i64::from(of.is_ready));
+        self.up_to_date.get_or_create(&labels).set(i64::from(of.status.is_up_to_date));
         self.paged.get_or_create(&labels).set(to_i64(of.paged_snapshots));
         self.skipped.get_or_create(&labels).set(to_i64(of.status.skipped));
         if let Some(lag) = of.lag {
@@ -97,6 +133,7 @@ impl ResourceFamilies {
         let Self {
             objects,
             ready,
+            up_to_date,
             paged,
             lag,
             log_age,
@@ -111,6 +148,7 @@ impl ResourceFamilies {
         } = self;
         registry.register("objects", "Objects in the cache", objects);
         registry.register("ready", "1 if the cache has the whole collection", ready);
+        registry.register("up_to_date", "1 if the cache follows the changes of the API server", up_to_date);
         registry.register("paged_snapshots", "Snapshots that are kept for lists in pages", paged);
         registry.register("lag_seconds", "Time since the cache was last known to be up to date", lag);
         registry.register("log_age_seconds", "Age of the oldest change that a reader can resume from", log_age);

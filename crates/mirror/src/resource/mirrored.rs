@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use listwatch::client::{Client, Resource};
+use listwatch::client::{Client, Error, Resource};
 use listwatch::encode::Encoder;
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, ItemError, TypeMeta};
@@ -49,12 +49,35 @@ enum UnknownFields {
 pub(crate) struct ResourceStatus {
     /// The name as users type it, such as `deployments.apps`.
     pub(crate) name: String,
-    /// True if the cache has the whole collection.
-    pub(crate) ready: bool,
+    pub(crate) source: ReadSource,
     /// The time since the cache was last known to be up to date; `None` before it first was.
     pub(crate) lag: Option<Duration>,
-    /// Why the resource is not ready.
-    pub(crate) reason: Option<String>,
+    /// The state of the connection to the API server: `ok`, or the class of the last error.
+    pub(crate) upstream: &'static str,
+}
+
+/// Who answers reads of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReadSource {
+    /// The cache, which has the whole collection.
+    Cache,
+    /// The API server, which refuses the collection to the mirror: the resource was deleted, or the right withdrawn. A
+    /// reader then gets the answer that it would get there.
+    ApiServer,
+    /// Nobody, for this reason.
+    Nobody(String),
+}
+
+impl ResourceStatus {
+    /// Returns the status of a resource that the API server does not have yet.
+    pub(super) fn missing(name: &str) -> Self {
+        Self { name: name.to_owned(), source: ReadSource::ApiServer, lag: None, upstream: "missing" }
+    }
+
+    /// Returns true if the cache answers.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.source == ReadSource::Cache
+    }
 }
 
 impl Mirrored {
@@ -111,19 +134,28 @@ impl Mirrored {
     pub(crate) fn status(&self) -> ResourceStatus {
         let status = self.cache.status();
         let is_open = self.cache.change_log().start.is_some();
-        let reason = match (&status.resource_version, &status.ended_by, &status.last_error) {
-            (_, Some(reason), _) => Some(reason.to_string()),
-            (Some(_), None, _) if status.skipped > 0 => Some(format!("{} objects are missing", status.skipped)),
-            (Some(_), None, _) if is_open => None,
-            (Some(_), None, _) => Some("the cache is being relisted".to_owned()),
-            (None, None, Some(error)) => Some(format!("not synced: {error}")),
-            (None, None, None) => Some("not synced".to_owned()),
+        let upstream = status.last_error.as_ref().filter(|_| !status.is_up_to_date);
+        let is_refused = upstream.and_then(Error::code).is_some_and(|code| matches!(code, 403 | 404));
+        let source = match (&status.resource_version, &status.ended_by, upstream) {
+            _ if is_refused => ReadSource::ApiServer,
+            (_, Some(reason), _) => ReadSource::Nobody(reason.to_string()),
+            (Some(_), None, _) if status.skipped > 0 => {
+                ReadSource::Nobody(format!("{} objects are missing", status.skipped))
+            }
+            (Some(_), None, _) if is_open => ReadSource::Cache,
+            (Some(_), None, _) => ReadSource::Nobody("the cache is being relisted".to_owned()),
+            (None, None, Some(error)) => ReadSource::Nobody(format!("not synced: {error}")),
+            (None, None, None) => ReadSource::Nobody("not synced".to_owned()),
         };
         ResourceStatus {
             name: self.resource.to_string(),
-            ready: reason.is_none(),
+            source,
             lag: status.last_synced_at.map(|at| at.elapsed()),
-            reason,
+            upstream: match upstream {
+                Some(error) => error.class().as_str(),
+                None if status.is_up_to_date => "ok",
+                None => "connecting",
+            },
         }
     }
 
@@ -131,13 +163,13 @@ impl Mirrored {
     ///
     /// It waits while a write holds the store, such as the commit of a list: see [`Cache::memory`].
     pub(crate) fn metrics(&self) -> ResourceMetrics {
-        let (ResourceStatus { name, ready, lag, .. }, log) = (self.status(), self.cache.change_log());
+        let (status, log) = (self.status(), self.cache.change_log());
         ResourceMetrics {
-            resource: name,
+            is_ready: status.is_ready(),
+            resource: status.name,
             objects: self.cache.len(),
-            is_ready: ready,
             paged_snapshots: self.paged_snapshots(),
-            lag,
+            lag: status.lag,
             // Without a start, the log is closed.
             log_age: log.start.is_some().then_some(log.age),
             memory: self.cache.memory(),

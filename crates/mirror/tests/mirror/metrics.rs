@@ -42,7 +42,12 @@ fn parse(text: &str) -> Result<Samples, String> {
             None => (sample, ""),
         };
         let suffix = name.strip_prefix(family).ok_or_else(|| refused("a sample of another family"))?;
-        if suffix != if kind == "counter" { "_total" } else { "" } {
+        let suffixes: &[&str] = match kind {
+            "counter" => &["_total"],
+            "histogram" => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        };
+        if !suffixes.contains(&suffix) {
             return Err(refused("a name that is not of the type"));
         }
         check_labels(labels).map_err(|reason| refused(&reason))?;

@@ -125,6 +125,10 @@ async fn answers_probes_without_a_token() {
     }
     let metrics = mirror.get("/metrics", TOKEN).await;
     assert_eq!(code(&metrics), "200");
+    for review in ["token", "access"] {
+        let count = format!("listwatch_mirror_review_duration_seconds_count{{review=\"{review}\"}} ");
+        assert!(metrics.contains(&count), "{metrics}");
+    }
     // The certificate of the test expires in 4096.
     assert!(metrics.contains("listwatch_mirror_certificate_expiry_timestamp_seconds 67090"), "{metrics}");
 }

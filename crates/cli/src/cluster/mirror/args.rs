@@ -22,8 +22,9 @@ use crate::cluster::query::ResourceValueParser;
 /// By default it serves on loopback, without authentication: each user of this machine can read what the mirror may
 /// read. On another address it needs TLS, and reviews the token and the rights of each reader.
 ///
-/// The mirror survives disconnects and restarts of the server, and shows its progress on stderr. Ctrl-C and SIGTERM end
-/// it, after giving open requests 10 s to finish. deploy/manifests.yaml runs it in Kubernetes, with the RBAC.
+/// The mirror survives disconnects and restarts of the server, and shows its progress on stderr. A resource that is
+/// missing or forbidden keeps no other from being served. Ctrl-C and SIGTERM end the mirror, after giving open requests
+/// 10 s to finish. deploy/manifests.yaml runs it in Kubernetes, with the RBAC.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Paths of its own: /livez, /healthz and /readyz (also /readyz/RESOURCE) for probes, without a token; /metrics for Prometheus.
@@ -48,6 +49,7 @@ Looking around with kubectl. Tables of common kinds, JSON and names come from me
 A file of settings, such as `resources: [pods, nodes]` and `budget: 2048`. It has the names of these options:
   listwatch mirror -f mirror.yaml --budget 4096")]
 #[command(args_override_self = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct MirrorArgs {
     /// Resource types, as for `kubectl get`: pods, deploy, widgets.example.com. Separate them by spaces or commas
     #[arg(required_unless_present = "settings", value_name = "RESOURCE", value_delimiter = ',', value_parser = ResourceValueParser, hide_possible_values = true)]
@@ -76,8 +78,8 @@ pub struct MirrorArgs {
 
     /// Memory limit for all objects, indexes and change logs together, in MiB.
     ///
-    /// Resources then sync one after the other, and the command fails if they do not fit. If a later object does not
-    /// fit, requests for its resource get 503 until a relist makes it complete.
+    /// Resources then sync one after the other. If an object does not fit, requests for its resource get 503 until a
+    /// relist makes it complete.
     #[arg(long, value_name = "MIB")]
     pub budget: Option<usize>,
 
@@ -129,6 +131,39 @@ pub struct MirrorArgs {
     /// An address that is not loopback requires --tls-cert and --tls-key.
     #[arg(long, default_value = "127.0.0.1:8002", value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: SocketAddr,
+
+    /// Address and port of a second listener, for /livez, /readyz and /metrics only.
+    ///
+    /// It answers everybody, without TLS, and readers do not keep its requests out. Its metrics leave out those of single
+    /// resources; see --open-metrics.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    pub probe_listen: Option<SocketAddr>,
+
+    /// Show the metrics of single resources on --probe-listen, too.
+    ///
+    /// Everybody who can connect then sees the names of the mirrored resources, and how many objects they have.
+    #[arg(long, requires = "probe_listen")]
+    pub open_metrics: bool,
+
+    /// Let /readyz fail while all resources have been out of date for this long, such as 5m [default: never].
+    ///
+    /// By default, the mirror stays ready while the API server does not answer, and answers from memory. A cache learns
+    /// only once a minute that nothing has changed, so use 3m or more.
+    #[arg(long, value_name = "DURATION")]
+    pub unready_after: Option<LifetimeArg>,
+
+    /// Write a line of JSON to stdout for each request.
+    ///
+    /// It has the time, the user, the verb, the resource or the path, the code, the seconds until the response began, and
+    /// its source: memory, forwarded, own (probes and metrics) or refused.
+    #[arg(long)]
+    pub access_log: bool,
+
+    /// Time between SIGTERM, when /readyz begins to fail, and the end of the listener, such as 10s.
+    ///
+    /// In this time, balancers notice that the mirror leaves, and it still answers.
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub shutdown_delay: LifetimeArg,
 
     /// File of the certificate (PEM), followed by its intermediates.
     ///

@@ -14,6 +14,7 @@ use listwatch_cache::{
 use listwatch_mirror::Mirrored;
 use tokio::task::spawn_blocking;
 
+use super::lookup::{FoundResource, Lookup};
 use crate::failure::Failure;
 use crate::field_paths::{parse_drop_path, parse_path};
 use crate::notices;
@@ -26,14 +27,11 @@ pub struct MirroredCollection {
     pub cache: Cache<[u8]>,
     /// The store of the cache.
     pub store: Store<[u8]>,
-    /// Indexes by the paths of their field selectors; empty once it is [taken](Self::take_mirrored).
+    /// Indexes by the paths of their field selectors.
     pub indexes: Vec<(String, FieldPath)>,
     /// The file in which the cache is saved.
     pub file: Option<PathBuf>,
 }
-
-/// A resource, and how the user typed it.
-pub type FoundResource = (String, Resource);
 
 impl MirroredCollection {
     /// Returns a collection without indexes and without a file, and its reflector.
@@ -50,7 +48,7 @@ impl MirroredCollection {
         let selection = if has_schema(&type_meta(&resource)) { Selection::all() } else { Selection::all().json() };
         let store = Store::new(format);
         let reflector = Reflector::<[u8]>::new(client, &resource).selection(selection).store(store.clone());
-        let mut reflector = reflector.change_log(log).fail_fast();
+        let mut reflector = reflector.change_log(log);
         if let Some(projection) = projection {
             reflector = reflector.projection(projection);
         }
@@ -66,14 +64,14 @@ impl MirroredCollection {
     }
 
     /// Returns the resource for the mirror, with its indexes.
-    pub fn take_mirrored(&mut self) -> Mirrored {
+    pub fn mirrored(&self) -> Mirrored {
         let mirrored = Mirrored::new(self.cache.clone(), self.resource.clone(), self.namespace.clone());
-        self.indexes.drain(..).fold(mirrored, |mirrored, (path, field)| mirrored.index(&path, field))
+        self.indexes.iter().fold(mirrored, |mirrored, (path, field)| mirrored.index(path, field.clone()))
     }
 
     /// Returns the failure of this collection.
     pub fn failure(&self, error: &(dyn Error + 'static)) -> Failure {
-        resource_failure(&self.resource, error)
+        Failure::Error(format!("{}: {}", self.resource, chain(error)))
     }
 
     /// Saves the cache, if it is complete and has a file.
@@ -90,17 +88,15 @@ impl MirroredCollection {
     }
 }
 
-/// Returns the failure of a resource.
-pub fn resource_failure(resource: &Resource, error: &(dyn Error + 'static)) -> Failure {
-    Failure::Error(format!("{resource}: {}", chain(error)))
-}
-
 /// Returns the projection of each resource. A path that one resource does not have applies to the others.
-pub fn parse_projections(drop: &[String], found: &[FoundResource]) -> Result<Vec<Option<Projection>>, Failure> {
+///
+/// A path that none of them has is an error, unless it may be of a resource that is missing.
+pub fn parse_projections(drop: &[String], lookup: &Lookup) -> Result<Vec<Option<Projection>>, Failure> {
+    let found = &lookup.found;
     let mut projections: Vec<Option<Projection>> = vec![None; found.len()];
     for path in drop {
         let parsed: Vec<_> = found.iter().map(|(_, resource)| parse_drop_path(path, &type_meta(resource))).collect();
-        for (projection, path) in projections.iter_mut().zip(accept_any(parsed)?) {
+        for (projection, path) in projections.iter_mut().zip(accept_any(parsed, lookup)?) {
             if let Some(path) = path {
                 *projection = Some(projection.take().unwrap_or_default().drop(&path));
             }
@@ -132,7 +128,10 @@ impl FromStr for IndexArg {
 }
 
 /// Returns the indexes of each resource. A path that one resource cannot be selected by applies to the others.
-pub fn parse_indexes(by: &[IndexArg], found: &[FoundResource]) -> Result<Vec<Vec<(String, FieldPath)>>, Failure> {
+///
+/// A path that none of them can be selected by is an error, unless it may be of a resource that is missing.
+pub fn parse_indexes(by: &[IndexArg], lookup: &Lookup) -> Result<Vec<Vec<(String, FieldPath)>>, Failure> {
+    let found = &lookup.found;
     let mut indexes = vec![Vec::new(); found.len()];
     for IndexArg { resource: of, path } in by {
         let is_meant = |(typed, resource): &FoundResource| {
@@ -143,11 +142,11 @@ pub fn parse_indexes(by: &[IndexArg], found: &[FoundResource]) -> Result<Vec<Vec
             .filter(|found| is_meant(found))
             .map(|(_, resource)| parse_index_path(path, resource).map_err(|reason| format!("--index {path}: {reason}")))
             .collect();
-        if let (true, Some(of)) = (parsed.is_empty(), of) {
+        if let (true, Some(of)) = (parsed.is_empty() && lookup.missing.is_empty(), of) {
             return Err(Failure::Usage(format!("--index {of}:{path}: {of} is not mirrored")));
         }
         let meant = indexes.iter_mut().zip(found).filter(|(_, found)| is_meant(found));
-        for ((indexes, _), field) in meant.zip(accept_any(parsed)?) {
+        for ((indexes, _), field) in meant.zip(accept_any(parsed, lookup)?) {
             if let Some(field) = field.filter(|_| indexes.iter().all(|(other, _)| other != path)) {
                 indexes.push((path.clone(), field));
             }
@@ -156,9 +155,9 @@ pub fn parse_indexes(by: &[IndexArg], found: &[FoundResource]) -> Result<Vec<Vec
     Ok(indexes)
 }
 
-/// Returns the results of all resources; the first error if there are only errors.
-fn accept_any<T>(parsed: Vec<Result<T, String>>) -> Result<Vec<Option<T>>, Failure> {
-    let is_known = parsed.iter().any(Result::is_ok);
+/// Returns the results of all resources; the first error if there are only errors, and no resource is missing.
+fn accept_any<T>(parsed: Vec<Result<T, String>>, lookup: &Lookup) -> Result<Vec<Option<T>>, Failure> {
+    let is_known = !lookup.missing.is_empty() || parsed.iter().any(Result::is_ok);
     parsed
         .into_iter()
         .map(|path| if is_known { Ok(path.ok()) } else { path.map(Some) })

@@ -1,9 +1,11 @@
 //! `listwatch mirror`: keeps collections in memory and up to date, and serves them over the Kubernetes API.
 
+mod access_log;
 mod args;
 mod collection;
 mod endpoint;
 mod lifetime;
+mod lookup;
 mod open_files;
 mod settings;
 mod start;
@@ -15,22 +17,26 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use listwatch::client::{Client, Transport};
-use listwatch_cache::{ChangeLogLimits, PreparedReflector};
-use listwatch_mirror::{Access, Mirror};
+use listwatch_cache::ChangeLogLimits;
+use listwatch_mirror::{Access, Mirror, MirroredSet};
 use tokio::runtime::{self, Handle, Runtime};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep};
+use tokio_util::sync::CancellationToken;
 
+use self::access_log::start_access_log;
 pub use self::args::MirrorArgs;
-use self::collection::{FoundResource, MirroredCollection, parse_indexes, parse_projections, resource_failure};
+use self::collection::{MirroredCollection, parse_indexes, parse_projections};
 use self::endpoint::MirrorEndpoint;
+use self::lookup::{FoundResource, Lookup, find_later};
 use self::open_files::raise_open_files_limit;
 pub use self::settings::add_settings;
-use self::start::{share_budget, start_all};
+use self::start::{CollectionAndReflector, share_budget, start_all, start_one};
 use self::status::StatusDisplay;
-use crate::cluster::resource::find_resource;
 use crate::failure::Failure;
 use crate::signals::{end_slowly, interrupted};
 
@@ -73,21 +79,37 @@ async fn run_mirror(args: MirrorArgs, readers: &Handle) -> Result<(), Failure> {
     }
     let listener = bind(&args)?;
     let address = listener.local_addr().map_err(|error| cannot_listen(args.listen, &error))?;
+    let probes = args.probe_listen.map(|address| {
+        TcpListener::bind(address)
+            .map_err(|error| Failure::Error(format!("cannot listen on {address} for probes: {error}")))
+    });
+    let probes = probes.transpose()?;
     let (client, transport, reflecting) = args.connection.shared_transport().await?;
-    let found = find_resources(&client, &args.resources).await?;
-    let budget = args.budget.map(|mib| mib.saturating_mul(1 << 20));
-    let collections = create_collections(&args, found, &reflecting, budget)?;
-    let (mut collections, reflectors): (Vec<_>, Vec<_>) = collections.into_iter().unzip();
-    let mirror = create_mirror(&args, transport, &reflecting, &mut collections);
+    let lookup = Lookup::start(&client, &args.resources, args.dir.as_deref()).await?;
+    let factory = CollectionFactory { args: &args, client: reflecting };
+    let all = factory.create_all(&lookup)?;
+    if let Some(dir) = &args.dir {
+        lookup.keep(dir);
+    }
+    let (leaving, leaves) = oneshot::channel::<()>();
+    // Both complete too when the sender is dropped.
+    let mirror = create_mirror(&args, transport, &factory.client, probes).leaving(async { _ = leaves.await });
+    let resources = mirror.resources();
+    for (collection, _) in &all {
+        resources.add(collection.mirrored());
+    }
+    for name in &lookup.missing {
+        resources.set_missing(name);
+    }
     let endpoint = MirrorEndpoint { address, certificate: args.tls_cert.clone(), namespace: args.namespace.clone() };
     if let Some(file) = &args.write_kubeconfig {
         endpoint.write_kubeconfig(file)?;
     }
     let (shutdown, stopped) = oneshot::channel::<()>();
-    // It completes too when the sender is dropped.
     let serving = readers.spawn(mirror.serve(listener, async { _ = stopped.await }));
-    let server = MirrorServer { endpoint, serving, shutdown };
-    sync_and_serve(&collections, reflectors, budget, server).await
+    let server = MirrorServer { endpoint, serving, leaving, shutdown };
+    let later: FuturesUnordered<_> = lookup.missing.into_iter().map(|typed| find_later(&client, typed)).collect();
+    sync_and_serve(&factory, all, server, &resources, later).await
 }
 
 /// Binds the address of `--listen`. Without TLS it must be a loopback address.
@@ -100,89 +122,103 @@ fn bind(args: &MirrorArgs) -> Result<TcpListener, Failure> {
     TcpListener::bind(listen).map_err(|error| cannot_listen(listen, &error))
 }
 
-/// Finds the resources that the user typed. A resource that is named twice is a usage error.
-async fn find_resources(client: &Client, names: &[String]) -> Result<Vec<FoundResource>, Failure> {
-    let mut found: Vec<FoundResource> = Vec::new();
-    for typed in names {
-        let resource = find_resource(client, typed).await?;
-        if found.iter().any(|(_, other)| *other == resource) {
-            return Err(Failure::Usage(format!("{typed}: {resource} is named twice")));
+/// Creates the collections and their reflectors.
+struct CollectionFactory<'a> {
+    args: &'a MirrorArgs,
+    client: Client,
+}
+
+impl CollectionFactory<'_> {
+    fn budget(&self) -> Option<usize> {
+        self.args.budget.map(|mib| mib.saturating_mul(1 << 20))
+    }
+
+    /// Creates the collections of what was found, and the directory of their files.
+    fn create_all(&self, lookup: &Lookup) -> Result<Vec<CollectionAndReflector>, Failure> {
+        let args = self.args;
+        let mut log = ChangeLogLimits::default();
+        log.age = args.log_age.0;
+        log.bytes = args.log_size.saturating_mul(1 << 20);
+        if let Some(budget) = self.budget() {
+            log.bytes = log.bytes.min(budget / 4 / args.resources.len().max(1));
         }
-        found.push((typed.clone(), resource));
+        let projections = parse_projections(&args.drop, lookup)?;
+        let indexes = parse_indexes(&args.index, lookup)?;
+        let mut collections = Vec::new();
+        for (((_, resource), projection), indexes) in lookup.found.iter().cloned().zip(projections).zip(indexes) {
+            let namespace = args.namespace.as_deref().filter(|_| resource.is_namespaced()).map(str::to_owned);
+            let file = args.dir.as_ref().map(|dir| dir.join(format!("{resource}.cache")));
+            let (format, strategy) = (args.format.into(), args.strategy.map(Into::into));
+            let (collection, reflector) =
+                MirroredCollection::new(&self.client, resource, namespace, format, projection, log, strategy);
+            collections.push((Arc::new(MirroredCollection { indexes, file, ..collection }), reflector));
+        }
+        if let Some(dir) = &args.dir {
+            let cannot_create = |error| Failure::Error(format!("cannot create {}: {error}", dir.to_string_lossy()));
+            std::fs::create_dir_all(dir).map_err(cannot_create)?;
+        }
+        Ok(collections)
     }
-    Ok(found)
+
+    /// Creates the collection of a resource that was missing. Paths that it does not have are of others.
+    fn create_later(&self, found: FoundResource) -> Result<Option<CollectionAndReflector>, Failure> {
+        let lookup = Lookup { found: vec![found], missing: vec![String::new()] };
+        let created = self.create_all(&lookup)?.pop();
+        if let Some(dir) = &self.args.dir {
+            lookup.keep(dir);
+        }
+        Ok(created)
+    }
 }
 
-/// A collection, and the reflector that keeps its cache synced.
-type CollectionAndReflector = (MirroredCollection, PreparedReflector<[u8]>);
-
-/// Returns the collection of each resource, and its reflector. Creates the directory of their files.
-fn create_collections(
-    args: &MirrorArgs,
-    found: Vec<FoundResource>,
-    client: &Client,
-    budget: Option<usize>,
-) -> Result<Vec<CollectionAndReflector>, Failure> {
-    let mut log = ChangeLogLimits::default();
-    log.age = args.log_age.0;
-    log.bytes = args.log_size.saturating_mul(1 << 20);
-    if let Some(budget) = budget {
-        log.bytes = log.bytes.min(budget / 4 / found.len());
-    }
-    let projections = parse_projections(&args.drop, &found)?;
-    let indexes = parse_indexes(&args.index, &found)?;
-    let namespace = args.namespace.as_deref();
-    let mut collections = Vec::new();
-    for (((_, resource), projection), indexes) in found.into_iter().zip(projections).zip(indexes) {
-        let namespace = namespace.filter(|_| resource.is_namespaced()).map(str::to_owned);
-        let file = args.dir.as_ref().map(|dir| dir.join(format!("{resource}.cache")));
-        let format = args.format.into();
-        let strategy = args.strategy.map(Into::into);
-        let (collection, reflector) =
-            MirroredCollection::new(client, resource, namespace, format, projection, log, strategy);
-        collections.push((MirroredCollection { indexes, file, ..collection }, reflector));
-    }
-    if let Some(dir) = &args.dir {
-        let cannot_create = |error| Failure::Error(format!("cannot create {}: {error}", dir.to_string_lossy()));
-        std::fs::create_dir_all(dir).map_err(cannot_create)?;
-    }
-    Ok(collections)
-}
-
-/// Returns the mirror of these collections.
+/// Returns the mirror, without resources.
 fn create_mirror(
     args: &MirrorArgs,
     transport: Arc<dyn Transport>,
     client: &Client,
-    collections: &mut [MirroredCollection],
+    probes: Option<TcpListener>,
 ) -> Mirror {
     let mut mirror = Mirror::new(transport).client(client).stale_reads(args.stale_reads);
+    mirror = mirror.unready_after(args.unready_after.map(|after| after.0));
+    if args.access_log {
+        mirror = mirror.access_log(start_access_log());
+    }
+    if let Some(probes) = probes {
+        mirror = mirror.probes(probes, args.open_metrics);
+    }
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         mirror = mirror.tls(certificate, key).access(Access::Reviewed);
     }
-    collections.iter_mut().fold(mirror, |mirror, collection| mirror.resource(collection.take_mirrored()))
+    mirror
 }
 
 /// A mirror that serves on its own threads.
 struct MirrorServer {
     endpoint: MirrorEndpoint,
     serving: JoinHandle<io::Result<()>>,
+    /// Lets `/readyz` fail.
+    leaving: oneshot::Sender<()>,
     /// Ends the server, which then waits for open requests.
     shutdown: oneshot::Sender<()>,
 }
 
 /// Syncs the collections, and serves them until the first signal.
 async fn sync_and_serve(
-    collections: &[MirroredCollection],
-    reflectors: Vec<PreparedReflector<[u8]>>,
-    budget: Option<usize>,
+    factory: &CollectionFactory<'_>,
+    all: Vec<CollectionAndReflector>,
     mirror: MirrorServer,
+    resources: &MirroredSet,
+    mut later: FuturesUnordered<impl Future<Output = FoundResource>>,
 ) -> Result<(), Failure> {
-    let MirrorServer { endpoint, mut serving, shutdown } = mirror;
-    let (end, mut ended) = mpsc::unbounded_channel();
-    let mut starting = pin!(start_all(collections, reflectors, budget, end));
+    let MirrorServer { endpoint, mut serving, leaving, shutdown } = mirror;
+    let mut collections: Vec<_> = all.iter().map(|(collection, _)| Arc::clone(collection)).collect();
+    let (budget, frozen) = (factory.budget(), CancellationToken::new());
+    let mut starting = pin!(start_all(all, budget, frozen.clone()));
     let mut has_started = false;
-    let mut status = StatusDisplay::new(collections);
+    let mut status = StatusDisplay::new();
+    for collection in &collections {
+        status.add(collection);
+    }
     let mut status_tick = interval(STATUS_INTERVAL);
     status_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let [mut save_tick, mut share_tick] =
@@ -203,19 +239,34 @@ async fn sync_and_serve(
                 _ => Failure::Error("cannot serve".to_owned()),
             }),
             () = &mut interrupted => {
-                // The files must not be newer than the last bookmarks of the readers: from an older file, the readers
-                // resume.
-                save_all(collections).await;
-                // The receiver has ended if serving has failed.
+                // The receivers have ended if serving has failed.
+                _ = leaving.send(());
+                sleep(factory.args.shutdown_delay.0).await;
+                // The files then have the version of the last bookmarks of the readers, which resume from there.
+                frozen.cancel();
                 _ = shutdown.send(());
                 _ = serving.await;
+                save_all(&collections).await;
                 status.end();
                 return Ok(());
             }
-            Some((resource, error)) = ended.recv() => return Err(resource_failure(&resource, &error)),
-            _ = save_tick.tick() => save_all(collections).await,
+            Some(found) = later.next(), if has_started => {
+                let typed = found.0.clone();
+                if let Some((collection, reflector)) = factory.create_later(found)? {
+                    resources.add(collection.mirrored());
+                    resources.set_found(&typed);
+                    status.add(&collection);
+                    collections.push(Arc::clone(&collection));
+                    let frozen = frozen.clone();
+                    tokio::spawn(async move { start_one(&collection, reflector, frozen).await });
+                    if let Some(budget) = budget {
+                        share_budget(budget, &collections, None);
+                    }
+                }
+            }
+            _ = save_tick.tick() => save_all(&collections).await,
             _ = share_tick.tick(), if has_started => if let Some(budget) = budget {
-                share_budget(budget, collections, None);
+                share_budget(budget, &collections, None);
             },
             _ = status_tick.tick() => status.update(),
         }
@@ -223,7 +274,7 @@ async fn sync_and_serve(
 }
 
 /// Saves the caches. While a cache is incomplete, its previous file stays.
-async fn save_all(collections: &[MirroredCollection]) {
+async fn save_all(collections: &[Arc<MirroredCollection>]) {
     for collection in collections {
         collection.save().await;
     }

@@ -1,72 +1,137 @@
 //! The start of the caches, and how they share the budget.
 
+use std::future::pending;
 use std::io;
-use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use indicatif::HumanCount;
-use listwatch::client::{Error, Resource};
+use listwatch::client::ErrorClass;
 use listwatch::internal::chain;
-use listwatch_cache::{FileError, PreparedReflector, SyncError};
-use tokio::sync::mpsc::UnboundedSender;
+use listwatch_cache::{FileError, PreparedReflector};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::collection::MirroredCollection;
 use crate::failure::Failure;
 use crate::notices;
 
-/// Loads the files, runs the reflectors, and returns once all collections are complete.
+/// How long the start waits for a collection of which nothing arrives.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The interval at which the start looks whether a collection fails.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A collection, and the reflector that keeps its cache synced.
+pub type CollectionAndReflector = (Arc<MirroredCollection>, PreparedReflector<[u8]>);
+
+/// Loads the files, runs the reflectors, and returns once each collection is complete, has failed, or does not arrive.
+/// Those that fail are retried, and keep no other from being served.
 ///
 /// With a budget, one collection syncs after the other, so that each can have the memory that those before it leave.
-/// Without one, a collection that the server does not answer for delays no other.
+///
+/// # Errors
+///
+/// The first failure, if all collections fail.
 pub async fn start_all(
-    collections: &[MirroredCollection],
-    reflectors: Vec<PreparedReflector<[u8]>>,
+    all: Vec<CollectionAndReflector>,
     budget: Option<usize>,
-    ended: UnboundedSender<(Resource, Error)>,
+    frozen: CancellationToken,
 ) -> Result<(), Failure> {
-    let all = collections.iter().zip(reflectors);
-    let Some(budget) = budget else {
-        try_join_all(all.map(|(collection, reflector)| start_one(collection, reflector, ended.clone()))).await?;
-        return Ok(());
-    };
-    for (at, (collection, reflector)) in all.enumerate() {
-        share_budget(budget, &collections[..=at], Some(at));
-        start_one(collection, reflector, ended.clone()).await?;
+    let collections: Vec<_> = all.iter().map(|(collection, _)| Arc::clone(collection)).collect();
+    let mut started = Vec::new();
+    if let Some(budget) = budget {
+        for (at, (collection, reflector)) in all.into_iter().enumerate() {
+            share_budget(budget, collections.get(..=at).unwrap_or_default(), Some(at));
+            started.push(start_one(&collection, reflector, frozen.clone()).await);
+        }
+        share_budget(budget, &collections, None);
+    } else {
+        let all = all.into_iter().map(|(collection, reflector)| {
+            let frozen = frozen.clone();
+            async move { start_one(&collection, reflector, frozen).await }
+        });
+        started = join_all(all).await;
     }
-    share_budget(budget, collections, None);
+    let all_failed = started.iter().all(Result::is_err);
+    for failure in started.into_iter().filter_map(Result::err) {
+        match failure {
+            Failure::Error(text) if !all_failed => notices::warn(&text),
+            failure => return Err(failure),
+        }
+    }
     Ok(())
 }
 
-async fn start_one(
-    collection: &MirroredCollection,
+/// Loads the file of a collection, runs its reflector, and returns once it is complete, has failed, or does not arrive.
+///
+/// The reflector stops once `frozen` is cancelled. The cache stays as it is then, and its watches stay open.
+///
+/// # Errors
+///
+/// A failure that lasts until somebody intervenes: missing rights, an unknown resource, a foreign file. The reflector
+/// retries all but the file.
+pub async fn start_one(
+    collection: &Arc<MirroredCollection>,
     mut reflector: PreparedReflector<[u8]>,
-    ended: UnboundedSender<(Resource, Error)>,
+    frozen: CancellationToken,
 ) -> Result<(), Failure> {
-    if let Some(file) = &collection.file {
-        load_file(&mut reflector, collection, file).await?;
-    }
-    let resource = collection.resource.clone();
+    let (failed, failure) = oneshot::channel();
+    let of_task = Arc::clone(collection);
     tokio::spawn(async move {
-        if let Err(error) = reflector.run().await {
-            // The receiver is dropped when the command ends.
-            _ = ended.send((resource, error));
+        let mut running = pin!(async {
+            // It waits for the API server, which may not answer.
+            if let Err(failure) = load_file(&mut reflector, &of_task).await {
+                // The receiver waits for it, unless the collection did not arrive.
+                _ = failed.send(failure);
+                return;
+            }
+            if let Err(error) = reflector.run().await {
+                notices::warn(&format!("{}: {}", of_task.resource, chain(&error)));
+            }
+        });
+        tokio::select! {
+            () = &mut running => {}
+            () = frozen.cancelled() => pending().await,
         }
     });
-    wait_synced(collection).await
+    tokio::select! {
+        Ok(failure) = failure => Err(failure),
+        started = wait_started(collection) => started,
+    }
 }
 
-/// Waits until the collection is complete.
-async fn wait_synced(collection: &MirroredCollection) -> Result<(), Failure> {
-    match collection.cache.synced().await {
-        Ok(_) => Ok(()),
-        Err(error @ SyncError::Incomplete { .. }) => Err(collection.failure(&error)),
-        // The error of the reflector follows.
-        Err(_) => std::future::pending().await,
+/// Waits until the collection is complete, fails, or does not arrive.
+async fn wait_started(collection: &MirroredCollection) -> Result<(), Failure> {
+    let failed = async {
+        let (mut seen, mut since) = (0, Instant::now());
+        loop {
+            let status = collection.cache.status();
+            if let Some(error) = &status.last_error
+                && matches!(error.class(), ErrorClass::Denied | ErrorClass::Rejected | ErrorClass::Response)
+            {
+                return Err(collection.failure(error));
+            }
+            if status.events != seen {
+                (seen, since) = (status.events, Instant::now());
+            }
+            if since.elapsed() >= PATIENCE {
+                return Ok(());
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        synced = collection.cache.synced() => synced.map(|_| ()).map_err(|error| collection.failure(&error)),
+        failed = failed => failed,
     }
 }
 
 /// Distributes the memory that no collection uses: 7/8 to the one that syncs, the rest equally to the others.
-pub fn share_budget(budget: usize, collections: &[MirroredCollection], syncing: Option<usize>) {
+pub fn share_budget(budget: usize, collections: &[Arc<MirroredCollection>], syncing: Option<usize>) {
     let used: Vec<_> = collections.iter().map(|collection| collection.cache.memory().total()).collect();
     let free = budget.saturating_sub(used.iter().sum());
     let others = collections.len() - usize::from(syncing.is_some());
@@ -81,13 +146,10 @@ pub fn share_budget(budget: usize, collections: &[MirroredCollection], syncing: 
     }
 }
 
-/// Loads the file. A file that is not a saved cache of this collection is an error, because saving would overwrite it.
-async fn load_file(
-    reflector: &mut PreparedReflector<[u8]>,
-    collection: &MirroredCollection,
-    file: &Path,
-) -> Result<(), Failure> {
-    let MirroredCollection { resource, cache, .. } = collection;
+/// Loads the file, if there is one. A file that is not a saved cache of this collection is an error, because saving would
+/// overwrite it.
+async fn load_file(reflector: &mut PreparedReflector<[u8]>, collection: &MirroredCollection) -> Result<(), Failure> {
+    let MirroredCollection { resource, cache, file: Some(file), .. } = collection else { return Ok(()) };
     match reflector.load(file).await {
         Ok(()) => {
             let objects = HumanCount(cache.len() as u64);

@@ -1,6 +1,7 @@
 //! The status of the caches, shown on stderr.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
 use listwatch::internal::chain;
@@ -13,14 +14,14 @@ use crate::notices;
 /// Shows a status line for each collection at the bottom of a terminal.
 ///
 /// It also prints a line for each sync, error and skipped object.
-pub struct StatusDisplay<'a> {
+pub struct StatusDisplay {
     bar: ProgressBar,
-    shown: Vec<CollectionStatus<'a>>,
+    shown: Vec<CollectionStatus>,
 }
 
 /// What is known about a collection.
-struct CollectionStatus<'a> {
-    collection: &'a MirroredCollection,
+struct CollectionStatus {
+    collection: Arc<MirroredCollection>,
     /// These four fields are the status that was already printed.
     is_synced: bool,
     syncs: u64,
@@ -33,20 +34,24 @@ struct CollectionStatus<'a> {
 /// The number of ticks over which the rate of events is measured: two seconds.
 const RATE_TICKS: usize = 8;
 
-impl<'a> StatusDisplay<'a> {
-    pub fn new(collections: &'a [MirroredCollection]) -> Self {
+impl StatusDisplay {
+    pub fn new() -> Self {
         let style = ProgressStyle::with_template("{msg}").expect("the template is valid");
         let bar = ProgressBar::no_length().with_style(style);
         notices::show_above(&bar);
-        let shown = |collection| CollectionStatus {
-            collection,
+        Self { bar, shown: Vec::new() }
+    }
+
+    /// Shows this collection, too.
+    pub fn add(&mut self, collection: &Arc<MirroredCollection>) {
+        self.shown.push(CollectionStatus {
+            collection: Arc::clone(collection),
             is_synced: false,
             syncs: 0,
             errors: 0,
             skipped: 0,
             events: VecDeque::new(),
-        };
-        Self { bar, shown: collections.iter().map(shown).collect() }
+        });
     }
 
     /// Updates the status lines, and prints what changed since the last call.
@@ -61,7 +66,8 @@ impl<'a> StatusDisplay<'a> {
     /// Removes the status lines, and prints the totals.
     pub fn end(&self) {
         self.bar.finish_and_clear();
-        for CollectionStatus { collection: MirroredCollection { resource, cache, .. }, .. } in &self.shown {
+        for CollectionStatus { collection, .. } in &self.shown {
+            let MirroredCollection { resource, cache, .. } = &**collection;
             let status = cache.status();
             let [objects, events] = [to_u64(cache.len()), status.events].map(HumanCount);
             let memory = DecimalBytes(to_u64(cache.memory().total()));
@@ -74,9 +80,9 @@ impl<'a> StatusDisplay<'a> {
     }
 }
 
-impl CollectionStatus<'_> {
+impl CollectionStatus {
     fn print_news(&mut self) {
-        let MirroredCollection { resource, cache, .. } = self.collection;
+        let MirroredCollection { resource, cache, .. } = &*self.collection;
         let status = cache.status();
         // The library's log reports failures; an expired version is none.
         let new_error = status.last_error.as_ref().filter(|_| status.errors > self.errors);
@@ -110,9 +116,9 @@ impl CollectionStatus<'_> {
     }
 
     fn status_line(&mut self) -> String {
-        let MirroredCollection { resource, namespace, cache, .. } = self.collection;
-        let status = cache.status();
+        let status = self.collection.cache.status();
         let rate = self.update_rate(status.events);
+        let MirroredCollection { resource, namespace, cache, .. } = &*self.collection;
         let of = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
         let lag = status.last_synced_at.map(|at| format!(", lag {:.1} s", at.elapsed().as_secs_f64()));
         let memory = cache.memory();
