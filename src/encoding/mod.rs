@@ -1,9 +1,11 @@
 //! The code that differs between protobuf and JSON, in a folder for each.
 //!
 //! - [`codec`] contains the traits that a folder implements: [`Codec`](codec::Codec) for objects and bodies, while
-//!   [`writer`] contains the trait for the encoder.
-//! - [`with_codec`] is the `match` by which the rest of the crate calls a folder. No other code compares encodings, and
-//!   no `match` on an encoding has an arm `_`, so that the compiler lists all places that a new encoding needs.
+//!   [`writer`] contains the trait for the encoder. A new encoding begins with a variant of `wire::Encoding`.
+//! - [`with_codec`] is the `match` by which the rest of the crate calls a folder. No `match` on an
+//!   encoding has an arm `_`, so that the compiler lists the places that a new encoding needs. Some code compares
+//!   encodings instead: requests (`client/params/selection.rs`), what a body may contain (`body_state.rs`), and the
+//!   callers of `Encoding::is_self_describing`.
 //! - The dispatch is static: a `match` with one arm for each encoding, without an allocation.
 //! - A folder imports the files here, `wire`, `meta`, `error` and `schema`. `protobuf` imports `json`, because it
 //!   writes the JSON form, but `json` never imports `protobuf`.

@@ -6,8 +6,8 @@
 //! stdout, so its texts, their order and the exit code are an interface, pinned by `crates/cli/tests/cli`.
 //!
 //! **A format is one file**: a [`FormatInfo`](format::FormatInfo) with its name, its help, what it needs and which
-//! options it takes, and a [`Format`] with its header, its rows, its changes and its end. To add one, write the file
-//! and add its constant to `FORMATS` in `args.rs`.
+//! options it takes, and a [`Format`] with its header, its rows, its changes and its end. To add one, write the file,
+//! name it here, and add its constant to `FORMATS` in `args.rs`; the tests of `decode` list all formats.
 //!
 //! Invariants:
 //!
