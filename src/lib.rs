@@ -29,6 +29,7 @@
 //! | [`ListReader`], `ListStream` | an iterator and a stream around the decoder |
 //! | [`ItemRef`], [`Item`], `Json` | one item, borrowed, and the types that it can be decoded as |
 //! | [`MetaView`], [`FieldPath`], [`path`], [`Projection`] | read and copy parts of an item without decoding it |
+//! | [`value`] | reads the JSON form of an item, one member at a time |
 //! | [`View`](view::View) | typed reads off the bytes of an object, by the types of the crate `listwatch-views` |
 //! | [`LabelSelector`], [`FieldSelector`], [`Shard`] | select objects of a collection |
 //! | `encode` | writes lists, objects and watch frames from stored items, byte for byte as an API server does |
@@ -57,6 +58,11 @@ pub mod schema;
 #[cfg(feature = "client")]
 mod sync;
 mod wire;
+
+/// The JSON form of an object, read off its bytes: one member at a time, without decoding the others.
+pub mod value {
+    pub use crate::object::value::{Array, Key, Object, Place, Value};
+}
 
 /// Typed views: what crates that generate them, such as `listwatch-views`, implement and call.
 pub mod view {

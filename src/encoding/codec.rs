@@ -9,6 +9,7 @@ use super::frame::{FoundFrame, Frame};
 use super::item_ref::ItemRef;
 use super::meta_parts::{ManagedFieldsEntry, OwnerReference, SingleFields, Time};
 use super::paths::{ProjectionRules, Steps};
+use super::value::Place;
 use super::writer::Layout;
 use crate::error::{DecodeError, DecodeErrorKind, Fault, ItemError};
 use crate::meta::{Status, TypeMeta};
@@ -68,6 +69,9 @@ pub(crate) trait Codec {
     fn message<'a>(item: &ItemRef<'a>) -> Result<&'a [u8], ItemError>;
 
     fn json<'a>(item: &ItemRef<'a>) -> Option<&'a [u8]>;
+
+    /// Returns the place of the whole object, whose members can be read as those of its JSON form.
+    fn json_form(item: &ItemRef<'_>) -> Result<Place, ItemError>;
 
     /// Appends the object as JSON on one line, and returns the number of unknown fields that the line lacks.
     fn to_json(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError>;

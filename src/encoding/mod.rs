@@ -20,6 +20,7 @@ pub(crate) mod meta_parts;
 pub(crate) mod paths;
 pub(crate) mod protobuf;
 pub(crate) mod utf8;
+pub(crate) mod value;
 pub(crate) mod writer;
 
 use self::by_encoding::ByEncoding;

@@ -9,6 +9,7 @@ mod projection;
 mod selector;
 pub(crate) mod shard;
 mod tolerant;
+pub mod value;
 pub(crate) mod version;
 pub mod view;
 

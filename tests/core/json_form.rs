@@ -7,7 +7,8 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use listwatch::schema::{Field, Message};
-use listwatch::{Encoding, ItemError, ItemRef, ListReader, TypeMeta};
+use listwatch::value::{self, Value};
+use listwatch::{Encoding, Fault, ItemError, ItemRef, ListReader, TypeMeta};
 
 use crate::support::{len_field as field, lists};
 
@@ -28,6 +29,7 @@ fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &
             let unknown_fields = item.to_json(&mut json)?;
             assert_eq!(unknown_fields, 0);
             assert!(!item.has_unknown_fields()?);
+            assert_read_as(&item, &json);
             Ok::<_, ItemError>((item.index(), json))
         });
         for item in &mut reader {
@@ -46,6 +48,65 @@ fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &
     }
     assert_eq!(lines.next(), None);
     items
+}
+
+/// Checks that reads of single members, and of all, return what the JSON has.
+fn assert_read_as(item: &ItemRef<'_>, json: &[u8]) {
+    let expected: serde_json::Value = serde_json::from_slice(json).unwrap();
+    let form = item.json_form().unwrap();
+    assert_same(&Value::Object(form.clone()), &expected, item.bytes());
+    // Go's order too, in which servers write the members of an object.
+    let mut names = Vec::new();
+    form.try_for_each(|key, _| Ok::<_, Fault>(names.push(key.as_str().to_owned()))).unwrap();
+    let places: Vec<_> =
+        names.iter().map(|name| str::find(str::from_utf8(json).unwrap(), &format!("\"{name}\":"))).collect();
+    assert!(places.is_sorted(), "{names:?}");
+}
+
+fn assert_same(value: &Value<'_>, expected: &serde_json::Value, root: &[u8]) {
+    match (value, expected) {
+        (Value::Object(object), serde_json::Value::Object(expected)) => {
+            let mut count = 0;
+            object
+                .try_for_each(|key, value| {
+                    count += 1;
+                    let expected = expected.get(key.as_str()).unwrap_or_else(|| panic!("{key:?} is not in Go's JSON"));
+                    assert_same(&value, expected, root);
+                    // Each look-up walks the object, so that all of them would take minutes.
+                    if count < 6 {
+                        assert_eq!(format!("{:?}", object.get(key.as_str())?.unwrap()), format!("{value:?}"));
+                    }
+                    Ok::<_, Fault>(())
+                })
+                .unwrap();
+            assert_eq!((count, object.len(), object.is_empty()), (expected.len(), Ok(count), Ok(count == 0)));
+            assert!(object.get("no such member").unwrap().is_none());
+            assert_eq!(value::Object::at(root, object.place().clone()).as_json(), object.as_json());
+        }
+        (Value::Array(array), serde_json::Value::Array(expected)) => {
+            let array = value::Array::at(root, array.place().clone());
+            let mut at = 0;
+            array
+                .try_for_each(|value| {
+                    assert_same(&value, &expected[at], root);
+                    if at < 4 {
+                        assert_eq!(format!("{:?}", array.get(at)?.unwrap()), format!("{value:?}"));
+                    }
+                    at += 1;
+                    Ok::<_, Fault>(())
+                })
+                .unwrap();
+            assert_eq!((at, array.len(), array.is_empty()), (expected.len(), Ok(at), Ok(at == 0)));
+            assert!(array.get(at).unwrap().is_none());
+        }
+        (Value::Null, serde_json::Value::Null) => {}
+        (Value::Bool(value), expected) => assert_eq!(Some(*value), expected.as_bool()),
+        (Value::Int(value), expected) => assert_eq!(Some(*value), expected.as_i64()),
+        (Value::Double(value), expected) => assert_eq!(Some(*value), expected.as_f64()),
+        (Value::Number(text), expected) => assert_eq!(text.parse().ok(), expected.as_f64()),
+        (Value::String(text), expected) => assert_eq!(Some(&**text), expected.as_str()),
+        (value, expected) => panic!("{value:?} is not {expected}"),
+    }
 }
 
 #[test]
@@ -250,6 +311,15 @@ fn nesting_is_bounded() {
     }
 }
 
+fn read_all(value: &Value<'_>, depth: usize) -> Result<(), Fault> {
+    match value {
+        _ if depth > 100 => Ok(()),
+        Value::Object(object) => object.try_for_each(|_, value| read_all(&value, depth + 1)),
+        Value::Array(array) => array.try_for_each(|value| read_all(&value, depth + 1)),
+        _ => Ok(()),
+    }
+}
+
 /// Edited bytes cause no panic, and the output is JSON or empty. Fields that are left out are found without the JSON,
 /// too.
 #[test]
@@ -265,10 +335,15 @@ fn mutated_objects_give_json_or_an_error() {
                 let edited = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(item.type_meta());
                 if let Ok(unknown_fields) = edited.to_json(&mut out) {
                     assert_eq!(edited.has_unknown_fields().unwrap(), unknown_fields > 0, "{object:x?}");
-                    serde_json::from_slice::<serde::de::IgnoredAny>(&out).unwrap();
+                    let written: serde_json::Value = serde_json::from_slice(&out).unwrap();
+                    // Keys that are not UTF-8 may read the same.
+                    if !str::from_utf8(&out).unwrap().contains(r"\ufffd") {
+                        assert_same(&Value::Object(edited.json_form().unwrap()), &written, &object);
+                    }
                     converted += 1;
                 } else {
                     assert!(out.is_empty());
+                    _ = read_all(&Value::Object(edited.json_form().unwrap()), 0);
                     refused += 1;
                 }
                 object[at] = byte;

@@ -10,6 +10,7 @@ pub(crate) mod projection;
 pub(crate) mod reader;
 pub(crate) mod scan;
 pub(crate) mod text;
+pub(crate) mod value;
 pub(crate) mod watch;
 pub(crate) mod write;
 
@@ -28,6 +29,7 @@ use super::frame::Frame;
 use super::item_ref::ItemRef;
 use super::meta_parts::SingleFields;
 use super::paths::{ProjectionRules, Steps};
+use super::value::{Pieces, Place, PlaceForm};
 use super::writer::{Layout, Writer, WrittenKind, ZeroMeta};
 use crate::error::{DecodeErrorKind, Fault, ItemError};
 use crate::meta::{ListMeta, Status, TypeMeta};
@@ -105,6 +107,13 @@ impl Codec for Json {
 
     fn json<'a>(item: &ItemRef<'a>) -> Option<&'a [u8]> {
         Some(item.bytes)
+    }
+
+    fn json_form(item: &ItemRef<'_>) -> Result<Place, ItemError> {
+        match item.bytes.first() {
+            Some(b'{') => Ok(Place { form: PlaceForm::Json, pieces: Pieces::One(0..item.bytes.len()) }),
+            _ => Err(ItemError::Metadata { field: "the object", fault: Fault::Type }),
+        }
     }
 
     fn to_json(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {

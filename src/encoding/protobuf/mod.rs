@@ -10,6 +10,7 @@ pub(crate) mod path;
 pub(crate) mod projection;
 pub(crate) mod to_json;
 pub(crate) mod unknown;
+pub(crate) mod value;
 pub(crate) mod watch;
 pub(crate) mod wire;
 pub(crate) mod write;
@@ -30,9 +31,11 @@ use super::frame::Frame;
 use super::item_ref::ItemRef;
 use super::meta_parts::SingleFields;
 use super::paths::{ProjectionRules, Steps};
+use super::value::{Pieces, Place, PlaceForm};
 use super::writer::{Layout, Writer, WrittenKind, ZeroMeta};
 use crate::error::{DecodeErrorKind, Fault, ItemError};
 use crate::meta::{ListMeta, MAGIC, Status, TypeMeta};
+use crate::schema::Message;
 use crate::wire::{Encoding, FieldFault};
 
 pub(crate) struct Protobuf;
@@ -105,6 +108,11 @@ impl Codec for Protobuf {
 
     fn json<'a>(_: &ItemRef<'a>) -> Option<&'a [u8]> {
         None
+    }
+
+    fn json_form(item: &ItemRef<'_>) -> Result<Place, ItemError> {
+        let message = Message::of_item(&item.type_meta.api_version, item.type_meta.item_kind())?;
+        Ok(Place { form: PlaceForm::Message(message), pieces: Pieces::One(0..item.bytes.len()) })
     }
 
     fn to_json(item: &ItemRef<'_>, out: &mut Vec<u8>) -> Result<u64, ItemError> {

@@ -396,15 +396,21 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
 fn is_zero_time(of: Option<&Message>, slots: &[Slot<'_>]) -> bool {
     match slots {
         [] => true,
-        [Slot::Int(-62_135_596_800), nanos] => {
-            of.is_some_and(|message| message.form == Form::Time) || nanos.int() / 1000 == 0
+        [Slot::Int(seconds), nanos] => {
+            let is_micro_time = of.is_some_and(|message| message.form == Form::MicroTime);
+            is_zero_seconds(*seconds, is_micro_time.then(|| nanos.int()))
         }
         _ => false,
     }
 }
 
+/// As [`is_zero_time`], for the fields of a message that has any. Only a `MicroTime` has `nanos`.
+pub(super) fn is_zero_seconds(seconds: i64, nanos: Option<i64>) -> bool {
+    seconds == -62_135_596_800 && nanos.is_none_or(|nanos| nanos / 1000 == 0)
+}
+
 /// Writes RFC 3339 in UTC, with six digits of the fraction if there are `nanos`.
-fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(), Fault> {
+pub(super) fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(), Fault> {
     let fraction = nanos.unwrap_or(0);
     if !JSON_SECONDS.contains(&seconds) || !(0..1_000_000_000).contains(&fraction) {
         return Err(Fault::Value);
@@ -418,7 +424,7 @@ fn write_time(seconds: i64, nanos: Option<i64>, out: &mut Vec<u8>) -> Result<(),
 }
 
 /// Writes a duration like Go's `time.Duration`: `1h30m0s`, `1.5s`, `2ms`.
-fn write_duration(nanos: i64, out: &mut Vec<u8>) {
+pub(super) fn write_duration(nanos: i64, out: &mut Vec<u8>) {
     out.push(b'"');
     if nanos < 0 {
         out.push(b'-');

@@ -1,0 +1,203 @@
+//! One object as the library received it, and values of its fields: without Python, for the threads of the runtime.
+
+use std::sync::Arc;
+
+use listwatch::value::Value;
+use listwatch::{Encoding, Fault, Item, ItemError, ItemRef, TypeMeta};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use crate::convert::Converter;
+use crate::fields::FieldSelection;
+use crate::process::OfProcess;
+use crate::queue::Queued;
+
+/// An object's bytes, and what is needed to read them.
+pub enum Root {
+    Own { bytes: Box<[u8]>, encoding: Encoding, type_meta: Arc<TypeMeta> },
+    Cached { object: OfProcess<listwatch_cache::Object<[u8]>>, type_meta: Arc<TypeMeta> },
+}
+
+impl Root {
+    /// Copies an item. `last` is the type meta of the item before, which mostly is the same.
+    pub fn of(item: ItemRef<'_>, last: &mut Arc<TypeMeta>) -> Result<Self, ItemError> {
+        let type_meta = type_meta(&item, last)?;
+        Ok(Self::Own { bytes: item.to_box(), encoding: item.encoding(), type_meta })
+    }
+
+    /// Calls `read` with the object.
+    ///
+    /// # Errors
+    ///
+    /// That of `read`, and `Error` for the object of a cache in the child of a fork.
+    pub fn with_item<R>(&self, read: impl FnOnce(ItemRef<'_>) -> Result<R, ItemError>) -> PyResult<R> {
+        let result = match self {
+            Self::Own { bytes, encoding, type_meta } => read(ItemRef::new(*encoding, bytes).with_type_meta(type_meta)),
+            Self::Cached { object, type_meta } => {
+                object.get("object of a cache")?.item().and_then(|item| read(item.with_type_meta(type_meta)))
+            }
+        };
+        result.map_err(|error| Python::attach(|py| crate::errors::unreadable(py, &error)))
+    }
+}
+
+/// Returns the type meta of an item: its own, or that of its list.
+fn type_meta(item: &ItemRef<'_>, last: &mut Arc<TypeMeta>) -> Result<Arc<TypeMeta>, ItemError> {
+    let found = match item.own_type_meta()? {
+        Some(TypeMeta { api_version, kind, .. }) if !kind.is_empty() && !api_version.is_empty() => {
+            if last.kind == kind && last.api_version == api_version {
+                return Ok(Arc::clone(last));
+            }
+            TypeMeta::new(api_version, kind)
+        }
+        _ => {
+            let of_list = item.type_meta();
+            if last.kind == of_list.item_kind() && last.api_version == of_list.api_version {
+                return Ok(Arc::clone(last));
+            }
+            TypeMeta::new(of_list.api_version.clone(), of_list.item_kind())
+        }
+    };
+    *last = Arc::new(found);
+    Ok(Arc::clone(last))
+}
+
+/// An object of a `get`.
+pub struct GotObject;
+
+impl Item for GotObject {
+    type Owned = Root;
+
+    fn from_ref(item: ItemRef<'_>) -> Result<Root, ItemError> {
+        Root::of(item, &mut Arc::default())
+    }
+}
+
+/// What a list or a watch delivers for an object.
+pub enum Row {
+    Object(Root),
+    Fields(Vec<Tree>),
+}
+
+impl Row {
+    pub fn into_py(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        match self {
+            Self::Object(root) => Ok(crate::object::Object::new(root).into_pyobject(py)?.into_any()),
+            Self::Fields(fields) => {
+                let mut converter = Converter::new(py);
+                let fields =
+                    fields.into_iter().map(|field| field.into_py(py, &mut converter)).collect::<PyResult<Vec<_>>>()?;
+                Ok(PyTuple::new(py, fields)?.into_any())
+            }
+        }
+    }
+}
+
+impl Queued for Row {
+    fn size(&self) -> usize {
+        match self {
+            Self::Object(Root::Own { bytes, .. }) => bytes.len(),
+            Self::Object(Root::Cached { .. }) => 512,
+            Self::Fields(fields) => fields.iter().map(Tree::size).sum(),
+        }
+    }
+}
+
+/// Makes rows of items.
+#[derive(Clone)]
+pub struct RowMaker {
+    fields: Option<Arc<FieldSelection>>,
+    last: Arc<TypeMeta>,
+}
+
+impl RowMaker {
+    pub fn new(fields: Option<Arc<FieldSelection>>, type_meta: TypeMeta) -> Self {
+        Self { fields, last: Arc::new(type_meta) }
+    }
+
+    pub fn row(&mut self, item: ItemRef<'_>) -> Result<Row, ItemError> {
+        match &self.fields {
+            None => Root::of(item, &mut self.last).map(Row::Object),
+            Some(fields) => fields.read(&item).map(Row::Fields),
+        }
+    }
+}
+
+/// A value, with all that it contains.
+pub enum Tree {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    /// A number in JSON.
+    Number(Box<str>),
+    String(Box<str>),
+    List(Vec<Tree>),
+    Dict(Vec<(Box<str>, Tree)>),
+}
+
+impl Tree {
+    /// Reads a value, and all that it contains.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault`] if it is malformed, or nested too deep.
+    pub fn of(value: Value<'_>, depth: usize) -> Result<Self, Fault> {
+        if depth == 128 {
+            return Err(Fault::Depth);
+        }
+        Ok(match value {
+            Value::Bool(value) => Self::Bool(value),
+            Value::Int(value) => Self::Int(value),
+            Value::Double(value) => Self::Double(value),
+            Value::Number(text) => Self::Number(text.into()),
+            Value::String(text) => Self::String(text.into()),
+            Value::Array(array) => {
+                let mut list = Vec::new();
+                array.try_for_each(|value| Self::of(value, depth + 1).map(|value| list.push(value)))?;
+                Self::List(list)
+            }
+            Value::Object(object) => {
+                let mut dict = Vec::new();
+                object.try_for_each(|key, value| {
+                    dict.push((key.as_str().into(), Self::of(value, depth + 1)?));
+                    Ok::<_, Fault>(())
+                })?;
+                Self::Dict(dict)
+            }
+            _ => Self::Null,
+        })
+    }
+
+    fn size(&self) -> usize {
+        24 + match self {
+            Self::Number(text) | Self::String(text) => text.len(),
+            Self::List(list) => list.iter().map(Self::size).sum(),
+            Self::Dict(dict) => dict.iter().map(|(key, value)| key.len() + value.size()).sum(),
+            _ => 0,
+        }
+    }
+
+    fn into_py<'py>(self, py: Python<'py>, converter: &mut Converter<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let value = match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(value),
+            Self::Int(value) => Value::Int(value),
+            Self::Double(value) => Value::Double(value),
+            Self::Number(text) => return converter.json(text.as_bytes()),
+            Self::String(text) => return Ok(PyString::new(py, &text).into_any()),
+            Self::List(list) => {
+                let list = list.into_iter().map(|value| value.into_py(py, converter)).collect::<PyResult<Vec<_>>>()?;
+                return Ok(PyList::new(py, list)?.into_any());
+            }
+            Self::Dict(members) => {
+                let dict = PyDict::new(py);
+                for (key, value) in members {
+                    dict.set_item(&*key, value.into_py(py, converter)?)?;
+                }
+                return Ok(dict.into_any());
+            }
+        };
+        converter.value(&value, 0)
+    }
+}
