@@ -52,7 +52,7 @@ fn compare<'a>(bodies: impl IntoIterator<Item = (String, &'a [u8])>, expected: &
 
 /// Checks that reads of single members, and of all, return what the JSON has.
 fn assert_read_as(item: &ItemRef<'_>, json: &[u8]) {
-    let expected: serde_json::Value = serde_json::from_slice(json).unwrap();
+    let expected = parse(json);
     let form = item.json_form().unwrap();
     assert_same(&Value::Object(form.clone()), &expected, item.bytes());
     // Go's order too, in which servers write the members of an object.
@@ -61,6 +61,11 @@ fn assert_read_as(item: &ItemRef<'_>, json: &[u8]) {
     let places: Vec<_> =
         names.iter().map(|name| str::find(str::from_utf8(json).unwrap(), &format!("\"{name}\":"))).collect();
     assert!(places.is_sorted(), "{names:?}");
+}
+
+/// Parses JSON in which managed fields may have half of a surrogate pair.
+fn parse(json: &[u8]) -> serde_json::Value {
+    *ItemRef::new(Encoding::Json, json).decode_json().unwrap()
 }
 
 fn assert_same(value: &Value<'_>, expected: &serde_json::Value, root: &[u8]) {
@@ -335,7 +340,7 @@ fn mutated_objects_give_json_or_an_error() {
                 let edited = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(item.type_meta());
                 if let Ok(unknown_fields) = edited.to_json(&mut out) {
                     assert_eq!(edited.has_unknown_fields().unwrap(), unknown_fields > 0, "{object:x?}");
-                    let written: serde_json::Value = serde_json::from_slice(&out).unwrap();
+                    let written = parse(&out);
                     // Keys that are not UTF-8 may read the same.
                     if !str::from_utf8(&out).unwrap().contains(r"\ufffd") {
                         assert_same(&Value::Object(edited.json_form().unwrap()), &written, &object);
