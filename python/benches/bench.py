@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -245,8 +246,10 @@ def prepare(name: str, source: Path | None, folder: Path) -> str:
         plural, kind, group = "pods", "Pod", "v1"
         server.serve("/api/v1/pods", data)
         client = listwatch.Client(server=server.url, token="t")
-        objects = [found.to_json().encode() for found in client.list("pods")]
-        raw = [found.__reduce__()[1][0] for found in client.list("pods")]
+        # Those that `numbered` can give a name of their own.
+        found = [pod for pod in client.list("pods") if source or re.search("-[0-9]{5}$", pod.name)]
+        objects = [pod.to_json().encode() for pod in found]
+        raw = [pod.__reduce__()[1][0] for pod in found]
         if source is None:
             repeat = -(-PODS // len(objects))
             objects, raw = numbered(objects * repeat), numbered(raw * repeat)
@@ -264,8 +267,6 @@ def prepare(name: str, source: Path | None, folder: Path) -> str:
 
 def numbered(objects: list[bytes]) -> list[bytes]:
     """Gives the objects that are repeated names of their own, of the same length."""
-    import re
-
     return [re.sub(rb"-[0-9]{5}\b", b"-%05d" % at, item, count=1) for at, item in enumerate(objects[:PODS])]
 
 

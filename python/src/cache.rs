@@ -13,8 +13,9 @@ use listwatch_cache::{
 };
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyDict;
 
+use crate::change::Change;
 use crate::errors::{self, Failure};
 use crate::fields::Path;
 use crate::object::Object;
@@ -121,7 +122,8 @@ pub async fn start(
     }
     let cache = prepared.spawn();
     let running = Running { cache, indexes, type_meta, is_closed: Mutex::new(false) };
-    Ok(Output::Cache(Cache { running: Arc::new(OfProcess::new(running)) }))
+    let cache = Cache { running: Arc::new(OfProcess::new(running)) };
+    Ok(Output::of(move |py| Ok(cache.into_pyobject(py)?.into_any())))
 }
 
 impl Cache {
@@ -233,7 +235,8 @@ impl Cache {
                     Err(_) => return Err(unsynced(&cache, timeout)),
                 },
             };
-            Ok(Output::Version(waited?))
+            let version = waited?;
+            Ok(Output::of(move |py| Ok(version.into_pyobject(py)?.into_any())))
         })
     }
 
@@ -244,7 +247,7 @@ impl Cache {
         stream::start_call("save", async move {
             let saved = tokio::task::spawn_blocking(move || cache.save(path)).await;
             saved.map_err(|error| Failure::Other(error.to_string()))??;
-            Ok(Output::Done)
+            Ok(Output::of(|py| Ok(py.None().into_bound(py))))
         })
     }
 
@@ -373,56 +376,5 @@ impl futures_core::Stream for Changes {
             Some(_) => Change::new("SYNCED", None, None),
         };
         std::task::Poll::Ready(Some(Ok(Output::Change(change))))
-    }
-}
-
-/// A change of a cache: its `type`, the `object`, and the `old` state of `MODIFIED` and `DELETED`.
-///
-/// `SYNCED` follows the initial state and each relist. A change unpacks into its type and its object.
-#[pyclass(frozen, module = "listwatch")]
-pub struct Change {
-    kind: &'static str,
-    object: Option<Arc<Root>>,
-    old: Option<Arc<Root>>,
-    final_state_unknown: bool,
-}
-
-impl Change {
-    fn new(kind: &'static str, object: Option<Root>, old: Option<Root>) -> Self {
-        Self { kind, object: object.map(Arc::new), old: old.map(Arc::new), final_state_unknown: false }
-    }
-}
-
-#[pymethods]
-impl Change {
-    #[getter]
-    fn r#type<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        PyString::intern(py, self.kind)
-    }
-
-    #[getter]
-    fn object(&self) -> Option<Object> {
-        self.object.clone().map(Object::shared)
-    }
-
-    /// The state before; of a deletion, the state that was delivered last.
-    #[getter]
-    fn old(&self) -> Option<Object> {
-        self.old.clone().map(Object::shared)
-    }
-
-    /// True if the deletion itself was missed, so that the object may have changed before it.
-    #[getter]
-    fn final_state_unknown(&self) -> bool {
-        self.final_state_unknown
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
-        (self.r#type(py), self.object()).into_pyobject(py)?.try_iter()
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let object = self.object().map(|object| object.into_pyobject(py)?.repr()?.extract::<String>()).transpose()?;
-        Ok(format!("<{} {}>", self.kind, object.unwrap_or_default()))
     }
 }

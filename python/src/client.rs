@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use listwatch::client::{Client as RustClient, Config, Kubeconfig, Resource};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::cache::{self, CacheOptions};
 use crate::errors::{self, Failure};
@@ -12,7 +13,8 @@ use crate::event::Event;
 use crate::fields::FieldSelection;
 use crate::options::{self, Selected};
 use crate::process::{PerProcess, runtime};
-use crate::raw::{GotObject, Row, RowMaker};
+use crate::raw::GotObject;
+use crate::rows::{Row, RowMaker};
 use crate::stream::{self, Limited, Output, Stream};
 
 /// The connections of one process.
@@ -285,13 +287,30 @@ impl Client {
             let resource = connections.resolve(&resource).await?;
             let namespace = selected.namespaces.and_then(|namespaces| namespaces.into_iter().next());
             let count = connections.client.count(&resource, &selection, namespace.as_deref()).await?;
-            Ok(Output::Count(count))
+            Ok(Output::of(move |py| {
+                let dict = PyDict::new(py);
+                dict.set_item("objects", count.objects)?;
+                dict.set_item("resource_version", count.resource_version)?;
+                dict.set_item("is_exact", count.is_exact)?;
+                Ok(dict.into_any())
+            }))
         })
     }
 
     fn resolve(&self, py: Python<'_>, resource: String) -> PyResult<Stream> {
         let connections = self.connections(py)?;
-        stream::start_call("look-up", async move { Ok(Output::Resource(connections.resolve(&resource).await?)) })
+        stream::start_call("look-up", async move {
+            let resource = connections.resolve(&resource).await?;
+            Ok(Output::of(move |py| {
+                let dict = PyDict::new(py);
+                dict.set_item("group", resource.group())?;
+                dict.set_item("version", resource.version())?;
+                dict.set_item("plural", resource.plural())?;
+                dict.set_item("kind", resource.kind())?;
+                dict.set_item("namespaced", resource.is_namespaced())?;
+                Ok(dict.into_any())
+            }))
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString, PyTuple, PyType};
 
 use crate::queue::Queued as _;
-use crate::raw::Row;
+use crate::rows::Row;
 
 /// An event on its way to Python.
 pub struct Event {

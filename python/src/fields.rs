@@ -3,11 +3,19 @@
 use listwatch::schema::Message;
 use listwatch::value::{Object, Value};
 use listwatch::{Fault, ItemError, ItemRef};
+use listwatch_tables::json_path::{JsonPath, ObjectReader};
 
 use crate::raw::Tree;
 
 /// The paths of `fields=`.
-pub struct FieldSelection(Vec<Path>);
+pub struct FieldSelection(Vec<Field>);
+
+/// One of them.
+enum Field {
+    Plain(Path),
+    /// With filters, slices, unions or recursion: the values that kubectl's JSONPath finds.
+    JsonPath(JsonPath),
+}
 
 /// The names and places that lead to a value.
 pub struct Path {
@@ -25,19 +33,72 @@ enum Step {
 
 impl FieldSelection {
     pub fn parse(paths: &[String]) -> Result<Self, String> {
-        paths.iter().map(|path| Path::parse(path)).collect::<Result<_, _>>().map(Self)
+        let parse = |path: &String| match is_json_path(path) {
+            false => Path::parse(path).map(Field::Plain),
+            true => {
+                let error = |error| format!("invalid field path {path:?}: {error}");
+                JsonPath::parse(path).map(Field::JsonPath).map_err(error)
+            }
+        };
+        paths.iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns a reader of what the JSONPaths need; `None` without any.
+    pub fn reader(&self) -> Option<ObjectReader> {
+        let mut paths = self.json_paths().peekable();
+        paths.peek().is_some().then(|| ObjectReader::of_paths(self.json_paths()))
+    }
+
+    fn json_paths(&self) -> impl Iterator<Item = &JsonPath> {
+        self.0.iter().filter_map(|field| match field {
+            Field::Plain(_) => None,
+            Field::JsonPath(path) => Some(path),
+        })
     }
 
     /// Checks the names of fields of a built-in kind.
     pub fn check(&self, api_version: &str, kind: &str) -> Result<(), String> {
         let Some(message) = Message::of(api_version, kind) else { return Ok(()) };
-        self.0.iter().try_for_each(|path| path.check(message))
+        self.0.iter().try_for_each(|field| match field {
+            Field::Plain(path) => path.check(message),
+            Field::JsonPath(_) => Ok(()),
+        })
     }
 
-    pub fn read(&self, item: &ItemRef<'_>) -> Result<Vec<Tree>, ItemError> {
+    /// Reads the values of an item. The reader is that of [`reader`](Self::reader).
+    pub fn read(&self, item: &ItemRef<'_>, reader: Option<&mut ObjectReader>) -> Result<Vec<Tree>, ItemError> {
         let object = item.json_form()?;
-        self.0.iter().map(|path| path.read(&object).map_err(unreadable)).collect()
+        let needed = reader.map(|reader| reader.read(item)).transpose()?.map(|(value, _)| value).unwrap_or_default();
+        let read = |field: &Field| match field {
+            Field::Plain(path) => path.read(&object).map_err(unreadable),
+            Field::JsonPath(path) => {
+                let found = path.find(&needed).map_err(|error| ItemError::Other(std::sync::Arc::new(error)))?;
+                Ok(Tree::List(found.into_iter().map(Tree::of_json).collect()))
+            }
+        };
+        self.0.iter().map(read).collect()
     }
+}
+
+/// Returns true for a path with a filter, a slice, a union or a recursive descent.
+fn is_json_path(path: &str) -> bool {
+    let mut quote = None;
+    let mut in_brackets = false;
+    let mut last = ' ';
+    for c in path.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[') => in_brackets = true,
+            (None, ']') => in_brackets = false,
+            (None, '?' | ':' | ',') if in_brackets => return true,
+            (None, '.') if last == '.' => return true,
+            _ => {}
+        }
+        last = c;
+    }
+    false
 }
 
 fn unreadable(fault: Fault) -> ItemError {

@@ -9,8 +9,8 @@
 //! | `wake`, `queue` | how a task of the runtime passes values to Python: batches in a bounded queue, a byte in a socket |
 //! | `errors`, `options` | exceptions and arguments |
 //! | `convert`, `raw`, `fields` | values of the JSON form as Python's, objects as bytes, paths to fields |
-//! | `object` | the mappings and sequences |
-//! | `event`, `cache`, `stream`, `client` | what Python calls |
+//! | `object`, `rows`, `event`, `change` | what lists, watches and caches deliver |
+//! | `stream`, `cache`, `client` | what Python calls |
 //! | `logs` | warnings for `logging` |
 //!
 //! - No thread of the runtime ever takes the GIL. Whoever waits for one of them has released the GIL.
@@ -21,6 +21,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cache;
+mod change;
 mod client;
 mod convert;
 mod errors;
@@ -32,6 +33,7 @@ mod options;
 mod process;
 mod queue;
 mod raw;
+mod rows;
 mod stream;
 mod wake;
 
@@ -39,7 +41,9 @@ mod wake;
 #[pyo3::pymodule(gil_used = false)]
 mod _listwatch {
     #[pymodule_export]
-    use crate::cache::{Cache, Change};
+    use crate::cache::Cache;
+    #[pymodule_export]
+    use crate::change::Change;
     #[pymodule_export]
     use crate::client::Client;
     #[pymodule_export]

@@ -58,7 +58,12 @@ trait Members {
 
     fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let mut keys = Vec::new();
-        self.read(|object| object.try_for_each(|key, _| Ok(keys.push(PyString::new(py, key.as_str())))))?;
+        self.read(|object| {
+            object.try_for_each(|key, _| {
+                keys.push(PyString::new(py, key.as_str()));
+                Ok(())
+            })
+        })?;
         PyList::new(py, keys)
     }
 
@@ -66,7 +71,10 @@ trait Members {
         let mut items = Vec::new();
         let root = self.root();
         self.read(|object| {
-            object.try_for_each(|key, value| Ok(items.push((PyString::new(py, key.as_str()), wrap(py, root, value)))))
+            object.try_for_each(|key, value| {
+                items.push((PyString::new(py, key.as_str()), wrap(py, root, value)));
+                Ok(())
+            })
         })?;
         items.into_iter().map(|(key, value)| Ok((key, value?))).collect()
     }
@@ -145,23 +153,22 @@ impl Members for Object {
     }
 
     fn dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut result = None;
         self.read(|object| {
-            result = Some(Converter::new(py).object(&object, 0).and_then(|dict| {
-                if object.as_json().is_some() {
-                    for name in ["apiVersion", "kind"] {
-                        if let Some(value @ Value::String(_)) =
-                            object.get(name).map_err(|fault| errors::fault(py, fault))?
-                        {
-                            dict.set_item(name, Converter::new(py).value(&value, 0)?)?;
-                        }
+            let dict = Converter::new(py).object(&object, 0);
+            if object.as_json().is_none() {
+                return Ok(dict);
+            }
+            // An item of a list may not have them in its own JSON.
+            let (api_version, kind) = (object.get("apiVersion")?, object.get("kind")?);
+            Ok(dict.and_then(|dict| {
+                for (name, value) in [("apiVersion", api_version), ("kind", kind)] {
+                    if let Some(value @ Value::String(_)) = value {
+                        dict.set_item(name, Converter::new(py).value(&value, 0)?)?;
                     }
                 }
                 Ok(dict)
-            }));
-            Ok(())
-        })?;
-        result.unwrap_or_else(|| Ok(PyDict::new(py)))
+            }))
+        })?
     }
 }
 
@@ -330,9 +337,7 @@ impl Members for Mapping {
     }
 
     fn dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut result = None;
-        self.read(|object| Ok(result = Some(Converter::new(py).object(&object, 0))))?;
-        result.unwrap_or_else(|| Ok(PyDict::new(py)))
+        self.read(|object| Ok(Converter::new(py).object(&object, 0)))?
     }
 }
 
@@ -429,14 +434,17 @@ impl Sequence {
 
     fn elements<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let mut elements = Vec::new();
-        self.read(|array| array.try_for_each(|value| Ok::<_, Fault>(elements.push(wrap(py, &self.root, value)))))?;
+        self.read(|array| {
+            array.try_for_each(|value| {
+                elements.push(wrap(py, &self.root, value));
+                Ok(())
+            })
+        })?;
         PyList::new(py, elements.into_iter().collect::<PyResult<Vec<_>>>()?)
     }
 
     fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut result = None;
-        self.read(|array| Ok(result = Some(Converter::new(py).array(&array, 0))))?;
-        result.unwrap_or_else(|| Ok(PyList::empty(py)))
+        self.read(|array| Ok(Converter::new(py).array(&array, 0)))?
     }
 }
 

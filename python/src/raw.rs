@@ -5,12 +5,10 @@ use std::sync::Arc;
 use listwatch::value::Value;
 use listwatch::{Encoding, Fault, Item, ItemError, ItemRef, TypeMeta};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::convert::Converter;
-use crate::fields::FieldSelection;
 use crate::process::OfProcess;
-use crate::queue::Queued;
 
 /// An object's bytes, and what is needed to read them.
 pub enum Root {
@@ -73,56 +71,6 @@ impl Item for GotObject {
     }
 }
 
-/// What a list or a watch delivers for an object.
-pub enum Row {
-    Object(Root),
-    Fields(Vec<Tree>),
-}
-
-impl Row {
-    pub fn into_py(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        match self {
-            Self::Object(root) => Ok(crate::object::Object::new(root).into_pyobject(py)?.into_any()),
-            Self::Fields(fields) => {
-                let mut converter = Converter::new(py);
-                let fields =
-                    fields.into_iter().map(|field| field.into_py(py, &mut converter)).collect::<PyResult<Vec<_>>>()?;
-                Ok(PyTuple::new(py, fields)?.into_any())
-            }
-        }
-    }
-}
-
-impl Queued for Row {
-    fn size(&self) -> usize {
-        match self {
-            Self::Object(Root::Own { bytes, .. }) => bytes.len(),
-            Self::Object(Root::Cached { .. }) => 512,
-            Self::Fields(fields) => fields.iter().map(Tree::size).sum(),
-        }
-    }
-}
-
-/// Makes rows of items.
-#[derive(Clone)]
-pub struct RowMaker {
-    fields: Option<Arc<FieldSelection>>,
-    last: Arc<TypeMeta>,
-}
-
-impl RowMaker {
-    pub fn new(fields: Option<Arc<FieldSelection>>, type_meta: TypeMeta) -> Self {
-        Self { fields, last: Arc::new(type_meta) }
-    }
-
-    pub fn row(&mut self, item: ItemRef<'_>) -> Result<Row, ItemError> {
-        match &self.fields {
-            None => Root::of(item, &mut self.last).map(Row::Object),
-            Some(fields) => fields.read(&item).map(Row::Fields),
-        }
-    }
-}
-
 /// A value, with all that it contains.
 pub enum Tree {
     Null,
@@ -169,7 +117,22 @@ impl Tree {
         })
     }
 
-    fn size(&self) -> usize {
+    /// Copies a value of JSON.
+    pub fn of_json(value: &serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        match value {
+            Json::Null => Self::Null,
+            Json::Bool(value) => Self::Bool(*value),
+            Json::Number(number) => Self::Number(number.to_string().into()),
+            Json::String(text) => Self::String(text.as_str().into()),
+            Json::Array(list) => Self::List(list.iter().map(Self::of_json).collect()),
+            Json::Object(members) => {
+                Self::Dict(members.iter().map(|(key, value)| (key.as_str().into(), Self::of_json(value))).collect())
+            }
+        }
+    }
+
+    pub fn size(&self) -> usize {
         24 + match self {
             Self::Number(text) | Self::String(text) => text.len(),
             Self::List(list) => list.iter().map(Self::size).sum(),
@@ -178,7 +141,7 @@ impl Tree {
         }
     }
 
-    fn into_py<'py>(self, py: Python<'py>, converter: &mut Converter<'py>) -> PyResult<Bound<'py, PyAny>> {
+    pub fn into_py<'py>(self, py: Python<'py>, converter: &mut Converter<'py>) -> PyResult<Bound<'py, PyAny>> {
         let value = match self {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(value),

@@ -12,12 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use tokio::task::AbortHandle;
 
-use crate::cache::{Cache, Change};
+use crate::change::Change;
 use crate::errors::{self, Failure};
 use crate::event::Event;
 use crate::process::{OfProcess, runtime};
 use crate::queue::{Queue, Queued, Taken};
-use crate::raw::Row;
+use crate::rows::Row;
 use crate::wake::{self, LoopWaker, Waiter};
 
 /// A value on its way to Python.
@@ -25,12 +25,11 @@ pub enum Output {
     Row(Row),
     Event(Event),
     Change(Change),
-    Cache(Cache),
-    Count(listwatch::client::Count),
-    Resource(listwatch::client::Resource),
-    Version(String),
-    Done,
+    Result(MakeResult),
 }
+
+/// Makes the result of a call.
+type MakeResult = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>> + Send>;
 
 impl Queued for Output {
     fn size(&self) -> usize {
@@ -38,36 +37,23 @@ impl Queued for Output {
             Self::Row(row) => row.size(),
             Self::Event(event) => event.size(),
             Self::Change(_) => 1024,
-            _ => 0,
+            Self::Result(_) => 0,
         }
     }
 }
 
 impl Output {
+    /// Returns the result of a call.
+    pub fn of(make: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>> + Send + 'static) -> Self {
+        Self::Result(Box::new(make))
+    }
+
     fn into_py(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         match self {
             Self::Row(row) => row.into_py(py),
             Self::Event(event) => event.into_py(py),
             Self::Change(change) => Ok(change.into_pyobject(py)?.into_any()),
-            Self::Cache(cache) => Ok(cache.into_pyobject(py)?.into_any()),
-            Self::Count(count) => {
-                let dict = PyDict::new(py);
-                dict.set_item("objects", count.objects)?;
-                dict.set_item("resource_version", count.resource_version)?;
-                dict.set_item("is_exact", count.is_exact)?;
-                Ok(dict.into_any())
-            }
-            Self::Resource(resource) => {
-                let dict = PyDict::new(py);
-                dict.set_item("group", resource.group())?;
-                dict.set_item("version", resource.version())?;
-                dict.set_item("plural", resource.plural())?;
-                dict.set_item("kind", resource.kind())?;
-                dict.set_item("namespaced", resource.is_namespaced())?;
-                Ok(dict.into_any())
-            }
-            Self::Version(version) => Ok(version.into_pyobject(py)?.into_any()),
-            Self::Done => Ok(py.None().into_bound(py)),
+            Self::Result(make) => make(py),
         }
     }
 }

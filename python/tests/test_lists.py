@@ -53,6 +53,21 @@ def test_fields(fake: FakeServer, client: listwatch.Client) -> None:
             client.list("pods", fields=[path])
 
 
+def test_json_paths(fake: FakeServer, client: listwatch.Client) -> None:
+    fake.serve("/api/v1/pods", PODS)
+    pods = [pod.to_dict() for pod in client.list("pods")]
+    fields = ["metadata.name", '{.status.conditions[?(@.type=="Ready")].status}', "spec.containers[0:2].name", "$..image"]
+    rows = list(client.list("pods", fields=fields))
+    for pod, (name, ready, names, images) in zip(pods, rows, strict=True):
+        assert name == pod["metadata"]["name"]
+        conditions = pod["status"].get("conditions", [])
+        assert ready == [found["status"] for found in conditions if found["type"] == "Ready"]
+        assert names == [found["name"] for found in pod["spec"]["containers"][:2]]
+        assert len(images) >= len(pod["spec"]["containers"])
+    with pytest.raises(listwatch.InputError, match="invalid field path"):
+        client.list("pods", fields=["a[?(@.b==]"])
+
+
 def test_fields_of_custom_resources(fake: FakeServer, client: listwatch.Client) -> None:
     items = [widget("a", 1, size=3, big=2**60, ratio=0.5, tags=["x"]), widget("b", 2)]
     fake.serve("/apis/example.com/v1/widgets", json.dumps(widget_list(items, 7)).encode(), "application/json")

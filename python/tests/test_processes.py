@@ -162,3 +162,24 @@ def test_threads_share_a_client_and_an_iterator(fake: FakeServer, client: listwa
     for thread in threads:
         thread.join(TIMEOUT)
     assert sorted(found) == expected
+
+
+def test_a_blocked_thread_leaves_others_running_and_close_wakes_it(fake: FakeServer, client: listwatch.Client) -> None:
+    fake.answers[PATH] = lambda request: request.until_closed()
+    fake.serve("/api/v1/pods", fixture("pods.pb"))
+    watch, caught = client.watch("widgets"), list[BaseException]()
+
+    def read() -> None:
+        try:
+            next(watch)
+        except BaseException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while not any(request.path == PATH for request in fake.requests):
+        assert thread.is_alive()
+    assert len(list(client.list("pods"))) == 120 and thread.is_alive()
+    watch.close()
+    thread.join(TIMEOUT)
+    assert [type(error) for error in caught] == [listwatch.ClosedError]

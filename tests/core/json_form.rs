@@ -57,7 +57,11 @@ fn assert_read_as(item: &ItemRef<'_>, json: &[u8]) {
     assert_same(&Value::Object(form.clone()), &expected, item.bytes());
     // Go's order too, in which servers write the members of an object.
     let mut names = Vec::new();
-    form.try_for_each(|key, _| Ok::<_, Fault>(names.push(key.as_str().to_owned()))).unwrap();
+    form.try_for_each(|key, _| {
+        names.push(key.as_str().to_owned());
+        Ok::<_, Fault>(())
+    })
+    .unwrap();
     let places: Vec<_> =
         names.iter().map(|name| str::find(str::from_utf8(json).unwrap(), &format!("\"{name}\":"))).collect();
     assert!(places.is_sorted(), "{names:?}");

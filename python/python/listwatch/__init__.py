@@ -1,8 +1,8 @@
 """Lists, watches and caches of huge Kubernetes collections.
 
 >>> import listwatch
->>> client = listwatch.Client()  # kubeconfig or in-cluster, as kubectl     # doctest: +SKIP
->>> for pod in client.list("pods", label_selector="app=web"):               # doctest: +SKIP
+>>> client = listwatch.Client()  # kubeconfig or in-cluster, as kubectl
+>>> for pod in client.list("pods", label_selector="app=web"):
 ...     print(pod.namespace, pod.name, pod["spec"]["nodeName"])
 
 A list of any size takes constant memory, and objects are read from the bytes that the server sent: nothing is decoded
@@ -75,7 +75,7 @@ def default(value: object) -> _Any:
     """Converts an object, or a part of one, for ``json.dumps``.
 
     >>> import json
-    >>> json.dumps({"pod": pod}, default=listwatch.default)                 # doctest: +SKIP
+    >>> json.dumps({"pod": pod}, default=listwatch.default)
     """
     if isinstance(value, (Object, Mapping)):
         return value.to_dict()

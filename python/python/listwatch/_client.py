@@ -75,8 +75,8 @@ class Client:
     Threads may share a client. After a fork it makes connections of its own; lists, watches and caches that were open
     raise :class:`listwatch.ForkError` there.
 
-    >>> client = Client()                                       # doctest: +SKIP
-    >>> [node.name for node in client.list("nodes")]            # doctest: +SKIP
+    >>> client = Client()
+    >>> [node.name for node in client.list("nodes")]
     ['node-1', 'node-2']
     """
 
@@ -211,11 +211,11 @@ class Client:
         An error raises when the iterator reaches it, with the number of delivered items, so a list never ends early
         without one. :class:`ExpiredError` means that a page has expired: list again.
 
-        >>> for pod in client.list("pods", label_selector={"app": "web"}):              # doctest: +SKIP
+        >>> for pod in client.list("pods", label_selector={"app": "web"}):
         ...     print(pod.name, pod["status"]["phase"])
-        >>> with client.list("pods", fields=["metadata.name", "spec.nodeName"]) as rows:  # doctest: +SKIP
+        >>> with client.list("pods", fields=["metadata.name", "spec.nodeName"]) as rows:
         ...     on_nodes = dict(rows)
-        >>> rows.meta["resource_version"]                                               # doctest: +SKIP
+        >>> rows.meta["resource_version"]
         '48213'
         """
         return List(
@@ -247,7 +247,7 @@ class Client:
 
         Raises :class:`ApiError` with the status 404 if it does not exist.
 
-        >>> client.get("pods", "web-1", namespace="default").labels     # doctest: +SKIP
+        >>> client.get("pods", "web-1", namespace="default").labels
         {'app': 'web'}
         """
         return _result(self._get(resource, name, namespace, metadata_only, resource_version, timeout))
@@ -323,8 +323,10 @@ class Client:
 
         The other parameters are those of :meth:`list`.
 
-        >>> for event in client.watch("deployments.apps", initial_state=True):      # doctest: +SKIP
+        >>> for event in client.watch("deployments.apps", initial_state=True):
         ...     print(event.type, event.object)
+        ...     if event.type == "SYNCED":
+        ...         break
         """
         return Watch(
             self._inner.watch(
@@ -361,10 +363,10 @@ class Client:
             is of another cluster, is not used.
         :param fail_fast: ends the cache on 401, 403 and 404 instead of retrying
 
-        >>> pods = client.cache("pods", index={"node": "spec.nodeName"}, compressed=True)   # doctest: +SKIP
-        >>> pods.wait(timeout=60)                                                           # doctest: +SKIP
+        >>> pods = client.cache("pods", index={"node": "spec.nodeName"}, compressed=True)
+        >>> pods.wait(timeout=60)
         '48213'
-        >>> pods.by("node", "node-1"), len(pods)                                            # doctest: +SKIP
+        >>> pods.by("node", "node-1"), len(pods)
         """
         started = self._cache(
             resource,
@@ -416,7 +418,7 @@ class Client:
     ) -> int:
         """Counts the objects of a resource, mostly without receiving them.
 
-        >>> client.count("pods")        # doctest: +SKIP
+        >>> client.count("pods")
         14000
         """
         objects: int = _result(self._count(resource, namespace, label_selector, field_selector))["objects"]
@@ -435,7 +437,7 @@ class Client:
     def resolve(self, resource: str) -> dict[str, Any]:
         """Returns the group, version, plural, kind and scope of a name, as kubectl finds them.
 
-        >>> client.resolve("deploy")["group"]       # doctest: +SKIP
+        >>> client.resolve("deploy")["group"]
         'apps'
         """
         return _result(self._inner.resolve(check.text("resource", resource)))

@@ -8,7 +8,9 @@
 ...     async with client.watch("pods", initial_state=True) as events:
 ...         async for event in events:
 ...             print(event)
->>> asyncio.run(main())                                         # doctest: +SKIP
+...             if event.type == "SYNCED":
+...                 break
+>>> asyncio.run(main())
 
 The event loop never waits for the network, and a batch of items passes through it once. A task that is cancelled ends
 its request. It works with asyncio's event loops on Linux and macOS, and with uvloop.

@@ -37,6 +37,10 @@ pub(crate) fn visit<'a, E: From<Fault>>(
     let found = find_fields(root, message, pieces)?;
     let mut rest = found.as_slice();
     for (place, field) in message.fields().iter().enumerate() {
+        // Most fields of most messages are absent.
+        if rest.first().is_none_or(|next| next.place != place) && is_omitted_if_absent(field) {
+            continue;
+        }
         let own = rest.iter().take_while(|found| found.place == place).count();
         let (own, later) = rest.split_at_checked(own).unwrap_or((rest, &[]));
         rest = later;
@@ -166,6 +170,16 @@ fn member_value<'a>(root: &'a [u8], field: &'static Field, own: &[Found<'a>]) ->
     Ok(Some(value).filter(|_| !is_omitted))
 }
 
+/// Returns true if JSON does not have the field when protobuf does not; false for an inlined message.
+fn is_omitted_if_absent(field: &Field) -> bool {
+    match field.omit {
+        _ if field.name.len == 0 => false,
+        Omit::Never => false,
+        Omit::Absent | Omit::Zero => true,
+        Omit::Empty => field.shape != Shape::Single || !matches!(field.of, Type::Message(_)),
+    }
+}
+
 /// Returns true if the field is not there, or is a list of packed numbers without any.
 fn is_absent(field: &Field, own: &[Found<'_>]) -> bool {
     match own {
@@ -186,16 +200,16 @@ fn written_value<'a>(root: &'a [u8], field: &'static Field, own: &[Found<'a>]) -
     }
     let pieces = || Pieces::from_ranges(own.iter().map(|found| found.start..found.end));
     Ok(match field.shape {
-        Shape::Single | Shape::Optional => match field.of.message() {
-            Some(message) => message_value(root, message, message_pieces(root, own)?)?,
-            None => {
-                let mut value = zero(field.of);
-                for found in own {
-                    value = scalar(field.of, found.value)?;
-                }
-                value
+        Shape::Single | Shape::Optional => {
+            if let Some(message) = field.of.message() {
+                return message_value(root, message, message_pieces(root, own)?);
             }
-        },
+            let mut value = zero(field.of);
+            for found in own {
+                value = scalar(field.of, found.value)?;
+            }
+            value
+        }
         Shape::Repeated => {
             Value::Array(Array { root, place: Place { form: PlaceForm::Repeated(field), pieces: pieces() } })
         }
