@@ -214,6 +214,7 @@ const MOST_FAILED: u32 = 8;
 mod tests {
     use super::*;
     use crate::client::transport::TransportError;
+    use crate::error::DecodeError;
     use crate::meta::Status;
 
     #[test]
@@ -254,5 +255,28 @@ mod tests {
             let error = Error::new(kind);
             assert_eq!(error.class().as_str(), expected, "{error}");
         }
+    }
+    #[test]
+    fn only_an_end_that_an_expired_version_may_cause_is_fruitless() {
+        let api = |code, is_status| {
+            let status = Box::new(Status::default());
+            ErrorKind::Api { code, status, retry_after: None, is_status }
+        };
+        let transport = |kind| ErrorKind::Transport(TransportError::new(kind, "x"));
+        let decode = |kind| ErrorKind::Decode(DecodeError::new(kind, 0, None, 0).of_watch());
+        for (kind, at_once, later) in [
+            (api(500, true), Some(MOST_FAILED), Some(MOST_FAILED)),
+            (api(504, true), Some(MOST_FAILED), Some(MOST_FAILED)),
+            (api(500, false), None, None),
+            (api(429, true), None, None),
+            (transport(TransportErrorKind::Broken), Some(MOST_FAILED), None),
+            (transport(TransportErrorKind::Connect), None, None),
+            (decode(DecodeErrorKind::TruncatedFrame), Some(MOST_FAILED), None),
+            (decode(DecodeErrorKind::Finished), None, None),
+        ] {
+            let error = Error::new(kind);
+            assert_eq!([true, false].map(|at_once| most_fruitless(Some(&error), at_once)), [at_once, later], "{error}");
+        }
+        assert_eq!([true, false].map(|at_once| most_fruitless(None, at_once)), [Some(MOST_ENDED), None]);
     }
 }

@@ -57,10 +57,6 @@ impl<T, P: Iterator<Item = T>, J: Iterator<Item = T>> Iterator for ByEncoding<P,
     fn next(&mut self) -> Option<T> {
         each!(self, values => values.next())
     }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        each!(self, values => values.size_hint())
-    }
 }
 
 impl<'a, P: Metadata<'a>, J: Metadata<'a>> Metadata<'a> for ByEncoding<P, J> {

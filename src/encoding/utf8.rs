@@ -48,13 +48,8 @@ fn replace_lone_surrogates(text: &str) -> Option<String> {
     while let Some(at) = text.get(rest..).and_then(|ahead| ahead.find('\\')) {
         let at = rest + at;
         rest = at + 2;
-        let Some(unit) = escaped_unit(text, at) else {
-            // The escape may be of a character of several bytes in malformed JSON.
-            while rest < text.len() && !text.is_char_boundary(rest) {
-                rest += 1;
-            }
-            continue;
-        };
+        // An escape of one character. In malformed JSON it may have several bytes, and the search ends within them.
+        let Some(unit) = escaped_unit(text, at) else { continue };
         rest = at + 6;
         match (unit, escaped_unit(text, rest)) {
             (0xd800..=0xdbff, Some(0xdc00..=0xdfff)) => rest += 6,
@@ -99,6 +94,7 @@ mod tests {
             (br#""\ud800""#, Some(r#""\ufffd""#)),
             (br#""\udc00x\ud83dy""#, Some(r#""\ufffdx\ufffdy""#)),
             (br#""\ud800\ud83d\ude00""#, Some(r#""\ufffd\ud83d\ude00""#)),
+            (br#""\ud83d\ude00\ud83d\ude00 \ud800""#, Some(r#""\ud83d\ude00\ud83d\ude00 \ufffd""#)),
             (br#""\ud8""#, None),
             (b"\"\\", None),
         ] {

@@ -202,6 +202,8 @@ mod tests {
                 b"\x0a\x06\x0a\x01k\x12\x01a\x0a\x06\x0a\x01l\x12\x01a",
                 Ok(b"\x0a\x03\x0a\x01k\x0a\x03\x0a\x01l"),
             ),
+            // A message that is no map.
+            (&[], &["1.2"], b"\x0a\x05\x08\x01\x12\x01a", Ok(b"\x0a\x02\x08\x01")),
             // Groups and overlong tags and lengths stay if nothing within them is dropped.
             (
                 &[],
@@ -264,6 +266,9 @@ mod tests {
             let expected = expected.map(|json| json.as_bytes().into()).map_err(str::to_owned);
             assert_eq!(projected, expected, "keep {keep:?} drop {drop:?}");
         }
+        let nested = br#"{"kind":"W","spec":{"kind":"V","apiVersion":"v1","size":1}}"#;
+        let kept = ItemRef::new(Encoding::Json, nested).project(&Projection::new().keep(&path("spec.size")));
+        assert_eq!(*kept.unwrap(), *br#"{"kind":"W","spec":{"size":1}}"#);
         let by_name = Projection::new().drop(&path("spec.size"));
         assert_eq!(
             ItemRef::new(Encoding::Protobuf, b"\x12\x00").project(&by_name).unwrap_err().to_string(),
@@ -302,6 +307,20 @@ mod tests {
             *b"\x0a\x00\x12\x00"
         );
         assert_eq!(projection.to_string(), "");
+    }
+
+    #[test]
+    fn is_displayed_as_its_paths_in_order() {
+        let path = |text| FieldPath::parse(text, &TypeMeta::default()).unwrap();
+        let kept = Projection::new().keep(&path("b.c")).keep(&path("a")).keep(&path("a"));
+        for (projection, expected) in [
+            (Projection::new(), ""),
+            (Projection::new().drop(&path("2.10")), "without 2.10"),
+            (kept.clone(), "only a, b.c"),
+            (kept.drop(&path("a.b[\"k\"]")).drop(&path("a.a")), "only a, b.c, without a.a, a.b[\"k\"]"),
+        ] {
+            assert_eq!(projection.to_string(), expected);
+        }
     }
 
     /// More messages are projected than `Sizes` remembers, nested ones, with and without dropped fields.

@@ -116,3 +116,31 @@ impl Error for UndecodableObject {
         self.error.source()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_undecodable_object_is_displayed_with_what_is_known_of_it() {
+        for (identity, expected) in [
+            (["ns", "a", "7"], "cannot decode ns/a at version 7: no"),
+            (["", "a", "7"], "cannot decode a at version 7: no"),
+            (["ns", "a\n", ""], "cannot decode ns/a\\n: no"),
+            (["ns", "", "7"], "cannot decode an object at version 7: no"),
+            (["", "", ""], "cannot decode an object: no"),
+        ] {
+            assert_eq!(UndecodableObject::with_identity(identity, ItemError::other("no")).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn its_source_is_that_of_the_error() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] fmt::Error);
+
+        let object = UndecodableObject::with_identity([""; 3], ItemError::other(Outer(fmt::Error)));
+        assert_eq!(object.source().map(ToString::to_string), Some(fmt::Error.to_string()));
+    }
+}

@@ -64,6 +64,7 @@ mod tests {
             ("1", "-2", None),
         ] {
             assert_eq!(compare_resource_versions(a, b), expected, "{a} {b}");
+            assert_eq!(is_older(a, b), expected == Some(Ordering::Less), "{a} {b}");
         }
     }
 }

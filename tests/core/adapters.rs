@@ -218,15 +218,25 @@ fn reports_oversized_items_that_are_skipped() {
 
 #[test]
 fn refuses_wrapper_types() {
-    let body = fixture("configmaps.pb");
-    let refused = |error: Option<ListError<io::Error>>| {
+    fn refuses<M: prost::Message + Default + 'static>(body: &[u8]) {
+        let error = ListReader::new::<M>(body).find_map(Result::err);
         let Some(ListError::Decode(error)) = error else { panic!("{error:?}") };
         assert!(matches!(error.kind(), DecodeErrorKind::Item(ItemError::WrapperType(_))), "{error}");
-    };
-    refused(ListReader::new::<Vec<u8>>(&body[..]).find_map(Result::err));
-    refused(ListReader::new::<String>(&body[..]).find_map(Result::err));
-    refused(ListReader::new::<()>(&body[..]).find_map(Result::err));
-    refused(ListReader::new::<Box<String>>(&body[..]).find_map(Result::err));
+    }
+    let body = fixture("configmaps.pb");
+    refuses::<()>(&body);
+    refuses::<bool>(&body);
+    refuses::<u32>(&body);
+    refuses::<u64>(&body);
+    refuses::<i32>(&body);
+    refuses::<i64>(&body);
+    refuses::<f32>(&body);
+    refuses::<f64>(&body);
+    refuses::<String>(&body);
+    refuses::<Vec<u8>>(&body);
+    refuses::<prost::bytes::Bytes>(&body);
+    refuses::<Box<String>>(&body);
+    refuses::<Box<Box<u32>>>(&body);
 }
 
 #[test]

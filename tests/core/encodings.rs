@@ -37,7 +37,12 @@ fn refuses_json_unless_the_caller_accepts_it() {
         let Some(Err(ListError::Decode(error))) = items.next() else { panic!("the reader accepts {name}") };
         assert_refuses_json(Err(error), name);
     }
-    assert_refuses_json(decode_watch(WatchDecoder::new(), &fixture("watch-configmaps.json")), "a watch");
+    let watch = fixture("watch-configmaps.json");
+    assert_refuses_json(decode_watch(WatchDecoder::new(), &watch), "a watch");
+    // Spaces before JSON are read only with it.
+    let error = decode_watch(WatchDecoder::new(), &[b"\n", &watch[..]].concat()).unwrap_err();
+    assert!(matches!(error.kind(), DecodeErrorKind::UnexpectedEncoding(BodyFormat::Text)), "{error}");
+    assert_eq!(error.offset(), 0);
 }
 
 #[test]

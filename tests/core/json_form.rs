@@ -307,16 +307,21 @@ fn nesting_is_bounded() {
     let path = crd.path("spec.versions.schema.openAPIV3Schema.not").unwrap();
     let numbers: Vec<_> = path.into_iter().map(Field::number).collect();
     let [to_schema @ .., not] = &numbers[..] else { unreachable!() };
-    let json = |depth| {
+    let object = |depth| {
         let schema = (0..depth).fold(Vec::new(), |schema, _| field(*not, &schema));
-        json("CustomResourceDefinition", &to_schema.iter().rev().fold(schema, |inner, &number| field(number, &inner)))
+        to_schema.iter().rev().fold(schema, |inner, &number| field(number, &inner))
     };
+    let json = |depth| json("CustomResourceDefinition", &object(depth));
     // The object and the four messages down to the schema count as well.
     assert_eq!(json(95).unwrap().matches(r#""not":{"#).count(), 95);
+    let type_meta = TypeMeta::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     for depth in [96, 200, 3000] {
         let error = json(depth).unwrap_err();
         let expected = "nested too deep in field CustomResourceDefinition.spec.versions.schema";
         assert!(error.starts_with(expected), "{error}");
+        let object = object(depth);
+        let item = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(&type_meta);
+        assert!(matches!(item.has_unknown_fields(), Err(ItemError::Field { .. })), "{depth}");
     }
 }
 

@@ -5,12 +5,14 @@ mod adapters;
 mod encode;
 mod encodings;
 mod inspect;
+mod items;
 mod json_form;
 mod json_lists;
 mod lists;
 #[path = "../support/random.rs"]
 mod random;
 mod selectors;
+mod statuses;
 #[path = "../support/mod.rs"]
 mod support;
 mod watch;

@@ -90,18 +90,20 @@ async fn reads_both_encodings_gzip_members_and_shards() {
     // The client selects the shard, whatever the server sends; the uid is the name.
     let shard = Shard::new(0, 2).unwrap();
     let names = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
-    let server = Scripted::in_turn([Answer::pieces(names.map(|name| added(name, 8)))]);
-    let events: Vec<_> = watch(&server.client(), &exact(7).selection(Selection::all().shard(shard)))
-        .open()
-        .await
-        .unwrap()
-        .collect()
-        .await;
-    let events: Vec<_> = events.into_iter().map(|event| written(event.unwrap())).collect();
-    let expected: Vec<_> = names.iter().filter(|name| shard.contains(name)).map(|name| format!("+{name}")).collect();
-    assert!(!events.is_empty() && events.len() < 6);
-    assert_eq!(events, expected);
-    assert!(server.paths()[0].contains("shardSelector="));
+    for (kind, sign) in [("ADDED", "+"), ("DELETED", "-")] {
+        let server = Scripted::in_turn([Answer::pieces(names.map(|name| event(kind, name, 8)))]);
+        let events: Vec<_> = watch(&server.client(), &exact(7).selection(Selection::all().shard(shard)))
+            .open()
+            .await
+            .unwrap()
+            .collect()
+            .await;
+        let events: Vec<_> = events.into_iter().map(|event| written(event.unwrap())).collect();
+        let mine = names.iter().filter(|name| shard.contains(name));
+        assert!(!events.is_empty() && events.len() < 6);
+        assert_eq!(events, mine.map(|name| format!("{sign}{name}")).collect::<Vec<_>>());
+        assert!(server.paths()[0].contains("shardSelector="));
+    }
 
     // A frame over the limit.
     let big = event_frame("ADDED", &body_of("v1", "ConfigMap", &config_maps::config_map(&"x".repeat(2000), "8")));

@@ -124,6 +124,13 @@ async fn a_frame_that_drips_ends_in_time() {
         assert!(error.to_string().contains(expected), "{error}");
         assert!(error.is_retryable());
     }
+    // The caller's `idle_timeout` does not give a frame more time.
+    let server = Scripted::in_turn([drip(&error, 1, SECOND * 20).then_stalls()]);
+    let params = exact(7).timeout(SECOND * 3000);
+    let events = watch(&server.client(), &params).idle_timeout(SECOND * 1000).open().await.unwrap();
+    let events: Vec<_> = events.collect().await;
+    let ended = events.last().unwrap().as_ref().unwrap_err().to_string();
+    assert!(ended.contains("the server has not sent a whole frame: 5 bytes in 90 s"), "{ended}");
 }
 
 #[tokio::test(start_paused = true)]

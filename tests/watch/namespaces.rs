@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_pb::api::core::v1::Secret;
+use listwatch::Limits;
 use listwatch::client::{Resource, WatchParams};
 
 use crate::support::config_maps::{added, bookmark, error, event, initial_end};
@@ -169,4 +171,34 @@ async fn no_namespaces_and_one_connection_of_several_are_refused() {
     let of_nodes = client.watch::<[u8]>(&Resource::NODES, &exact(7)).namespaces(["a", "b"]).next().await;
     let error = of_nodes.unwrap().unwrap_err();
     assert!(error.to_string().contains("nodes is not namespaced"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_settings_of_a_watch_hold_in_each_namespace() {
+    let both = ["a", "b"];
+    let large = server(|_, _| Answer::pieces([added(&"x".repeat(100), 8)]).then_stalls());
+    let (_, error, _) =
+        resumed(watch(&large.client(), &exact(7)).limits(Limits::default().item_size(50)).namespaces(both)).await;
+    assert!(error.to_string().contains("over the limit of 50 bytes"), "{error}");
+
+    let quiet = || server(|_, _| Answer::default().then_stalls());
+    let reconnects = async |watch: Watch<Name>| {
+        let (disconnects, mut disconnected) = tokio::sync::mpsc::unbounded_channel();
+        let mut watch = watch.on_disconnect(move |at| drop(disconnects.send(at.clone()))).namespaces(both);
+        assert!(tokio::time::timeout(SECOND * 25, watch.next()).await.is_err());
+        disconnected.try_recv().ok().map(|disconnect| disconnect.error.unwrap().to_string())
+    };
+    let server = quiet();
+    let error = reconnects(watch(&server.client(), &exact(7)).bookmarks(false).idle_timeout(SECOND * 20)).await;
+    assert_eq!(error.as_deref(), Some("the server has sent no byte for 20 s"));
+    assert!(server.paths().iter().all(|path| !path.contains("allowWatchBookmarks")), "{:?}", server.paths());
+    let server = quiet();
+    let initial = watch(&server.client(), &WatchParams::with_initial_state()).initial_events_timeout(SECOND * 20);
+    let error = reconnects(initial).await;
+    assert_eq!(error.as_deref(), Some("the server has not ended the initial events: 0 bytes in 20 s"));
+
+    let server = quiet();
+    let other_kind = server.client().watch::<Secret>(&Resource::CONFIG_MAPS, &exact(7));
+    let error = other_kind.namespaces(both).next().await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("Secret") && server.paths().is_empty(), "{error}");
 }

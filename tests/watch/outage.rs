@@ -80,6 +80,15 @@ async fn brief_failures_are_silent_unless_someone_must_repair_them() {
     assert_eq!(run(vec![]).await, [""; 0]);
     assert_eq!(run(vec![refused(), Answer::status(503)]).await, [""; 0]);
     assert_eq!(run(vec![steady().then_reset(), steady(), refused()]).await, [""; 0]);
+    // A connection that breaks within a frame is followed at once, as one that breaks between two frames.
+    let truncated = Answer::pieces([added("a", 8)]).then(SECOND * 20, added("b", 9)[..20].to_vec());
+    let reset = Answer::pieces([added("a", 8)]).then(SECOND * 20, bookmark(9)).then_reset();
+    for broken in [reset, truncated] {
+        let server = Scripted::in_turn(vec![broken; 4]).afterwards(Answer::default().then_stalls());
+        assert_eq!(reported(&exact(7), server.clone(), SECOND * 120).await, [""; 0]);
+        let waits: Vec<_> = server.waits().into_iter().take(4).collect();
+        assert!(waits.len() == 4 && waits.iter().all(|wait| wait.as_secs_f32() < 20.5), "{waits:?}");
+    }
     assert_eq!(run(vec![refused(); 3]).await.len(), 2);
     for code in [401, 403, 404] {
         let lines = run(vec![Answer::status(code), Answer::status(code)]).await;

@@ -176,7 +176,6 @@ impl Delivered {
             version.clone_into(&mut self.newest);
             version.clone_into(&mut self.resumes_from);
             (self.seen, self.last) = (HashMap::new(), HashMap::new());
-            self.moves += 1;
         }
     }
 }
@@ -198,13 +197,19 @@ mod tests {
         assert_eq!((delivered.resumes_from(), delivered.newest(), delivered.seen.len()), ("7", "8", 1));
         assert!(!delivered.is_repeated(&fingerprint(0)) && delivered.is_repeated(&fingerprint(REMEMBERED)));
         // A newer version, and then another, forget the events of the version before.
-        for (version, remembered) in [("9", 2), ("10", 2), ("11", 2)] {
-            delivered.record_event(Some(fingerprint(0)), EventType::Added, version);
-            delivered.record_event(Some(fingerprint(1)), EventType::Added, version);
+        for (version, remembered) in [(9, 2), (10, 3), (11, 3)] {
+            for n in [2 * version, 2 * version + 1] {
+                delivered.record_event(Some(fingerprint(n)), EventType::Added, &version.to_string());
+            }
             assert!(delivered.seen.len() <= remembered + 1, "{version}: {}", delivered.seen.len());
         }
         delivered.complete_version("11");
         assert_eq!((delivered.resumes_from(), delivered.seen.capacity()), ("11", 0));
+        // Events without a version are remembered by their objects.
+        for n in 0..=REMEMBERED {
+            delivered.record_event(Some(Fingerprint { event: None, ..fingerprint(n) }), EventType::Deleted, "");
+        }
+        assert_eq!((delivered.seen.len(), delivered.last.len()), (0, 1));
     }
 
     #[test]

@@ -250,3 +250,15 @@ impl Wake for NotingWaker {
         self.waker.wake_by_ref();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_beyond_the_clock_ends_long_after_now() {
+        let now = Instant::now();
+        assert!(later(now, Duration::MAX) > now + Duration::from_secs(1 << 20));
+        assert_eq!(later(now, Duration::from_secs(1)), now + Duration::from_secs(1));
+    }
+}

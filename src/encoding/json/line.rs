@@ -209,3 +209,29 @@ fn is_empty(shape: Shape, of: Type, value: &[u8]) -> Result<bool, Fault> {
         (Shape::Map, _) => json.object()?.next(&mut json)?.is_none(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values that Go's `omitempty` omits.
+    #[test]
+    fn empty_values_are_those_that_go_omits() {
+        for (shape, of, json, expected) in [
+            (Shape::Optional, Type::Bool, "false", false),
+            (Shape::Single, Type::Bool, "false", true),
+            (Shape::Single, Type::Bool, "true", false),
+            (Shape::Single, Type::Int64, "0", true),
+            (Shape::Single, Type::Int32, "1", false),
+            (Shape::Single, Type::Double, "0", false),
+            (Shape::Single, Type::String, r#""""#, true),
+            (Shape::Single, Type::Bytes, r#""YQ==""#, false),
+            (Shape::Repeated, Type::String, "[ ]", true),
+            (Shape::Repeated, Type::Bool, "[false]", false),
+            (Shape::Map, Type::String, "{}", true),
+            (Shape::Map, Type::String, r#"{"":""}"#, false),
+        ] {
+            assert_eq!(is_empty(shape, of, json.as_bytes()), Ok(expected), "{json}");
+        }
+    }
+}

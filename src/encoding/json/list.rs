@@ -24,7 +24,7 @@ use crate::meta::TypeMeta;
 use crate::wire::BodyFormat;
 
 /// The length of the longest known name, `apiVersion`, with quotes and written in escapes. Longer names are unknown.
-const LONGEST_NAME: usize = 64;
+const LONGEST_NAME: usize = 62;
 
 /// The beginning of the Status that an API server writes after an item if it cannot encode the next one.
 const STATUS: &[u8] = br#"{"kind":"Status","apiVersion":"v1""#;

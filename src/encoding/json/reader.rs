@@ -4,7 +4,7 @@
 //! [`scan::Scan`] finds the end of a value that arrives in pieces. Both find the end of a nested value by its brackets
 //! and strings only, so the contents of a value that is not read are not checked.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::Visitor;
@@ -51,13 +51,6 @@ impl<'de> Visitor<'de> for TextVisitor {
 
     fn visit_bytes<E>(self, text: &[u8]) -> Result<Self::Value, E> {
         Ok(utf8::replaced(text).into_owned().into())
-    }
-}
-
-/// Allows lookups in maps by `str`.
-impl Borrow<str> for JsonText<'_> {
-    fn borrow(&self) -> &str {
-        &self.0
     }
 }
 

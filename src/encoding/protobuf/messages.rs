@@ -32,11 +32,6 @@ pub(crate) fn envelope(body: &[u8]) -> Option<(TypeMeta, &[u8])> {
 /// Decodes a Status, with its first [`MAX_CAUSES`] causes. Returns `None` if the bytes are not a Status. Its message
 /// may quote text that is not UTF-8, which is replaced by U+FFFD.
 pub(crate) fn status(bytes: &[u8]) -> Option<Status> {
-    if bytes.len() <= 2 * MAX_CAUSES
-        && let Ok(status) = <Status as prost::Message>::decode(bytes)
-    {
-        return Some(status);
-    }
     let unchanged = |_, _: &[u8]| Some(Nested::Unchanged);
     let mut causes = 0;
     let copy = replaced(bytes, &[2, 3, 4], |number, value| match number {

@@ -239,11 +239,7 @@ fn read_packed(of: Type, packed: &[u8], list: &mut Vec<Slot<'_>>) -> Result<(), 
 
 fn integer<'a>(of: Type, value: u64) -> Slot<'a> {
     #[expect(clippy::cast_possible_truncation, reason = "protobuf takes the low bits")]
-    Slot::Int(match of {
-        Type::Bool => i64::from(value != 0),
-        Type::Int32 => i64::from((value as u32).cast_signed()),
-        _ => value.cast_signed(),
-    })
+    Slot::Int(if of == Type::Int32 { i64::from((value as u32).cast_signed()) } else { value.cast_signed() })
 }
 
 /// Writes the fields of a message, with a comma before each field that does not follow a brace.
@@ -453,7 +449,6 @@ pub(super) fn write_duration(nanos: i64, out: &mut Vec<u8>) {
     }
     let nanos = nanos.unsigned_abs();
     let (unit, name) = match nanos {
-        0 => (1, "s"),
         1..1_000 => (1, "ns"),
         1_000..1_000_000 => (1_000, "µs"),
         1_000_000..1_000_000_000 => (1_000_000, "ms"),
@@ -492,6 +487,32 @@ mod tests {
         let message = |field: u8, bytes: &[u8]| [&[field << 3 | 2, bytes.len().try_into().unwrap()], bytes].concat();
         let time = [varint(1, seconds), varint(2, nanos)].concat();
         [message(1, &message(8, &time)), message(2, &message(3, &time))].concat()
+    }
+
+    /// The texts of Go's `time.Duration` for these numbers of nanoseconds.
+    #[test]
+    fn writes_durations_as_go_does() {
+        for (nanos, expected) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (-999, "-999ns"),
+            (1_000, "1µs"),
+            (999_999, "999.999µs"),
+            (1_000_000, "1ms"),
+            (1_050_000, "1.05ms"),
+            (999_999_999, "999.999999ms"),
+            (1_000_000_000, "1s"),
+            (-1_500_000_000, "-1.5s"),
+            (59_999_999_999, "59.999999999s"),
+            (60_000_000_000, "1m0s"),
+            (3_599_000_000_000, "59m59s"),
+            (3_600_000_000_000, "1h0m0s"),
+            (i64::MIN, "-2562047h47m16.854775808s"),
+        ] {
+            let mut out = Vec::new();
+            write_duration(nanos, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("\"{expected}\""), "{nanos}");
+        }
     }
 
     /// Sources: `MarshalJSON` and `Unmarshal` of `Time` and `MicroTime` in `k8s.io/apimachinery/pkg/apis/meta/v1`.

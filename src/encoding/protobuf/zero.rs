@@ -57,7 +57,7 @@ fn write_field(field: &Field, meta: Option<&ZeroMeta<'_>>, out: &mut Vec<u8>) {
                 Some(Message { form: Form::Time | Form::MicroTime, .. }) | None => {}
                 Some(Message { form: Form::Quantity, .. }) => write_len(1, b"0", &mut value),
                 Some(message) => {
-                    let is_meta = field.name() == "metadata" && message.name() == "ObjectMeta";
+                    let is_meta = message.name() == "ObjectMeta";
                     write_message(message, meta.filter(|_| is_meta), &mut value);
                 }
             }

@@ -136,9 +136,10 @@ mod tests {
     #[test]
     fn field_selectors_match_as_on_the_server() {
         let metadata = b"\x0a\x06\x0a\x01n\x1a\x01s";
-        let object = [metadata, &b"\x12\x07\x52\x03n-1\x58\x01\x1a\x09\x0a\x07Running"[..]].concat();
-        let json = br#"{"metadata":{"name":"n","namespace":"s"},"spec":{"nodeName":"n-1","hostNetwork":true},
-            "status":{"phase":"Running"}}"#;
+        let spec = b"\x12\x12\x1a\x02Al\x42\x01a\x52\x03n-1\x58\x01\x9a\x01\x01d";
+        let object = [metadata, &spec[..], b"\x1a\x09\x0a\x07Running"].concat();
+        let json = br#"{"metadata":{"name":"n","namespace":"s"},"spec":{"nodeName":"n-1","hostNetwork":true,
+            "restartPolicy":"Al","serviceAccountName":"a","schedulerName":"d"},"status":{"phase":"Running"}}"#;
         let pod = crate::TypeMeta { api_version: "v1".to_owned(), kind: "PodList".to_owned() };
         let node = crate::TypeMeta { api_version: "v1".to_owned(), kind: "NodeList".to_owned() };
         for (selector, type_meta, expected) in [
@@ -148,6 +149,10 @@ mod tests {
             ("spec.nodeName=n-1,status.phase=Running", &pod, Ok(true)),
             ("spec.nodeName=n-1,status.phase!=Running", &pod, Ok(false)),
             ("status.podIP=,status.nominatedNodeName!=x", &pod, Ok(true)),
+            ("spec.restartPolicy=Al,spec.serviceAccountName=a,spec.schedulerName=d", &pod, Ok(true)),
+            ("spec.restartPolicy!=Al", &pod, Ok(false)),
+            ("spec.serviceAccountName!=a", &pod, Ok(false)),
+            ("spec.schedulerName!=d", &pod, Ok(false)),
             ("spec.hostNetwork=true", &pod, Ok(true)),
             ("spec.hostNetwork=false", &pod, Ok(false)),
             ("spec.hostNetwork=1", &pod, Ok(false)),
@@ -162,6 +167,8 @@ mod tests {
             let of_json = parsed.matches(&item).map_err(|error| error.to_string());
             assert_eq!(of_json, matched, "{selector}, of JSON");
         }
+        let built = FieldSelector::new().not_equal("metadata.name", "n").equal("metadata.namespace", "s");
+        assert_eq!(built, "metadata.name!=n,metadata.namespace=s".parse().unwrap());
         let empty = FieldSelector::new().equal("spec.hostNetwork", "false");
         assert_eq!(empty.matches(&ItemRef::new(Encoding::Protobuf, b"").with_type_meta(&pod)).ok(), Some(true));
         assert_eq!(empty.matches(&ItemRef::new(Encoding::Json, b"{}").with_type_meta(&pod)).ok(), Some(true));
@@ -181,6 +188,17 @@ mod tests {
             let selector: FieldSelector = selector.parse().unwrap();
             let matched = selector.matches(&ItemRef::new(Encoding::Json, widget).with_type_meta(&type_meta));
             assert_eq!(matched.map_err(|error| error.to_string()), expected.map_err(str::to_owned), "{selector}");
+        }
+        // A custom resource in protobuf, and a field of a built-in kind that the server does not select by.
+        let by_color: FieldSelector = "spec.color=red".parse().unwrap();
+        let node = crate::TypeMeta { api_version: "v1".to_owned(), kind: "NodeList".to_owned() };
+        for (encoding, object, type_meta) in [
+            (Encoding::Protobuf, &b""[..], &type_meta),
+            (Encoding::Json, widget, &node),
+            (Encoding::Protobuf, b"", &node),
+        ] {
+            let error = by_color.matches(&ItemRef::new(encoding, object).with_type_meta(type_meta)).unwrap_err();
+            assert!(matches!(error, ItemError::FieldSelector { .. }), "{error}");
         }
     }
 }

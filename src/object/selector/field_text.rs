@@ -159,6 +159,7 @@ mod tests {
             ("a=b, c", "invalid selector: 'a=b, c'; can't understand ' c'".to_owned()),
             ("a>b", "invalid selector: 'a>b'; can't understand 'a>b'".to_owned()),
             ("b=c=d,a", "invalid selector: 'b=c=d,a'; can't understand 'a'".to_owned()),
+            ("a,b=c=d,b", "invalid selector: 'a,b=c=d,b'; can't understand 'a'".to_owned()),
             ("a===b", "invalid field selector: unescaped character in value: 61".to_owned()),
             ("x=1,a=b=c", "invalid field selector: unescaped character in value: 61".to_owned()),
             ("a!==b", "invalid field selector: unescaped character in value: 61".to_owned()),

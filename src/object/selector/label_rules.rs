@@ -129,3 +129,24 @@ pub(super) fn quoted(text: &str) -> String {
     quoted.push('"');
     quoted
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The results of Go's `strconv.Quote`.
+    #[test]
+    fn quotes_as_go_does() {
+        for (text, expected) in [
+            ("plain é", r#""plain é""#),
+            (r#"'"\"#, r#""'\"\\""#),
+            ("\n\r\t", r#""\n\r\t""#),
+            ("\u{7}\u{8}\u{b}\u{c}", r#""\a\b\v\f""#),
+            ("\u{1}\u{7f}", r#""\x01\x7f""#),
+            ("\u{80}\u{200b}\u{ffff}", r#""\u0080\u200b\uffff""#),
+            ("\u{e0001}", r#""\U000e0001""#),
+        ] {
+            assert_eq!(quoted(text), expected);
+        }
+    }
+}

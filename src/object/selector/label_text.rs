@@ -330,7 +330,8 @@ mod tests {
         let key = |key: &str, detail: &str| requirement(invalid("<nil>", key, detail));
         let name = format!("name part {NAME}");
         let number = "for 'Gt', 'Lt' operators, the value must be an integer";
-        let long = "a".repeat(64);
+        let (long, longest_prefix) = ("a".repeat(64), "a".repeat(253));
+        assert!(format!("{longest_prefix}/a").parse::<LabelSelector>().is_ok());
         let value = |place: &str, value: &str| invalid(&format!("values[{place}"), value, VALUE);
         check_errors::<LabelSelector>(&[
             ("app:web", key(r#""app:web""#, &name)),
@@ -352,6 +353,10 @@ mod tests {
                         "a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
                     ),
                 ),
+            ),
+            (
+                &format!("{longest_prefix}a/a"),
+                key(&format!("\"{longest_prefix}a/a\""), "prefix part must be no more than 253 bytes"),
             ),
             (&long, key(&format!("{long:?}"), "name part must be no more than 63 bytes")),
             (r#"app="web""#, requirement(value("0][app]", r#""\"web\"""#))),

@@ -17,6 +17,12 @@ fn checks_json_syntax_and_members() {
         ("items of null", r#"{"kind":"PodList","apiVersion":"v1","items":null}"#.to_owned(), Ok(&[])),
         ("an item of null", items("null , {}"), Ok(&["null", "{}"])),
         ("names in escapes", LIST.replace("kind", r"\u006bi\u006Ed").replace("items", r"\u0069tems"), Ok(ITEMS)),
+        (
+            "the longest known name, in escapes",
+            LIST.replace("apiVersion", r"\u0061\u0070\u0069\u0056\u0065\u0072\u0073\u0069\u006f\u006e"),
+            Ok(ITEMS),
+        ),
+        ("an object in a list", LIST.replace(r#""metadata":{"#, r#""object":{"a":1},"metadata":{"#), Ok(ITEMS)),
         ("names in other cases", ending(r#"],"Items":1,"KIND":2}"#), Ok(ITEMS)),
         (
             "unknown members",
@@ -374,6 +380,18 @@ fn applies_limits() {
     ] {
         check(name, limits, three.as_bytes(), expected);
     }
+    check(
+        "as much whitespace as the limit",
+        limits.bytes(3),
+        b" \t\n",
+        Err("incomplete: the body ended before the list did, at byte 3, 0 items delivered"),
+    );
+    check(
+        "whitespace over the limit",
+        limits.bytes(2),
+        b" \t\n",
+        Err("the body is at least 3 bytes, over the limit of 2 bytes, at byte 0, 0 items delivered"),
+    );
     let status = r#"{"apiVersion":"v1","message":"1234567890","kind":"Status","code":500}"#;
     check(
         "a Status over the limit",
@@ -381,6 +399,12 @@ fn applies_limits() {
         status.as_bytes(),
         Err("the metadata is 66 bytes, over the limit of 65 bytes, \
              at byte 0, 0 items delivered"),
+    );
+    check(
+        "a Status at the limit",
+        limits.metadata_size(status.len() as u64),
+        status.as_bytes(),
+        Err("API error: 500: 1234567890, at byte 0, 0 items delivered"),
     );
     check(
         "a Status over the limit before its kind",

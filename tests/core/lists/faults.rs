@@ -152,6 +152,11 @@ fn checks_the_wire_format() {
             Err("malformed: the wrong wire type in metadata.remainingItemCount, at byte 32, 2 items delivered"),
         ),
         (
+            "an item of 2^31-1 bytes",
+            vec![0x12, 0xff, 0xff, 0xff, 0xff, 0x07],
+            Err("malformed: a length past the end of its parent in items in item 2, at byte 30, 2 items delivered"),
+        ),
+        (
             "an item over 2^31-1 bytes",
             vec![0x12, 0x80, 0x80, 0x80, 0x80, 0x08],
             Err("malformed: a length over 2³¹-1 in items in item 2, at byte 30, 2 items delivered"),
@@ -162,6 +167,7 @@ fn checks_the_wire_format() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn checks_the_envelope() {
     let status =
         [b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x10", &b"\x1a\x04boom\x22\x05Oops!\x30\xf4\x03"[..]].concat();
@@ -211,6 +217,16 @@ fn checks_the_envelope() {
         ),
         ("unknown fields around raw", envelope(&[b"\x2a\x02xy", RAW, b"\x30\x05"].concat()), Ok(&[b"a", b""])),
         ("an unknown group 13", envelope(&[RAW, b"\x6b\x38\x73\x6c"].concat()), Ok(&[b"a", b""])),
+        (
+            "k8s\\0 within a group",
+            envelope(&[RAW, b"\x73\x6b\x38\x73\0"].concat()),
+            Err("malformed: an invalid tag in an unknown field, at byte 32, 2 items delivered"),
+        ),
+        (
+            "8s\\0 after an overlong k",
+            envelope(&[RAW, b"\xeb\0\x38\x73\0"].concat()),
+            Err("malformed: an invalid tag in an unknown field, at byte 32, 2 items delivered"),
+        ),
         (
             "other bytes in the envelope tail",
             envelope(&[RAW, b"\0"].concat()),

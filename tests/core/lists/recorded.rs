@@ -94,6 +94,18 @@ fn metadata_views_equal_decoded_pods() {
 }
 
 #[test]
+fn the_decoder_returns_the_metadata_that_it_has_read() {
+    for (name, body) in lists().into_iter().chain([("pods.json".to_owned(), fixture("pods.json"))]) {
+        let mut decoder = ListDecoder::new().accept_json();
+        let mut rest = &body[..];
+        while decoder.decode(&mut rest).unwrap().is_some() {}
+        let end = decoder.finish().unwrap();
+        assert!(!end.type_meta.kind.is_empty() && !end.list_meta.resource_version.is_empty(), "{name}");
+        assert_eq!((decoder.type_meta(), decoder.list_meta()), (&end.type_meta, &end.list_meta), "{name}");
+    }
+}
+
+#[test]
 fn the_end_of_a_list_is_known_with_its_envelope() {
     for (name, body) in lists() {
         let mut decoder = ListDecoder::new();

@@ -87,6 +87,8 @@ fn checks_protobuf_frames() {
         ),
         raw(b"k8s\0\x12\x0a\x0a\x03\x32\x017\x0a\x03\x0a\x01n\x0a\x00\x1a\x00\x22\x00\x28\x01"),
         status(b""),
+        // A bookmark without an object.
+        framed(&len_field(1, b"BOOKMARK")),
     ] {
         check(Limits::default(), &[&good[..], &frame].concat(), 2, "whole");
     }
@@ -152,6 +154,8 @@ fn checks_json_frames() {
             format!("incomplete: the body ended inside a frame in event 1, at byte {}, 1 event delivered", body.len());
         check(Limits::default(), body.as_bytes(), 1, &expected);
     }
+    // A bookmark needs no object.
+    check(Limits::default(), format!("{GOOD}\n{{\"type\":\"BOOKMARK\"}}\n").as_bytes(), 2, "whole");
     // Two objects need no separator, and the last object needs no line break.
     check(Limits::default(), format!("{GOOD}{GOOD}\n{GOOD}").as_bytes(), 3, "whole");
     check(
@@ -294,6 +298,9 @@ fn names_the_body_that_is_not_a_watch() {
         ),
     ] {
         check(Limits::default(), body, 0, expected);
+        // Such a body has no event that could be at fault.
+        let error = watch(Limits::default(), [body]).1.unwrap_err();
+        assert_eq!(error.index(), error.is_incomplete().then_some(0), "{error}");
     }
 }
 

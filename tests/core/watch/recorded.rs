@@ -3,8 +3,8 @@
 use listwatch::Limits;
 
 use super::{fixtures, protobuf};
-use crate::support::fixture;
 use crate::support::watch::{Seen, reference, watch};
+use crate::support::{event_frame, fixture, len_field};
 
 #[test]
 fn recorded_watches_give_the_events_that_were_sent() {
@@ -54,4 +54,28 @@ fn each_object_has_its_own_type_meta() {
     let (seen, end) = watch(Limits::default(), [&body[..]]);
     end.unwrap();
     assert_eq!((seen, true), reference(&body));
+}
+
+/// The last piece of a type meta may be the whole type meta of the event before, and an object may have none.
+#[test]
+fn a_type_meta_in_pieces_is_merged_for_its_event_alone() {
+    let frame = |type_metas: &[&[u8]]| {
+        let pieces = type_metas.iter().map(|type_meta| len_field(1, type_meta)).collect::<Vec<_>>().concat();
+        event_frame("ADDED", &[b"k8s\0", &pieces[..], &len_field(2, b"\x0a\x03\x32\x017")].concat())
+    };
+    let (version, kind) = (&len_field(1, b"v1")[..], &len_field(2, b"Pod")[..]);
+    for pieces in [[version, kind], [kind, version]] {
+        let whole = pieces.concat();
+        for frames in [
+            [&pieces[1..], &pieces, &pieces[1..]],
+            [&pieces, &[], &pieces],
+            [&[&whole], &pieces, &[]],
+            [&pieces[..1], &pieces, &[&whole]],
+        ] {
+            let body = frames.map(frame).concat();
+            let (seen, end) = watch(Limits::default(), [&body[..]]);
+            end.unwrap();
+            assert_eq!((seen, true), reference(&body), "{frames:x?}");
+        }
+    }
 }
