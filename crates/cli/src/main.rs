@@ -19,6 +19,7 @@ mod partial_file;
 mod saved_body;
 mod signals;
 mod source;
+mod spool;
 mod stats;
 
 use std::env;

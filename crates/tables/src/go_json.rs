@@ -33,6 +33,15 @@ pub(crate) fn go_float(float: f64, plain: Range<i32>) -> String {
 struct GoJson;
 
 impl Formatter for GoJson {
+    /// client-go reads integers beyond 64 bits with a sign as floats.
+    fn write_u64<W: ?Sized + Write>(&mut self, writer: &mut W, integer: u64) -> io::Result<()> {
+        match i64::try_from(integer) {
+            Ok(integer) => write!(writer, "{integer}"),
+            #[expect(clippy::cast_precision_loss, reason = "as in Go")]
+            Err(_) => self.write_f64(writer, integer as f64),
+        }
+    }
+
     fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, float: f64) -> io::Result<()> {
         // Without the zero of e-07, which only `fmt` prints.
         writer.write_all(go_float(float, -6..21).replace("e-0", "e-").as_bytes())
@@ -51,6 +60,50 @@ impl Formatter for GoJson {
         }
         writer.write_all(rest.as_bytes())
     }
+}
+
+/// Appends compact JSON on several lines, as Go's `json.Indent` with four spaces. Its first line is at this depth.
+pub fn indent_json(compact: &[u8], mut depth: usize, out: &mut Vec<u8>) {
+    let (mut in_text, mut is_escaped) = (false, false);
+    for (at, &byte) in compact.iter().enumerate() {
+        if in_text {
+            out.push(byte);
+            in_text = is_escaped || byte != b'"';
+            is_escaped = !is_escaped && byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'{' | b'[' => {
+                out.push(byte);
+                depth += 1;
+                if !matches!(compact.get(at + 1), Some(b'}' | b']')) {
+                    out.push(b'\n');
+                    put_indent(out, depth);
+                }
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                if !matches!(at.checked_sub(1).and_then(|before| compact.get(before)), Some(b'{' | b'[')) {
+                    out.push(b'\n');
+                    put_indent(out, depth);
+                }
+                out.push(byte);
+            }
+            b',' => {
+                out.extend_from_slice(b",\n");
+                put_indent(out, depth);
+            }
+            b':' => out.extend_from_slice(b": "),
+            byte => {
+                in_text = byte == b'"';
+                out.push(byte);
+            }
+        }
+    }
+}
+
+fn put_indent(out: &mut Vec<u8>, depth: usize) {
+    out.resize(out.len() + 4 * depth, b' ');
 }
 
 #[cfg(test)]
@@ -79,6 +132,22 @@ mod tests {
             let mut out = b"x".to_vec();
             write_go_json(&value, &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), format!("x{expected}"));
+        }
+    }
+
+    #[test]
+    fn indents_as_a_pretty_printer() {
+        for value in [
+            json!({}),
+            json!([]),
+            json!("{[\"\\,:"),
+            json!({"a": {"b": [1, {"c": []}, {}], "\\\"": "x\\"}, "d": [[], ["{"]], "e": null}),
+        ] {
+            let (mut expected, mut out) = (Vec::new(), Vec::new());
+            let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+            Serialize::serialize(&value, &mut Serializer::with_formatter(&mut expected, formatter)).unwrap();
+            indent_json(value.to_string().as_bytes(), 0, &mut out);
+            assert_eq!(String::from_utf8(out), String::from_utf8(expected));
         }
     }
 }

@@ -149,6 +149,72 @@ const CASES: &[&str] = &[
     "pods/",
     "pods lonely -l app=x",
     "pods -o no-such-format",
+    "pods -A -o yaml",
+    "pods -A -o yaml --show-managed-fields",
+    "deploy shop -o yaml",
+    "deploy/shop svc/web -o yaml",
+    "deploy none -o yaml",
+    "deploy none --ignore-not-found -o yaml",
+    "cm -n none -o yaml",
+    "cm empty -o yaml",
+    "gd -o yaml",
+    "crd -o yaml",
+    "svc,deploy,cj,gd,globes -o yaml",
+    "nodes -o yaml",
+    "clusterroles -o yaml",
+    "pods -A -o custom-columns=NAME:.metadata.name",
+    "pods -A -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName,IP:.status.podIP",
+    "pods -A -o custom-columns=NAME:.metadata.name,L:.metadata.labels,C:.spec.containers[*].name --no-headers",
+    "cm -o custom-columns=A:.metadata.name,D:.data",
+    "cm special -o custom-columns=A:.data,D:.metadata.name,E:.data.nl,F:.data.tab,G:.metadata.name",
+    "gd -o custom-columns=N:.metadata.name,T:.spec.text,R:.spec.ratio,F:.spec.floats,M:.spec.missing",
+    "cm -n none -o custom-columns=A:.metadata.name,B:.x",
+    "cm -n none -o custom-columns=A:.metadata.name,B:.x --no-headers",
+    "cm none -o custom-columns=A:.metadata.name",
+    "cm none -o custom-columns=A:.metadata.name --ignore-not-found",
+    "pods -A -o custom-columns=A",
+    "pods -A -o jsonpath='{.items[*].metadata.name}'",
+    "pods -A -o jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}'",
+    "pods -A -o jsonpath='{.items[0].metadata.name}'",
+    "pods -A -o jsonpath='{.items[-1:].metadata.name}'",
+    "pods -A -o jsonpath='{.items[-1].metadata.name}'",
+    "pods -A -o jsonpath='{.items[2:9:3].metadata.name}'",
+    "pods -A -o jsonpath='{.items[:3].metadata.name} {.items[1090:].metadata.name}'",
+    "pods -A -o jsonpath='{.items[-3:-1].metadata.name}'",
+    "pods -A -o jsonpath='{.items[:-1090].metadata.name}'",
+    "pods -A -o jsonpath=\"{.items[*]['metadata.name','status.phase']}\"",
+    "pods -A -o jsonpath=\"{.items[*]['metadata.name','status.phase']} x {.kind} {.apiVersion} {.metadata.resourceVersion} {.items[3].kind}\"",
+    "pods -A -o jsonpath='{range .items[*]}{.metadata.name}{\"\\t\"}{.status.startTime}{\"\\n\"}{end}{range .items[?(@.status.phase==\"Running\")]}{.metadata.name}{\"\\n\"}{end}'",
+    "pods -A -o jsonpath='{.items[?(@.metadata.name==\"lonely\")].spec}'",
+    "deploy -o jsonpath='{.items}'",
+    "deploy -o jsonpath='{}'",
+    "deploy -o jsonpath='{$}'",
+    "deploy -o jsonpath='{@}{\"\\n\"}'",
+    "deploy shop -o jsonpath='{}'",
+    "deploy shop -o jsonpath='{.spec.template.spec.containers[*].image}{\"\\n\"}'",
+    "deploy shop -o jsonpath='{.spec.replicas}'",
+    "deploy shop -o jsonpath-as-json='{.spec.template.spec.containers[*].image}{.metadata.labels}'",
+    "deploy -o jsonpath-as-json='{.items[*].metadata.name}'",
+    "pods -A -o jsonpath-as-json='{.items[*].metadata.name}{\"x\"}{.items[*].spec.containers}'",
+    "pods -A -o jsonpath-as-json='{range .items[*]}{.metadata.name}{.spec.nodeName}{end}'",
+    "pods -n none -o jsonpath-as-json='{.items[*].metadata.name}'",
+    "pods -n none -o jsonpath='{.items[*].metadata.name}'",
+    "pods -n none -o jsonpath='{.items}'",
+    "pods -n none -o jsonpath='{.items[0].metadata.name}'",
+    "pods -n none -o jsonpath='{.items[-1:].metadata.name}'",
+    "pods -n none -o jsonpath='{.items[0:2].metadata.name}'",
+    "pods -A -o jsonpath='{.items[5000].metadata.name}'",
+    "pods -A -o jsonpath='{.items[*].metadata.annotations.a\\.b/c}x'",
+    "pods -A -o jsonpath='{.items.metadata.name}x'",
+    "pods -A -o jsonpath='{.foo.bar}'",
+    "pods -A -o jsonpath=''",
+    "pods -A -o jsonpath",
+    "pods -A -o jsonpath='{.items[*'",
+    "gd -o jsonpath='{range .items[*]}{.spec.ratio} {.spec.floats} {.spec.count} {.spec.text}|{end}'",
+    "cm special -o jsonpath='{.data}'",
+    "cm special -o jsonpath='{.data.nl}{.data.control}'",
+    "pod/lonely svc/web -o jsonpath='{.items[*].metadata.name}'",
+    "pod/lonely pod/none -o jsonpath='{.items[*].metadata.name}'",
 ];
 
 #[test]
@@ -164,9 +230,13 @@ fn prints_what_kubectl_prints() -> Result<()> {
     let resources = server.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
     // The server lists component statuses in a random order.
     let resources = resources.lines().filter(|resource| *resource != "componentstatuses");
-    let of_resource =
-        |resource: &str| ["", " -A -o wide", " -A -o json", " -o name"].map(|args| format!("{resource}{args}"));
-    let cases = CASES.iter().map(|case| (*case).to_owned()).chain(resources.flat_map(of_resource));
+    let of_resource = |resource: &str| {
+        ["", " -A -o wide", " -A -o json", " -A -o yaml", " -o name"].map(|args| format!("{resource}{args}"))
+    };
+    // kubectl cannot print control characters in YAML.
+    let fails = |case: &String| case == "configmaps -A -o yaml";
+    let cases =
+        CASES.iter().map(|case| (*case).to_owned()).chain(resources.flat_map(of_resource)).filter(|case| !fails(case));
     let wrong: Vec<_> = cases.filter_map(|case| compare(&server, &case).err()).map(|error| error.to_string()).collect();
     assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n"));
     Ok(())
@@ -189,14 +259,29 @@ fn compare(server: &Server, case: &str) -> Result<()> {
 /// Returns the exit code, and the lines of stdout. All ages are equal.
 fn run(server: &Server, program: PathBuf, case: &str) -> Result<Vec<String>> {
     let mut command = Command::new(program);
-    command.arg("get").args(case.split(' ')).arg("--kubeconfig").arg(server.dir().join("kubeconfig"));
+    command.arg("get").args(words(case)).arg("--kubeconfig").arg(server.dir().join("kubeconfig"));
     let Output { status, stdout, .. } = command.output()?;
     // Only usage errors differ: kubectl has 1 for them too.
     let code = status.code().map(|code| if code == 2 { 1 } else { code });
     let lines = String::from_utf8(stdout)?;
-    let is_table = !case.contains("-o json") && !case.contains("-o name");
+    let is_table = !["-o json", "-o yaml", "-o name", "-o custom"].iter().any(|format| case.contains(format));
     let lines = lines.lines().map(|line| if is_table { mask_ages(line) } else { line.to_owned() });
     Ok([format!("exit code {code:?}")].into_iter().chain(lines).collect())
+}
+
+/// Splits a case at spaces, except inside of quotes.
+fn words(case: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    for character in case.chars() {
+        match (quote, character) {
+            (None, ' ') => words.push(String::new()),
+            (None, '\'' | '"') => quote = Some(character),
+            (Some(open), character) if open == character => quote = None,
+            (_, character) => words.last_mut().expect("never empty").push(character),
+        }
+    }
+    words
 }
 
 /// Replaces words such as `4m31s`, and drops the spaces after them and after their header: a younger age is narrower.

@@ -17,7 +17,10 @@ use super::json::{JSON, JSON_LINES};
 use super::json_path::JSON_PATH;
 use super::kind::TableKind;
 use super::kind_name::KIND_NAME;
+use super::list_columns::LIST_COLUMNS;
 use super::list_json::LIST_JSON;
+use super::list_json_path::{LIST_JSON_PATH, LIST_JSON_PATH_AS_JSON};
+use super::list_yaml::LIST_YAML;
 use super::name::{KEYS, NAME};
 use super::summary::SUMMARY;
 use super::table::{TABLE, WIDE};
@@ -28,7 +31,8 @@ use crate::failure::Failure;
 const FORMATS: &[&FormatInfo] = &[&NAME, &TABLE, &WIDE, &JSON, &YAML, &SUMMARY, &JSON_PATH, &CUSTOM_COLUMNS];
 
 /// The formats of `get` that print objects. Its tables are the server's.
-pub const GET_FORMATS: &[&FormatInfo] = &[&KIND_NAME, &LIST_JSON, &JSON_LINES, &KEYS];
+pub const GET_FORMATS: &[&FormatInfo] =
+    &[&KIND_NAME, &LIST_JSON, &LIST_YAML, &LIST_COLUMNS, &LIST_JSON_PATH, &LIST_JSON_PATH_AS_JSON, &JSON_LINES, &KEYS];
 
 /// The value of `--output`.
 #[derive(Clone)]

@@ -44,9 +44,9 @@ struct CustomColumnsFormat {
 }
 
 /// A column, with the path of its values.
-struct CustomColumn {
-    header: String,
-    path: JsonPath,
+pub struct CustomColumn {
+    pub header: String,
+    pub path: JsonPath,
 }
 
 impl Format for CustomColumnsFormat {
@@ -57,7 +57,11 @@ impl Format for CustomColumnsFormat {
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
         let (object, unknown_fields) = self.reader.borrow_mut().read(item)?;
         add(&self.unknown_fields, unknown_fields);
-        let cells = self.columns.iter().map(|column| column.cell(&object)).collect::<Result<_, _>>()?;
+        let cells = self
+            .columns
+            .iter()
+            .map(|column| column.cell(&object, |text| escape_controls(text).into_owned()))
+            .collect::<Result<_, _>>()?;
         Ok(Some(Row::Cells(cells)))
     }
 
@@ -80,14 +84,14 @@ impl CustomColumn {
         Ok(Self { header: header.to_owned(), path })
     }
 
-    /// Returns the cell of an object. As in kubectl, several values are separated by commas.
-    fn cell(&self, object: &Value) -> Result<String, ItemError> {
+    /// Returns the cell of an object, whose values `escape` makes safe. As in kubectl, commas separate several values.
+    pub fn cell(&self, object: &Value, escape: impl Fn(&str) -> String) -> Result<String, ItemError> {
         let Self { header, path } = self;
         let found = path.find(object).map_err(|error| ItemError::other(format!("column {header:?}: {error}")))?;
         let texts = found.into_iter().map(|value| {
             let mut text = Vec::new();
             print(value, &mut text);
-            escape_controls(&String::from_utf8_lossy(&text)).into_owned()
+            escape(&String::from_utf8_lossy(&text))
         });
         let texts: Vec<_> = texts.collect();
         Ok(if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") })
@@ -95,7 +99,7 @@ impl CustomColumn {
 }
 
 /// Parses `NAME:.metadata.name,NODE:.spec.nodeName`.
-fn parse(text: &str) -> Result<Vec<CustomColumn>, String> {
+pub fn parse(text: &str) -> Result<Vec<CustomColumn>, String> {
     let column = |column: &str| {
         let (header, path) =
             column.split_once(':').ok_or_else(|| format!("{column:?} is no column: expected HEADER:PATH"))?;
@@ -105,7 +109,7 @@ fn parse(text: &str) -> Result<Vec<CustomColumn>, String> {
 }
 
 /// Parses a line of headers, and a line of as many paths.
-fn parse_file(text: &str) -> Result<Vec<CustomColumn>, String> {
+pub fn parse_file(text: &str) -> Result<Vec<CustomColumn>, String> {
     let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let (headers, paths) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     if headers.is_empty() || headers.len() != paths.len() {

@@ -114,3 +114,13 @@ pub fn object_value(item: &ItemRef<'_>) -> Result<(Value, u64), ItemError> {
 pub fn add(count: &Cell<u64>, unknown_fields: u64) {
     count.set(count.get() + unknown_fields);
 }
+
+/// Returns an object as kubectl prints it: without `managedFields`, unless they are shown.
+pub fn printed_value(item: &ItemRef<'_>, options: &OutputOptions, unknown: &Cell<u64>) -> Result<Value, ItemError> {
+    let (mut object, unknown_fields) = object_value(item)?;
+    add(unknown, unknown_fields);
+    if let (false, Some(Value::Object(metadata))) = (options.show_managed_fields, object.get_mut("metadata")) {
+        metadata.remove("managedFields");
+    }
+    Ok(object)
+}

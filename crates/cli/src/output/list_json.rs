@@ -5,11 +5,13 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use listwatch::{ItemError, ItemRef};
-use listwatch_tables::write_go_json;
+use listwatch_tables::{indent_json, write_go_json};
 use serde_json::{Value, json};
 
-use super::format::{Constructor, Event, Format, FormatInfo, Needs, OptionGroup, Purpose, Row, SummaryObject};
-use super::json::{add, object_value};
+use super::format::{
+    Constructor, Event, Format, FormatInfo, Needs, OptionGroup, OutputOptions, Purpose, Row, SummaryObject,
+};
+use super::json::{add, printed_value};
 
 pub const LIST_JSON: FormatInfo = FormatInfo {
     name: "json",
@@ -18,7 +20,7 @@ pub const LIST_JSON: FormatInfo = FormatInfo {
     options: &[OptionGroup::Fields],
     constructor: Constructor::Plain(|context| {
         Rc::new(ListJsonFormat {
-            show_managed_fields: context.options.show_managed_fields,
+            options: context.options.clone(),
             is_list: context.purpose != Purpose::Object,
             items: Cell::new(0),
             unknown_fields: Cell::default(),
@@ -30,7 +32,7 @@ pub const LIST_JSON: FormatInfo = FormatInfo {
 const ITEM: usize = 2;
 
 struct ListJsonFormat {
-    show_managed_fields: bool,
+    options: OutputOptions,
     is_list: bool,
     /// The number of items so far.
     items: Cell<u64>,
@@ -43,21 +45,17 @@ impl Format for ListJsonFormat {
     }
 
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
-        let (mut object, unknown_fields) = object_value(item)?;
-        add(&self.unknown_fields, unknown_fields);
-        if let (false, Some(Value::Object(metadata))) = (self.show_managed_fields, object.get_mut("metadata")) {
-            metadata.remove("managedFields");
-        }
+        let object = printed_value(item, &self.options, &self.unknown_fields)?;
         add(&self.items, 1);
         let mut compact = Vec::new();
         write_go_json(&object, &mut compact).map_err(ItemError::other)?;
         let mut text = Vec::with_capacity(2 * compact.len());
         if self.is_list {
             text.push(b'\n');
-            indent(&mut text, ITEM);
-            write_indented(&compact, ITEM, &mut text);
+            text.resize(text.len() + 4 * ITEM, b' ');
+            indent_json(&compact, ITEM, &mut text);
         } else {
-            write_indented(&compact, 0, &mut text);
+            indent_json(&compact, 0, &mut text);
             text.push(b'\n');
         }
         Ok(Some(Row::Text(text)))
@@ -84,16 +82,10 @@ impl Format for ListJsonFormat {
         if self.items.get() > 0 {
             out.write_all(b"\n    ")?;
         }
-        let mut metadata = json!({ "resourceVersion": "" });
-        if let Some(token) = summary.and_then(|summary| summary.r#continue) {
-            metadata["continue"] = token.into();
-        }
-        if let Some(count) = summary.and_then(|summary| summary.remaining_item_count) {
-            metadata["remainingItemCount"] = count.into();
-        }
+        let metadata = list_metadata(summary);
         let (mut compact, mut text) = (Vec::new(), Vec::new());
         write_go_json(&metadata, &mut compact)?;
-        write_indented(&compact, 1, &mut text);
+        indent_json(&compact, 1, &mut text);
         out.write_all(b"],\n    \"kind\": \"List\",\n    \"metadata\": ")?;
         out.write_all(&text)?;
         out.write_all(b"\n}\n")
@@ -104,68 +96,14 @@ impl Format for ListJsonFormat {
     }
 }
 
-/// Writes compact JSON on several lines, as Go's `json.Indent` with four spaces.
-fn write_indented(compact: &[u8], mut depth: usize, out: &mut Vec<u8>) {
-    let (mut in_text, mut is_escaped) = (false, false);
-    for (at, &byte) in compact.iter().enumerate() {
-        if in_text {
-            out.push(byte);
-            in_text = is_escaped || byte != b'"';
-            is_escaped = !is_escaped && byte == b'\\';
-            continue;
-        }
-        match byte {
-            b'{' | b'[' => {
-                out.push(byte);
-                depth += 1;
-                if !matches!(compact.get(at + 1), Some(b'}' | b']')) {
-                    out.push(b'\n');
-                    indent(out, depth);
-                }
-            }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                if !matches!(at.checked_sub(1).and_then(|before| compact.get(before)), Some(b'{' | b'[')) {
-                    out.push(b'\n');
-                    indent(out, depth);
-                }
-                out.push(byte);
-            }
-            b',' => {
-                out.extend_from_slice(b",\n");
-                indent(out, depth);
-            }
-            b':' => out.extend_from_slice(b": "),
-            byte => {
-                in_text = byte == b'"';
-                out.push(byte);
-            }
-        }
+/// Returns the metadata of the List, which says what a part leaves out.
+pub fn list_metadata(summary: Option<&SummaryObject<'_>>) -> Value {
+    let mut metadata = json!({ "resourceVersion": "" });
+    if let Some(token) = summary.and_then(|summary| summary.r#continue) {
+        metadata["continue"] = token.into();
     }
-}
-
-fn indent(out: &mut Vec<u8>, depth: usize) {
-    out.resize(out.len() + 4 * depth, b' ');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indents_as_a_pretty_printer() {
-        for value in [
-            json!({}),
-            json!([]),
-            json!("{[\"\\,:"),
-            json!({"a": {"b": [1, {"c": []}, {}], "\\\"": "x\\"}, "d": [[], ["{"]], "e": null}),
-        ] {
-            let (mut expected, mut out) = (Vec::new(), Vec::new());
-            let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
-            serde::Serialize::serialize(&value, &mut serde_json::Serializer::with_formatter(&mut expected, formatter))
-                .unwrap();
-            write_indented(value.to_string().as_bytes(), 0, &mut out);
-            assert_eq!(String::from_utf8(out), String::from_utf8(expected));
-        }
+    if let Some(count) = summary.and_then(|summary| summary.remaining_item_count) {
+        metadata["remainingItemCount"] = count.into();
     }
+    metadata
 }

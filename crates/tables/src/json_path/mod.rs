@@ -15,6 +15,7 @@ mod ast;
 mod error;
 mod eval;
 mod items;
+mod list;
 mod needs;
 mod parse;
 mod quoted;
@@ -27,6 +28,7 @@ use serde_json::Value;
 
 pub use error::JsonPathError;
 pub use items::ItemsTemplate;
+pub use list::{ListRun, ListTemplate};
 pub use reader::ObjectReader;
 pub(crate) use reader::needed_by;
 pub use template::JsonPathTemplate;

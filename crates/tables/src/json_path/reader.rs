@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::JsonPath;
 use super::items::ItemsTemplate;
+use super::list::ListTemplate;
 use super::needs::{Needs, Places};
 use super::template::JsonPathTemplate;
 
@@ -46,6 +47,14 @@ impl ObjectReader {
     /// Creates a reader for a template of one object.
     #[must_use]
     pub fn of_template(template: &JsonPathTemplate) -> Self {
+        let mut needs = Needs::default();
+        template.add_needs(&mut needs);
+        Self::new(needs)
+    }
+
+    /// Creates a reader for the items of a List.
+    #[must_use]
+    pub fn of_list(template: &ListTemplate) -> Self {
         let mut needs = Needs::default();
         template.add_needs(&mut needs);
         Self::new(needs)

@@ -11,8 +11,7 @@ use crate::output::{GET_FORMATS, OutputFormat};
 
 /// Print objects as `kubectl get`, in constant memory.
 ///
-/// The arguments, the defaults and the output are kubectl's: a table, a List in JSON, names. For yaml, jsonpath and
-/// custom-columns, and to watch, use `list`.
+/// The arguments, the defaults and the output are kubectl's.
 ///
 /// An error after the first objects leaves JSON unterminated, so that nobody takes a part for the whole. The exit code
 /// is then 1.
@@ -68,9 +67,11 @@ pub struct GetArgs {
     #[arg(long)]
     pub ignore_not_found: bool,
 
-    /// Output format: wide, name, json, jsonl or keys [default: a table].
+    /// Output format: wide, name, json, yaml, jsonpath=, jsonpath-as-json=, custom-columns=, jsonl or keys [default: a
+    /// table].
     ///
-    /// `jsonl` prints one JSON object per line, and `keys` NAMESPACE/NAME. The others are kubectl's.
+    /// `jsonpath-file=` and `custom-columns-file=` read a file. `jsonl` prints one JSON object per line, and `keys`
+    /// NAMESPACE/NAME. The others are kubectl's.
     #[arg(short, long, value_name = "FORMAT", value_parser = parse_format, overrides_with = "output", help_heading = "Output")]
     pub output: Option<GetFormat>,
 
@@ -115,7 +116,7 @@ fn parse_format(text: &str) -> Result<GetFormat, String> {
         return Ok(GetFormat::Wide);
     }
     let parsed = OutputFormat::parse(text, GET_FORMATS).map(GetFormat::Objects);
-    parsed.map_err(|error| error.replace("one of ", "one of wide, ") + "; `list` has yaml, jsonpath and custom-columns")
+    parsed.map_err(|error| error.replace("one of ", "one of wide, "))
 }
 
 impl GetArgs {

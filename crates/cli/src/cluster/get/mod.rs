@@ -16,7 +16,6 @@ mod args;
 mod objects;
 mod query;
 mod source;
-mod tab_writer;
 mod table;
 mod tables;
 mod targets;
@@ -48,7 +47,11 @@ pub async fn run(args: GetArgs) -> Result<(), Failure> {
     let query = Query { source, targets, wanted, ignore_not_found, is_one, limit, chunk_size };
     let is_wide = matches!(args.output, Some(GetFormat::Wide));
     if let Some(GetFormat::Objects(format)) = args.output {
-        let options = OutputOptions { show_managed_fields: args.show_managed_fields, ..OutputOptions::default() };
+        let options = OutputOptions {
+            show_managed_fields: args.show_managed_fields,
+            no_headers: args.table.no_headers,
+            ..OutputOptions::default()
+        };
         return print_objects(query, &format, options).await;
     }
     let TableArgs { no_headers, show_labels, label_columns, show_kind } = args.table;

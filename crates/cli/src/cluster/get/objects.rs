@@ -20,6 +20,9 @@ pub async fn print_objects(query: Query, format: &OutputFormat, options: OutputO
     let purpose = if query.is_one { Purpose::Object } else { Purpose::Objects };
     let wanted = Wanted { all_fields: format.info.needs == Needs::Fields, ..query.wanted.clone() };
     let format = format.build(&FormatContext { options, kind: None, purpose });
+    if let Some(error) = format.usage_error() {
+        return Err(Failure::Usage(error));
+    }
     let mut output = Output::new(Rc::clone(&format), false);
     let (mut count, mut missing, mut part) = (0, Vec::new(), None);
     for target in &query.targets {

@@ -11,7 +11,7 @@ use listwatch_tables::json_path::print;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::tab_writer::TabWriter;
+use crate::output::TabWriter;
 
 /// The lines after which kubectl flushes the aligned columns.
 const FLUSH_LINES: usize = 100;
