@@ -367,7 +367,7 @@ impl futures_core::Stream for Changes {
                 Change::new("MODIFIED", Some(root(new)), Some(root(old)))
             }
             Some(RustChange::Deleted { old, last, final_state_unknown, .. }) => {
-                Change { final_state_unknown, ..Change::new("DELETED", Some(root(last)), Some(root(old))) }
+                Change::new("DELETED", Some(root(last)), Some(root(old))).missed(final_state_unknown)
             }
             Some(RustChange::Ended(reason)) => {
                 *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);

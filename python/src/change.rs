@@ -16,12 +16,17 @@ pub struct Change {
     kind: &'static str,
     object: Option<Arc<Root>>,
     old: Option<Arc<Root>>,
-    pub final_state_unknown: bool,
+    final_state_unknown: bool,
 }
 
 impl Change {
     pub fn new(kind: &'static str, object: Option<Root>, old: Option<Root>) -> Self {
         Self { kind, object: object.map(Arc::new), old: old.map(Arc::new), final_state_unknown: false }
+    }
+
+    /// The deletion itself was missed, if `final_state_unknown`.
+    pub fn missed(self, final_state_unknown: bool) -> Self {
+        Self { final_state_unknown, ..self }
     }
 }
 

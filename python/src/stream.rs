@@ -29,7 +29,7 @@ pub enum Output {
 }
 
 /// Makes the result of a call.
-type MakeResult = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>> + Send>;
+type MakeResult = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>> + Send + Sync>;
 
 impl Queued for Output {
     fn size(&self) -> usize {
@@ -44,7 +44,7 @@ impl Queued for Output {
 
 impl Output {
     /// Returns the result of a call.
-    pub fn of(make: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>> + Send + 'static) -> Self {
+    pub fn of(make: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>> + Send + Sync + 'static) -> Self {
         Self::Result(Box::new(make))
     }
 
