@@ -26,12 +26,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- /* The budget in MiB: the last one of the arguments. */ -}}
+{{- define "mirror.budget" -}}
+{{- $budget := .Values.budget -}}
+{{- $isNext := false -}}
+{{- range .Values.extraArgs -}}
+{{- if $isNext -}}
+{{- $budget = . -}}
+{{- else if hasPrefix "--budget=" . -}}
+{{- $budget = trimPrefix "--budget=" . -}}
+{{- end -}}
+{{- $isNext = eq . "--budget" -}}
+{{- end -}}
+{{- $budget | int -}}
+{{- end -}}
+
 {{- /* Memory in MiB. The budget leaves out the fragmentation of the heap, responses, connections and reviews. */ -}}
 {{- define "mirror.memory" -}}
-{{- if .Values.memory -}}
+{{- $requested := (.Values.resourceRequests | default dict).memory -}}
+{{- if $requested -}}
+{{ $requested }}
+{{- else if .Values.memory -}}
 {{ .Values.memory }}Mi
 {{- else -}}
-{{ add (div (mul .Values.budget 5) 4) 256 }}Mi
+{{ add (div (mul (include "mirror.budget" . | int) 5) 4) 256 }}Mi
 {{- end -}}
 {{- end -}}
 

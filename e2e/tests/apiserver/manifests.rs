@@ -36,7 +36,9 @@ async fn the_account_of_the_manifests_has_only_the_rights_that_the_mirror_needs(
     let [namespaced, global] = applied;
     // Kinds of one name are counted once.
     assert_eq!((namespaced?, global?), (1, 2));
-    assert_eq!(kinds(&fs::read_to_string(MANIFESTS)?), 9);
+    assert_eq!(kinds(&fs::read_to_string(MANIFESTS)?), 10);
+    let flow_schemas = server.names(&["flowschema", "-l", "app.kubernetes.io/name=listwatch-mirror"])?;
+    assert_eq!(flow_schemas.len(), 1, "requests of the mirror have a priority level");
 
     let reviews = Api::<SubjectAccessReview>::all(server.kube_client().await?);
     let of_each_account = rights(&server, &reviews, OTHER_ACCOUNT).await?;

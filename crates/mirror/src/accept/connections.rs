@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use listwatch::internal::WarningLimit;
 use tokio::sync::Notify;
 
 use super::open_responses::{ConnectionActivity, OpenResponses};
@@ -30,6 +31,8 @@ struct ConnectionList {
     pool: FairPool,
     /// By their numbers, the oldest first.
     open: Mutex<BTreeMap<u64, Connection>>,
+    limit: usize,
+    warnings: WarningLimit,
 }
 
 /// A connection. Clones share it.
@@ -53,7 +56,8 @@ struct Place {
 impl Connections {
     pub(crate) fn new(connections: usize, metrics: &MirrorMetrics) -> Self {
         let pool = FairPool::new(connections, WAITING, metrics.pool("connections", connections));
-        Self(Arc::new(ConnectionList { pool, open: Mutex::default() }))
+        let (limit, warnings) = (connections, WarningLimit::default());
+        Self(Arc::new(ConnectionList { pool, open: Mutex::default(), limit, warnings }))
     }
 
     /// Waits for a place for a connection of this address.
@@ -124,6 +128,10 @@ impl Connections {
         let victim = open.remove(&number)?;
         let permit = victim.place().permit.take()?;
         victim.0.evicted.notify_one();
+        if let Some(left_out) = self.0.warnings.admit("evicted") {
+            let limit = self.0.limit;
+            tracing::warn!(name: "listwatch.mirror.connections", limit, left_out, "many connections: idle ones make room");
+        }
         Some(permit.give_to(holder))
     }
 

@@ -21,7 +21,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use listwatch::client::{Client, Transport};
 use listwatch_cache::ChangeLogLimits;
-use listwatch_mirror::{Access, Mirror, MirroredSet};
+use listwatch_mirror::{Access, Limits, Mirror, MirroredSet};
 use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -33,7 +33,7 @@ pub use self::args::MirrorArgs;
 use self::collection::{MirroredCollection, parse_indexes, parse_projections};
 use self::endpoint::MirrorEndpoint;
 use self::lookup::{FoundResource, Lookup, find_later};
-use self::open_files::raise_open_files_limit;
+use self::open_files::{raise_open_files_limit, reader_limits};
 pub use self::settings::add_settings;
 use self::start::{CollectionAndReflector, share_budget, start_all, start_one};
 use self::status::StatusDisplay;
@@ -50,14 +50,14 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(300);
 const SHARE_INTERVAL: Duration = Duration::from_secs(10);
 
 pub async fn run(args: MirrorArgs) -> Result<(), Failure> {
-    raise_open_files_limit();
+    let limits = reader_limits(raise_open_files_limit());
     // Responses have threads of their own, so that they do not delay the watches. The reflectors and their connections
     // share this thread: waking another thread for each change would cost more than the change.
     let readers = runtime::Builder::new_multi_thread().thread_name("readers").enable_all().build();
     let readers = readers.map_err(|error| Failure::Error(format!("cannot start threads: {error}")))?;
     let handle = readers.handle().clone();
     let _readers = ReaderThreads(Some(readers));
-    run_mirror(args, &handle).await
+    run_mirror(args, limits, &handle).await
 }
 
 /// The threads of responses. A signal may drop the future of the command, and dropping a runtime in a future panics.
@@ -71,7 +71,7 @@ impl Drop for ReaderThreads {
     }
 }
 
-async fn run_mirror(args: MirrorArgs, readers: &Handle) -> Result<(), Failure> {
+async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Result<(), Failure> {
     if args.resources.is_empty() {
         return Err(Failure::Usage(
             "name the resources to mirror, as RESOURCE or as `resources` in the file".to_owned(),
@@ -93,7 +93,8 @@ async fn run_mirror(args: MirrorArgs, readers: &Handle) -> Result<(), Failure> {
     }
     let (leaving, leaves) = oneshot::channel::<()>();
     // Both complete too when the sender is dropped.
-    let mirror = create_mirror(&args, transport, &factory.client, probes).leaving(async { _ = leaves.await });
+    let mirror =
+        create_mirror(&args, transport, &factory.client, probes).limits(limits).leaving(async { _ = leaves.await });
     let resources = mirror.resources();
     for (collection, _) in &all {
         resources.add(collection.mirrored());
