@@ -74,7 +74,8 @@ pub use self::file::format::FileError;
 pub use self::index::handle::Index;
 pub use self::key::ObjectKey;
 pub use self::log::{
-    change::LoggedChange, change_log::ChangeCursor, contents::ChangeLogStatus, open_log::ChangeLogLimits,
+    change::LoggedChange, change_log::ChangeCursor, change_log::ChangePosition, contents::ChangeLogStatus,
+    open_log::ChangeLogLimits,
 };
 pub use self::reflector::{Cache, CacheWriter, PreparedReflector, Reflector, ReflectorStatus, Strategy, SyncError};
 pub use self::state::entry::StorageFormat;

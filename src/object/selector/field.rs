@@ -81,6 +81,22 @@ impl FieldSelector {
         Ok(all)
     }
 
+    /// Returns the paths that must have one value, each with this value.
+    #[doc(hidden)]
+    pub fn equations(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter(|field| field.is_equal).map(|field| (&*field.path, &*field.value))
+    }
+
+    /// Returns the text of a field, as [`matches`](Self::matches) compares it.
+    ///
+    /// # Errors
+    ///
+    /// As [`matches`](Self::matches).
+    #[doc(hidden)]
+    pub fn text<'a>(item: &ItemRef<'a>, path: &str) -> Result<Cow<'a, str>, ItemError> {
+        text_of(item, path)
+    }
+
     pub(super) fn require(mut self, path: impl Into<String>, is_equal: bool, value: impl Into<String>) -> Self {
         let (path, value) = (path.into(), value.into());
         let at = self.0.partition_point(|known| known.path <= path);

@@ -114,6 +114,16 @@ impl LabelSelector {
         Ok(true)
     }
 
+    /// Returns the labels that must have one value, each with this value.
+    #[doc(hidden)]
+    pub fn equations(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|(key, label)| match label {
+            LabelRequirement::Equal(value) => Some((&**key, &**value)),
+            LabelRequirement::In(values) if values.len() == 1 => Some((&**key, &**values.first()?)),
+            _ => None,
+        })
+    }
+
     pub(super) fn require(mut self, key: impl Into<String>, label: LabelRequirement) -> Self {
         let key = key.into();
         let at = self.0.partition_point(|(known, _)| *known <= key);

@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::handles::CountedHandle;
 use crate::log::change::LoggedChange;
 use crate::log::contents::{Cursor, LogContents};
-use crate::log::open_log::ChangeLogLimits;
+use crate::log::open_log::{ChangeLogLimits, CursorPlace};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The changes of a collection in the order of the watch.
@@ -65,6 +65,24 @@ pub struct ChangeCursor<T: StoreType + ?Sized> {
     has_ended: bool,
 }
 
+/// A place in a change log: see [`ChangeCursor::position`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangePosition(CursorPlace);
+
+impl ChangePosition {
+    /// Returns true if both places are of the same log, and this one is before the other. A relist closes a log.
+    #[must_use]
+    pub fn is_before(self, other: Self) -> bool {
+        self.0.log == other.0.log && self.0.next < other.0.next
+    }
+
+    /// Returns the place before this one: of the change that a cursor has read which is now here.
+    #[must_use]
+    pub fn previous(self) -> Self {
+        Self(CursorPlace { next: self.0.next.saturating_sub(1), ..self.0 })
+    }
+}
+
 impl<T: StoreType + ?Sized> ChangeCursor<T> {
     pub(crate) fn after(
         log: &Arc<ChangeLog<T>>,
@@ -87,6 +105,29 @@ impl<T: StoreType + ?Sized> ChangeCursor<T> {
             version.clone_into(&mut self.version);
         }
         &self.version
+    }
+
+    /// Returns the place of the next change.
+    #[must_use]
+    pub fn position(&self) -> ChangePosition {
+        ChangePosition(self.cursor.place)
+    }
+
+    /// Continues at this place, as if the reader had read the changes before it. Another cursor may have found that the
+    /// reader needs none of them; then they may also have left the log. It has no effect if the cursor is at this place
+    /// or after it, or if the place is of a log that was closed since.
+    pub fn skip_to(&mut self, position: ChangePosition) {
+        if !ChangePosition(self.cursor.place).is_before(position) {
+            return;
+        }
+        self.cursor.place = position.0;
+        if let Some(log) = self.log.upgrade()
+            && let Some(version) = log.lock().version_before(&self.cursor)
+            && is_older(&self.version, version)
+        {
+            version.clone_into(&mut self.version);
+            self.skips_known = false;
+        }
     }
 
     /// Returns the next change, or `None` after an error.

@@ -359,6 +359,11 @@ impl<T: StoreType + ?Sized> LogContents<T> {
         self.open_log()?.version_at_end(&cursor.place)
     }
 
+    /// Returns the version of the change before the place of a cursor.
+    pub(super) fn version_before(&self, cursor: &Cursor) -> Option<&str> {
+        self.open_log()?.version_before(&cursor.place)
+    }
+
     /// Sets the waker for when the log has news, and returns the previous one.
     pub(super) fn set_waker(&mut self, cursor: &Cursor, waker: &Waker) -> Option<Waker> {
         self.readers.wakers.insert(cursor.number, waker.clone())

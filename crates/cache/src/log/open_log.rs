@@ -120,8 +120,9 @@ impl LogStart {
 }
 
 /// The place of a cursor, which keeps no change alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CursorPlace {
-    log: u64,
+    pub(super) log: u64,
     /// The number of the next change since the log was opened.
     pub(super) next: u64,
 }
@@ -323,6 +324,16 @@ impl<T: StoreType + ?Sized> OpenLog<T> {
         let at = place.next.checked_sub(self.dropped).filter(|_| self.number == place.log);
         let at = at.ok_or(StoreError::ChangesExpired)?;
         Ok(usize::try_from(at).ok().and_then(|at| self.kept.get(at)))
+    }
+
+    /// Returns the version of the change before a place, or of the last one that was dropped.
+    pub(super) fn version_before(&self, place: &CursorPlace) -> Option<&str> {
+        let at = place.next.checked_sub(self.dropped).filter(|_| self.number == place.log)?;
+        let before = usize::try_from(at).ok()?.checked_sub(1);
+        Some(match before.and_then(|before| self.kept.get(before)) {
+            Some(kept) => &kept.change.resource_version,
+            None => self.start.version(),
+        })
     }
 
     pub(super) fn version_at_end(&self, place: &CursorPlace) -> Option<&str> {

@@ -12,6 +12,7 @@ use super::get::answer_get;
 use super::list::answer_list;
 use super::read_pool::ReadPool;
 use super::watch::answer_watch;
+use super::watch_hub::WatchHubs;
 use crate::authorize::Grant;
 use crate::metrics::MirrorMetrics;
 use crate::negotiate::{Form, Representation};
@@ -28,6 +29,7 @@ pub(crate) const LAG: HeaderName = HeaderName::from_static("listwatch-lag-second
 pub(crate) struct ReadHandler {
     freshness: FreshnessGate,
     reads: ReadPool,
+    hubs: WatchHubs,
     metrics: MirrorMetrics,
     shutdown: Shutdown,
 }
@@ -40,7 +42,8 @@ impl ReadHandler {
         shutdown: Shutdown,
     ) -> Self {
         let freshness = FreshnessGate::new(transport, settings.stale_reads, metrics.clone());
-        Self { freshness, reads: ReadPool::new(&settings.limits, &metrics), metrics, shutdown }
+        let reads = ReadPool::new(&settings.limits, &metrics);
+        Self { freshness, reads, hubs: WatchHubs::default(), metrics, shutdown }
     }
 
     /// Answers a read from the cache of its resource.
@@ -77,7 +80,8 @@ impl ReadHandler {
             }
             ReadVerb::List => answer_list(&self.freshness, &share, read).await?,
             ReadVerb::Watch => {
-                answer_watch(&self.freshness, &share, &self.metrics, &self.shutdown, read, grant).await?
+                let Self { freshness, hubs, metrics, shutdown, .. } = self;
+                answer_watch(freshness, &share, hubs, metrics, shutdown, read, grant).await?
             }
         };
         let mut response = Response::new(body);

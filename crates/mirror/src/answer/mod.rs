@@ -11,6 +11,8 @@ mod read_pool;
 mod select;
 mod table_encoder;
 mod watch;
+mod watch_hub;
+mod watch_routes;
 
 #[cfg(test)]
 pub(crate) use self::handler::LAG;

@@ -12,6 +12,7 @@ use crate::resource::Mirrored;
 use crate::response::Refusal;
 
 /// The namespace and the selectors of a read.
+#[derive(Clone)]
 pub(super) struct ReadSelector {
     /// Of the path, or else of a field selector `metadata.namespace=NAMESPACE`.
     pub(super) namespace: Option<String>,
@@ -44,6 +45,21 @@ impl ReadSelector {
     /// Returns true if it selects all objects of its namespace.
     pub(super) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Returns true if it selects all objects of the collection.
+    pub(super) fn selects_all(&self) -> bool {
+        self.is_empty() && self.namespace.is_none()
+    }
+
+    /// Returns the labels that must have one value.
+    pub(super) fn label_equations(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.labels.equations()
+    }
+
+    /// Returns the fields that must have one value.
+    pub(super) fn field_equations(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.equations()
     }
 
     /// Returns path and value, if the selector is a single equation of a field.

@@ -1,7 +1,8 @@
 //! Watches: the initial state, then the changes of the log.
 //!
 //! A watch is a cursor in the change log of its cache. It keeps no change and has no task: the connection polls it, and
-//! [`WatchStream::next_frames`] encodes the next frames. A thousand watches cost a thousand cursors.
+//! [`WatchStream::next_frames`] encodes the next frames. A thousand watches cost a thousand cursors, and those with
+//! selectors wake only for changes that they select (`watch_hub.rs`).
 //!
 //! # Before you change this file
 //!
@@ -43,6 +44,7 @@ use super::cache_read::{CHUNK, CacheRead};
 use super::freshness::FreshnessGate;
 use super::read_pool::ReadShare;
 use super::select::Candidates;
+use super::watch_hub::{WatchChanges, WatchHubs};
 use crate::authorize::Grant;
 use crate::fairness::PoolPermit;
 use crate::metrics::{GaugeGuard, MirrorMetrics};
@@ -66,6 +68,7 @@ const INITIAL_STEP: usize = 1024;
 pub(super) async fn answer_watch(
     freshness: &FreshnessGate,
     share: &ReadShare<'_>,
+    hubs: &WatchHubs,
     metrics: &MirrorMetrics,
     shutdown: &Shutdown,
     read: CacheRead,
@@ -95,7 +98,7 @@ pub(super) async fn answer_watch(
         // The API server sends this bookmark to each watch with bookmarks that begins with the initial state.
         bookmarks_initial_end: options.allow_watch_bookmarks,
         initial,
-        changes,
+        changes: hubs.follow(&read.mirrored, &read.selector, changes),
         bookmark: Box::pin(sleep(BOOKMARK_INTERVAL)),
         withdrawn: Box::pin(grant.withdrawn()),
         ends: Box::pin(sleep_until(Instant::now() + choose_timeout(options.timeout_seconds))),
@@ -173,7 +176,7 @@ struct WatchStream {
     /// `None` before the initial state was sent completely, or if the watch has none.
     initial: Option<InitialEvents>,
     bookmarks_initial_end: bool,
-    changes: ChangeCursor<[u8]>,
+    changes: WatchChanges,
     bookmark: Pin<Box<Sleep>>,
     /// Completes when the reader may not read any more.
     withdrawn: Pin<Box<dyn Future<Output = ()> + Send>>,
