@@ -18,7 +18,7 @@ use crate::fairness::{FairPool, PoolFull};
 use crate::metrics::MirrorMetrics;
 use crate::request::{Attributes, QueryPairs, RequestInfo};
 use crate::resource::MirroredSet;
-use crate::response::{BodyError, Refusal, ResponseBody, status};
+use crate::response::{BodyError, ForwardReason, Refusal, ResponseBody, status};
 use crate::settings::MirrorSettings;
 use crate::shutdown::Shutdown;
 
@@ -82,6 +82,7 @@ impl Forwarder {
         info: &RequestInfo,
         headers: &HeaderMap,
         grant: Grant,
+        reason: ForwardReason,
     ) -> Result<Response<ResponseBody>, Refusal> {
         self.check_secrets(&info.attributes)?;
         let is_endless = is_endless(info);
@@ -90,7 +91,7 @@ impl Forwarder {
             .acquire(grant.holder())
             .await
             .map_err(|PoolFull| status::too_many_requests("too many forwarded requests, please try again later", 1))?;
-        self.metrics.count_forwarded();
+        self.metrics.count_forwarded(reason.as_str());
         let started = Instant::now();
         let request = Request::new(info.path_and_query.clone(), copy_headers(&REQUEST_HEADERS, headers));
         let answer = match timeout(HEAD_TIMEOUT, self.transport.get(request)).await {
@@ -102,6 +103,9 @@ impl Forwarder {
             }
         };
         self.metrics.observe_forward(started.elapsed());
+        if answer.status == StatusCode::FORBIDDEN && grant.is_reviewed() {
+            return Err(self.mirror_forbidden(&info.attributes));
+        }
         // These answers are about the mirror: its credentials are refused, or its URL is wrong.
         let is_about_mirror = answer.status == StatusCode::UNAUTHORIZED
             || answer.status.is_informational()
@@ -132,6 +136,27 @@ impl Forwarder {
             return Err(status::forbidden(message).into());
         }
         Ok(())
+    }
+
+    /// Returns the 403 of a request that the reader may send, and the mirror may not. The API server's names the account
+    /// of the mirror as if it were the reader's.
+    fn mirror_forbidden(&self, attributes: &Attributes) -> Refusal {
+        let (what, details) = match attributes {
+            Attributes::Resource(of) => {
+                let resource = status::group_resource(&of.group, &of.resource);
+                (format!("{} {resource}", of.verb), Some(status::details(&of.group, &of.resource, &of.name)))
+            }
+            Attributes::Path { verb, path } => (format!("{verb} {path:?}"), None),
+        };
+        if let Some(left_out) = self.warnings.admit(&what) {
+            let message = "the mirror may not forward a request, because its own account lacks the right";
+            tracing::warn!(name: "listwatch.mirror.forward", request = what, left_out, message);
+        }
+        let mut status = status::forbidden(format!(
+            "forbidden: you may {what}, but the mirror must ask the API server for it with its own account, which may not"
+        ));
+        status.details = details;
+        status.into()
     }
 
     fn transport_failure(&self, error: &TransportError) -> Refusal {

@@ -116,6 +116,14 @@ impl Mirror {
         self
     }
 
+    /// Accepts only tokens of readers for one of these audiences. By default, their tokens must be for the API server.
+    ///
+    /// A token for an audience of its own cannot be used at the API server by whoever gets hold of it.
+    pub fn token_audiences(mut self, audiences: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.settings.audiences = audiences.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Serves TLS with the certificate and the key of these files, both in PEM. Intermediate certificates follow the
     /// certificate.
     ///

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 use listwatch::Encoding;
 
 use crate::request::ReadVerb;
-use crate::response::{Refusal, status};
+use crate::response::{ForwardReason, Refusal, status};
 
 /// The media types that the API server names in a 406.
 const SUPPORTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
@@ -66,13 +66,31 @@ pub(crate) fn negotiate_representation(
     chosen.unwrap_or_else(|| Err(not_acceptable()))
 }
 
+/// Returns the encoding of an error: of the first clause that requests no other form of the objects, as on the API
+/// server (`DefaultEndpointRestrictions` in apiserver `pkg/endpoints/handlers/negotiation`). It is JSON if there is
+/// none, or if the mirror does not write its encoding.
+pub(crate) fn negotiate_error(headers: &HeaderMap) -> Encoding {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let mut encodings = order_clauses(accept).filter_map(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let media_type = parts.next()?.to_ascii_lowercase();
+        let is_transformed = parts.any(|part| part.split('=').next().unwrap_or_default().trim() == "as");
+        match &*media_type {
+            _ if is_transformed => None,
+            "*/*" | "application/*" | "application/yaml" => Some(Encoding::Json),
+            media_type => Encoding::from_media_type(media_type),
+        }
+    });
+    encodings.next().unwrap_or(Encoding::Json)
+}
+
 /// Returns the representation that a clause requests; `None` if the API server skips it.
 fn read_clause(clause: &str, verb: ReadVerb, has_protobuf: bool) -> Option<Result<Representation, Refusal>> {
     let mut parts = clause.split(';').map(str::trim);
     let encoding = match &*parts.next()?.to_ascii_lowercase() {
         "*/*" | "application/*" => Encoding::Json,
         // The API server accepts YAML, and CBOR behind a feature gate.
-        "application/yaml" => return Some(Err(Refusal::Forward)),
+        "application/yaml" => return Some(Err(Refusal::Forward(ForwardReason::Form))),
         media_type => Encoding::from_media_type(media_type)?,
     };
     let (mut kind, mut group, mut version) = ("", "", "");
@@ -86,7 +104,7 @@ fn read_clause(clause: &str, verb: ReadVerb, has_protobuf: bool) -> Option<Resul
             "q" | "charset" => {}
             "stream" if value == "watch" => {}
             // `pretty`, `profile` and `drop` change the body.
-            _ => return Some(Err(Refusal::Forward)),
+            _ => return Some(Err(Refusal::Forward(ForwardReason::Form))),
         }
     }
     let partial = if verb == ReadVerb::List { "PartialObjectMetadataList" } else { "PartialObjectMetadata" };
@@ -99,7 +117,7 @@ fn read_clause(clause: &str, verb: ReadVerb, has_protobuf: bool) -> Option<Resul
         ("Table", "meta.k8s.io", "v1") if !encoding.is_self_describing() => None,
         ("Table", "meta.k8s.io", "v1") => Some(Ok(Representation { encoding, form: Form::Row })),
         // The API server decides which of the other forms it accepts, such as those of `v1beta1`.
-        _ => Some(Err(Refusal::Forward)),
+        _ => Some(Err(Refusal::Forward(ForwardReason::Form))),
     }
 }
 
@@ -124,6 +142,29 @@ mod tests {
 
     fn chosen(accept: &str, verb: ReadVerb) -> Result<Representation, Refusal> {
         negotiate_representation(&HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]), verb, true)
+    }
+
+    /// Measured against kube-apiserver 1.37.
+    #[test]
+    fn chooses_the_encoding_of_errors_as_the_api_server() {
+        const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+        const PARTIAL: &str = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+        for (accept, expected) in [
+            (PROTOBUF.to_owned(), Encoding::Protobuf),
+            (format!("{PROTOBUF},application/json"), Encoding::Protobuf),
+            (format!("application/json;q=0.5,{PROTOBUF}"), Encoding::Protobuf),
+            (format!("application/json{PARTIAL},{PROTOBUF}"), Encoding::Protobuf),
+            (format!("{PROTOBUF}{PARTIAL}"), Encoding::Json),
+            (format!("{PROTOBUF}{PARTIAL},application/json"), Encoding::Json),
+            (format!("*/*,{PROTOBUF}"), Encoding::Json),
+            ("text/html".to_owned(), Encoding::Json),
+            (String::new(), Encoding::Json),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(negotiate_error(&headers), expected, "{accept}");
+        }
+        assert_eq!(negotiate_error(&HeaderMap::new()), Encoding::Json);
     }
 
     #[test]
@@ -173,7 +214,7 @@ mod tests {
         ] {
             match (chosen(accept, verb), expected) {
                 (Ok(found), Some(expected)) => assert_eq!(found, expected, "{accept}"),
-                (Err(Refusal::Forward), None) => {}
+                (Err(Refusal::Forward(ForwardReason::Form)), None) => {}
                 (found, expected) => panic!("{accept}: {found:?}, not {expected:?}"),
             }
         }

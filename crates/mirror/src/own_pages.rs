@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use listwatch::Encoding;
 use listwatch::client::Client;
 use tokio::task::spawn_blocking;
 
@@ -138,8 +139,8 @@ impl RequestHandler for ProbeHandler {
             Err(refusal) => Err(refusal),
         };
         answer.unwrap_or_else(|refusal| match refusal {
-            Refusal::Status(status) => status::to_response(&status),
-            Refusal::Forward => status::to_response(&status::no_such_path()),
+            Refusal::Status(status) => status::to_response(&status, Encoding::Json),
+            Refusal::Forward(_) => status::to_response(&status::no_such_path(), Encoding::Json),
         })
     }
 }

@@ -24,7 +24,9 @@
 //! - Probes are answered before authorization, because the kubelet sends no token. They show no reason of a failure.
 //! - A request with a body gets 400 only after its method and path were checked: a POST gets its 405. Over HTTP/1.1 the
 //!   connection is then closed, because nobody reads the body.
-//! - HEAD is answered as GET, and the body is dropped. `Content-Length` then needs a body of known length.
+//! - HEAD of the mirror's own pages, and of what the API server answers to HEAD, is answered as GET, and the body is
+//!   dropped. `Content-Length` then needs a body of known length. Resources have no HEAD, as on the API server.
+//! - Errors are in the encoding that the reader prefers, whatever it requests of the objects.
 //!
 //! # What was left out
 //!
@@ -34,12 +36,15 @@
 
 use std::sync::Arc;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use listwatch::client::{Client, Transport};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::accept::{Connections, Reader, RequestHandler};
@@ -49,13 +54,16 @@ use crate::authorize::{Authorizer, Grant};
 use crate::fairness::PoolFull;
 use crate::forward::Forwarder;
 use crate::metrics::MirrorMetrics;
-use crate::negotiate::negotiate_representation;
+use crate::negotiate::{negotiate_error, negotiate_representation};
 use crate::own_pages::{Detail, OwnPages};
 use crate::request::{ListenerPort, OwnPage, ReadRequest, ReadVerb, RequestFilter, RequestInfo, RequestRoute};
 use crate::resource::{Mirrored, MirroredSet};
-use crate::response::{Refusal, ResponseBody, gzip, status};
+use crate::response::{BodyError, ForwardReason, Refusal, ResponseBody, gzip, status};
 use crate::settings::{Access, MirrorSettings};
 use crate::shutdown::Shutdown;
+
+/// The longest `SelfSubjectAccessReview`.
+const MAX_REVIEW_BYTES: usize = 64 << 10;
 
 /// The steps of a request. Each has what it needs, and no other step.
 pub(crate) struct Pipeline {
@@ -102,12 +110,20 @@ impl Pipeline {
     }
 
     /// Answers a request. Errors are responses too. Responses are not compressed for readers on this host.
-    pub(crate) async fn respond(&self, request: Request<impl Body>, reader: Reader) -> Response<ResponseBody> {
+    pub(crate) async fn respond(
+        &self,
+        request: Request<impl Body<Data = Bytes, Error: Into<BodyError>>>,
+        reader: Reader,
+    ) -> Response<ResponseBody> {
         let (head, body) = request.into_parts();
         // A body that is not read could be taken for the next request.
         let has_body = !body.is_end_stream() || has_body(&head);
         let (started, mut notes) = (Instant::now(), AccessNotes::default());
         let (kind, info, response) = match self.read_request(&head, has_body) {
+            Ok(info) if info.route == RequestRoute::SelfReview => {
+                notes.source = AnswerSource::Own;
+                ("own", Some(info), self.answer_self_review(&head, body, reader).await)
+            }
             Ok(info) => {
                 let response = self.authorize_and_answer(&head, &info, reader, &mut notes).await;
                 (request_label(&info.route), Some(info), response)
@@ -117,7 +133,7 @@ impl Pipeline {
         if response.is_err() {
             notes.source = AnswerSource::Refused;
         }
-        let mut response = response.unwrap_or_else(error_response);
+        let mut response = response.unwrap_or_else(|refusal| error_response(refusal, &head.headers));
         if has_body && head.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -138,7 +154,7 @@ impl Pipeline {
     fn read_request(&self, head: &Parts, has_body: bool) -> Result<RequestInfo, Refusal> {
         self.filter.check_headers(&head.uri, &head.headers)?;
         let info = RequestInfo::parse(&head.method, head.uri.path(), head.uri.query())?;
-        if has_body {
+        if has_body && info.route != RequestRoute::SelfReview {
             return Err(status::bad_request("a GET must not have a body").into());
         }
         // A server may ignore the offer of HTTP/2 in the clear, which some clients make in each first request.
@@ -167,21 +183,52 @@ impl Pipeline {
         self.connections.set_holder(&reader.connection, grant.holder()).map_err(|PoolFull| {
             status::too_many_requests("too many connections of this user, please try again later", 1)
         })?;
+        let mut reason = ForwardReason::Other;
         match &info.route {
             RequestRoute::Own(page) => return self.pages.answer_page(page, headers, Detail::Full).await,
             RequestRoute::Read(read) => {
                 notes.source = AnswerSource::Memory;
                 if let Some(mirrored) = self.resources.find_resource(read) {
                     match self.answer_from_cache(&mirrored, read, headers, grant.clone(), reader).await {
-                        Err(Refusal::Forward) => {}
+                        Err(Refusal::Forward(because)) => reason = because,
                         answered => return answered,
                     }
                 }
             }
-            RequestRoute::Forward => {}
+            RequestRoute::Forward | RequestRoute::SelfReview => {}
         }
         notes.source = AnswerSource::Forwarded;
-        self.forwarder.forward_request(info, headers, grant).await
+        self.forwarder.forward_request(info, headers, grant, reason).await
+    }
+
+    /// Answers a `SelfSubjectAccessReview`, which creates nothing.
+    async fn answer_self_review(
+        &self,
+        head: &Parts,
+        body: impl Body<Data = Bytes, Error: Into<BodyError>>,
+        reader: Reader,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if !content_type.starts_with("application/json") {
+            return Err(status::unsupported_media_type("the mirror reads reviews in JSON only").into());
+        }
+        let body = Limited::new(body, MAX_REVIEW_BYTES).collect().await;
+        let body = body.map_err(|_| status::bad_request("the review cannot be read, or is too long"))?.to_bytes();
+        let mut review: Value =
+            serde_json::from_slice(&body).map_err(|_| status::bad_request("the review is not JSON"))?;
+        let spec = review.get("spec").cloned().unwrap_or_default();
+        if spec["resourceAttributes"].is_object() == spec["nonResourceAttributes"].is_object() {
+            let message = "the review must have either resourceAttributes or nonResourceAttributes";
+            return Err(status::bad_request(message).into());
+        }
+        let reviewed = self.authorizer.review_self(&head.headers, &reader, &spec).await?;
+        if let Some(review) = review.as_object_mut() {
+            review.insert("status".to_owned(), reviewed);
+        }
+        let mut response = Response::new(ResponseBody::from(review.to_string()));
+        *response.status_mut() = StatusCode::CREATED;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(response)
     }
 
     /// Answers a read from the cache of its resource.
@@ -195,12 +242,12 @@ impl Pipeline {
     ) -> Result<Response<ResponseBody>, Refusal> {
         let representation = negotiate_representation(headers, read.verb, mirrored.has_protobuf())?;
         let response = self.reads.answer_read(mirrored, read.clone(), representation, grant).await?;
-        let is_plain = reader.is_on_this_host || read.is_head || read.verb == ReadVerb::Watch;
+        let is_plain = reader.is_on_this_host || read.verb == ReadVerb::Watch;
         if is_plain || !gzip::is_accepted(headers) {
             return Ok(response);
         }
         // The response has not started, so the API server can still answer.
-        gzip::compress_response(response).await.map_err(|_| Refusal::Forward)
+        gzip::compress_response(response).await.map_err(|_| Refusal::Forward(ForwardReason::UnknownFields))
     }
 }
 
@@ -215,11 +262,12 @@ fn has_body(head: &Parts) -> bool {
     head.headers.contains_key(TRANSFER_ENCODING) || !head.headers.get_all(CONTENT_LENGTH).iter().all(is_zero)
 }
 
-fn error_response(refusal: Refusal) -> Response<ResponseBody> {
+fn error_response(refusal: Refusal, headers: &HeaderMap) -> Response<ResponseBody> {
+    let encoding = negotiate_error(headers);
     match refusal {
-        Refusal::Status(status) => status::to_response(&status),
+        Refusal::Status(status) => status::to_response(&status, encoding),
         // `authorize_and_answer` forwards instead.
-        Refusal::Forward => status::to_response(&status::internal_error("the request was not forwarded")),
+        Refusal::Forward(_) => status::to_response(&status::internal_error("the request was not forwarded"), encoding),
     }
 }
 
@@ -228,7 +276,7 @@ fn request_label(route: &RequestRoute) -> &'static str {
     match route {
         RequestRoute::Read(read) => read.verb.as_str(),
         RequestRoute::Forward => "other",
-        RequestRoute::Own(_) => "own",
+        RequestRoute::Own(_) | RequestRoute::SelfReview => "own",
     }
 }
 
@@ -236,11 +284,10 @@ fn request_label(route: &RequestRoute) -> &'static str {
 mod tests {
     use std::io::Read as _;
 
-    use bytes::Bytes;
     use flate2::read::GzDecoder;
     use futures::FutureExt as _;
     use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST, VARY};
-    use http_body_util::{BodyExt as _, Empty};
+    use http_body_util::Empty;
 
     use super::*;
     use crate::settings::Limits;
@@ -284,8 +331,6 @@ mod tests {
         for (mirror, method, path, coding, is_on_this_host) in [
             (&mirror, Method::GET, LIST, "gzip", true),
             (&mirror, Method::GET, LIST, "identity", false),
-            (&mirror, Method::HEAD, LIST, "gzip", false),
-            (&mirror, Method::HEAD, OBJECT, "gzip", false),
             (&mirror, Method::GET, "/configmaps?watch=1", "gzip", false),
             (&small, Method::GET, LIST, "gzip", false),
             (&small, Method::GET, OBJECT, "gzip", false),

@@ -7,6 +7,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MirrorSettings {
     pub(crate) access: Access,
+    /// The audiences of readers' tokens; empty for those of the API server.
+    pub(crate) audiences: Vec<String>,
     /// True if reads without a version are answered at the version of the cache.
     pub(crate) stale_reads: bool,
     /// The lag of all resources at which `/readyz` fails.

@@ -168,7 +168,12 @@ impl FakeApiServer {
 
     /// Sends a change of an object, at a version after the list's, to the open watch.
     pub(crate) fn change(&self, version: usize) {
-        self.watch.lock().unwrap().as_ref().unwrap().unbounded_send(event("MODIFIED", "000000", version)).unwrap();
+        self.send(event("MODIFIED", "000000", version));
+    }
+
+    /// Sends bytes to the open watch.
+    pub(crate) fn send(&self, bytes: Bytes) {
+        self.watch.lock().unwrap().as_ref().unwrap().unbounded_send(bytes).unwrap();
     }
 }
 
@@ -181,7 +186,9 @@ fn event(kind: &str, name: &str, version: usize) -> Bytes {
 }
 
 fn config_map(name: &str, version: usize, len: usize) -> Value {
-    let meta = json!({ "name": name, "namespace": "web", "uid": name, "resourceVersion": version.to_string() });
+    let version = version.to_string();
+    let meta =
+        json!({ "name": name, "namespace": "web", "uid": name, "resourceVersion": version, "labels": { "n": name } });
     let data = json!({ "x": name.repeat(len / name.len()) });
     json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data })
 }
@@ -209,9 +216,17 @@ impl Transport for FakeApiServer {
             };
             stream::iter(change).chain(stream::once(late).filter_map(std::future::ready)).map(Ok).boxed()
         } else if request.path_and_query.contains("watch=") {
-            let (sender, changes) = unbounded();
-            *self.watch.lock().unwrap() = Some(sender);
-            changes.map(Ok).boxed()
+            if self.encoded.is_some() {
+                content_type = "application/vnd.kubernetes.protobuf;stream=watch";
+            }
+            // Watches that the mirror forwards have no timeout.
+            if request.path_and_query.contains("timeoutSeconds=") {
+                let (sender, changes) = unbounded();
+                *self.watch.lock().unwrap() = Some(sender);
+                changes.map(Ok).boxed()
+            } else {
+                stream::pending().boxed()
+            }
         } else if let Some(list) = &self.encoded {
             content_type = "application/vnd.kubernetes.protobuf";
             stream::iter([Ok(list.clone())]).boxed()

@@ -9,9 +9,9 @@ use super::read_encoder::ReadEncoder;
 use super::select::ReadSelector;
 use super::table_encoder::TableEncoder;
 use crate::negotiate::{Form, Representation};
-use crate::request::ReadRequest;
-use crate::resource::Mirrored;
-use crate::response::{Refusal, status};
+use crate::request::{IncludeObject, ReadRequest};
+use crate::resource::{IncompleteObjects, Mirrored};
+use crate::response::{ForwardReason, Refusal, status};
 
 /// A body is written in chunks of about this size.
 pub(super) const CHUNK: usize = 64 << 10;
@@ -40,13 +40,24 @@ impl CacheRead {
             Form::Whole => ReadEncoder::new(encoder, None),
             Form::Metadata => ReadEncoder::new(encoder.metadata_only(), None),
             Form::Row => {
-                let printer = mirrored.table_printer().ok_or(Refusal::Forward)?;
+                let printer = mirrored.table_printer().ok_or(Refusal::Forward(ForwardReason::Form))?;
                 let table = TableEncoder::new(printer, type_meta.clone(), request.options.include_object);
                 ReadEncoder::new(encoder, Some(table))
             }
         };
         let selector = ReadSelector::parse(mirrored, &request)?;
         Ok(Self { mirrored: Arc::clone(mirrored), encoder, selector, representation, request })
+    }
+
+    /// Returns the objects that this read cannot show, because they would lack fields; `None` if there are none.
+    pub(super) fn incomplete_objects(&self) -> Option<IncompleteObjects> {
+        let Representation { encoding, form } = self.representation;
+        let has_whole_objects = match form {
+            Form::Whole => true,
+            Form::Metadata => false,
+            Form::Row => self.request.options.include_object == IncludeObject::Object,
+        };
+        self.mirrored.incomplete_objects(encoding, has_whole_objects)
     }
 
     /// Returns all objects of the version of the cache.

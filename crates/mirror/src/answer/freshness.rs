@@ -34,7 +34,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::metrics::MirrorMetrics;
 use crate::request::ListOptions;
 use crate::resource::Mirrored;
-use crate::response::{Refusal, status};
+use crate::response::{ForwardReason, Refusal, status};
 
 /// How long a read waits for the watch of the cache to deliver a version that the API server has.
 const DELIVERY_TIME: Duration = Duration::from_millis(100);
@@ -85,12 +85,13 @@ impl FreshnessGate {
                 self.wait_for_version(mirrored, resource_version, if_older).await
             };
         }
+        let unconfirmed = Err(Refusal::Forward(ForwardReason::Unconfirmed));
         let (answer, waited) = match if_older {
             _ if self.stale_reads => ("memory", Ok(())),
-            IfOlder::Forward => ("forwarded_small", Err(Refusal::Forward)),
-            IfOlder::Wait if mirrored.confirmations.has_failed() => ("forwarded", Err(Refusal::Forward)),
+            IfOlder::Forward => ("forwarded_small", Err(Refusal::Forward(ForwardReason::Small))),
+            IfOlder::Wait if mirrored.confirmations.has_failed() => ("forwarded", unconfirmed),
             IfOlder::Wait if self.reach_newest(mirrored).await => ("memory", Ok(())),
-            IfOlder::Wait => ("forwarded", Err(Refusal::Forward)),
+            IfOlder::Wait => ("forwarded", unconfirmed),
         };
         self.metrics.count_default_read(&mirrored.resource, answer);
         waited
@@ -108,12 +109,12 @@ impl FreshnessGate {
             "0" => Ok(()),
             version if options.send_initial_events == Some(true) => {
                 match self.wait_for_version(mirrored, version, IfOlder::Wait).await {
-                    Err(Refusal::Forward) if is_version(version) => Err(not_confirmed()),
+                    Err(Refusal::Forward(_)) if is_version(version) => Err(not_confirmed()),
                     waited => waited,
                 }
             }
             version if is_version(version) => Ok(()),
-            _ => Err(Refusal::Forward),
+            _ => Err(Refusal::Forward(ForwardReason::Version)),
         }
     }
 
@@ -126,15 +127,16 @@ impl FreshnessGate {
         if_older: IfOlder,
     ) -> Result<(), Refusal> {
         if !is_version(resource_version) {
-            return Err(Refusal::Forward);
+            return Err(Refusal::Forward(ForwardReason::Version));
         }
         if has_version(mirrored, resource_version).await {
             return Ok(());
         }
-        let newest = self.request_version(mirrored).await.ok_or(Refusal::Forward)?;
+        let newest = self.request_version(mirrored).await;
+        let newest = newest.ok_or(Refusal::Forward(ForwardReason::Unconfirmed))?;
         let is_known = compare_resource_versions(resource_version, &newest).is_some_and(Ordering::is_le);
         if is_known && if_older == IfOlder::Forward {
-            return Err(Refusal::Forward);
+            return Err(Refusal::Forward(ForwardReason::Version));
         }
         if is_known {
             mirrored.confirmations.request(&self.client);
@@ -142,7 +144,7 @@ impl FreshnessGate {
         let reached = timeout(BLOCK_TIMEOUT, mirrored.cache.wait_for_resource_version(resource_version)).await;
         match reached {
             Ok(Ok(())) => Ok(()),
-            _ if is_known => Err(Refusal::Forward),
+            _ if is_known => Err(Refusal::Forward(ForwardReason::Unconfirmed)),
             _ => Err(status::version_too_large(resource_version, &mirrored.cache.resource_version()).into()),
         }
     }

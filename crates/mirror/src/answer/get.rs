@@ -4,7 +4,7 @@ use super::cache_read::CacheRead;
 use super::freshness::{FreshnessGate, IfOlder};
 use super::read_pool::ReadShare;
 use crate::fairness::PoolPermit;
-use crate::response::{BodyError, Refusal, ResponseBody, status};
+use crate::response::{BodyError, ForwardReason, Refusal, ResponseBody, status};
 
 /// Returns an object, and the permit to write it, which the connection keeps until the reader has the object.
 pub(super) async fn answer_get(
@@ -25,6 +25,6 @@ pub(super) async fn answer_get(
         Ok(body)
     });
     // The object has fields that the mirror cannot write.
-    let body = encoded.map(ResponseBody::from).map_err(|_| Refusal::Forward)?;
+    let body = encoded.map(ResponseBody::from).map_err(|_| Refusal::Forward(ForwardReason::UnknownFields))?;
     Ok((body, permit))
 }

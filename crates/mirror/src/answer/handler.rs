@@ -18,7 +18,7 @@ use crate::metrics::MirrorMetrics;
 use crate::negotiate::{Form, Representation};
 use crate::request::{IncludeObject, ReadRequest, ReadVerb};
 use crate::resource::{Mirrored, ReadSource};
-use crate::response::{Refusal, ResponseBody, status};
+use crate::response::{ForwardReason, Refusal, ResponseBody, status};
 use crate::settings::MirrorSettings;
 use crate::shutdown::Shutdown;
 
@@ -62,7 +62,7 @@ impl ReadHandler {
         let status = mirrored.status();
         match status.source {
             ReadSource::Cache => {}
-            ReadSource::ApiServer => return Err(Refusal::Forward),
+            ReadSource::ApiServer => return Err(Refusal::Forward(ForwardReason::Other)),
             ReadSource::Nobody(reason) => {
                 return Err(status::unavailable(format!("{}: {reason}", status.name), 1).into());
             }
@@ -114,8 +114,9 @@ fn check_support(mirrored: &Mirrored, request: &ReadRequest, representation: Rep
     let Representation { encoding, form } = representation;
     // The API server refuses the value.
     let has_other_form = has_other_form || form == Form::Row && options.include_object == IncludeObject::Invalid;
-    let has_whole_objects = form == Form::Whole || form == Form::Row && options.include_object == IncludeObject::Object;
-    let cannot_encode = !encoding.is_self_describing() && !mirrored.has_protobuf()
-        || mirrored.would_lack_fields(encoding, has_whole_objects);
-    if has_no_such_path || has_other_form || cannot_encode { Err(Refusal::Forward) } else { Ok(()) }
+    let cannot_encode = !encoding.is_self_describing() && !mirrored.has_protobuf();
+    if has_no_such_path || has_other_form || cannot_encode {
+        return Err(Refusal::Forward(ForwardReason::Form));
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@
 //!
 //! # Before you change this file
 //!
+//! - The first walk also finds objects with fields that JSON would lack: the whole list is then one forwarded request.
 //! - An error in the first walk or in the first chunk is forwarded. A later one resets the connection or the stream, so
 //!   that no reader takes a part for the whole.
 //! - A list acquires its permit after the snapshot, and holds it until its body is dropped. A waiting list keeps its
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
 use futures::stream;
-use listwatch::{ItemError, ListMeta};
+use listwatch::ListMeta;
 use listwatch_cache::{ObjectKey, Snapshot};
 use tokio::task::yield_now;
 
@@ -32,7 +33,8 @@ use super::select::Candidates;
 use crate::fairness::PoolPermit;
 use crate::negotiate::Form;
 use crate::request::ResourceVersionMatch;
-use crate::response::{BodyError, Refusal, ResponseBody, status};
+use crate::resource::IncompleteObjects;
+use crate::response::{BodyError, ForwardReason, Refusal, ResponseBody, status};
 
 /// The objects that are planned before other tasks run.
 const PLAN_STEP: usize = 64;
@@ -53,15 +55,18 @@ pub(super) async fn answer_list(
         let namespace = read.selector.namespace.as_deref();
         let is_namespaced = read.mirrored.resource.is_namespaced();
         // The API server continues lists of other versions, or refuses them with a fresh token.
-        let token = ContinueToken::decode(&options.continue_token, namespace, is_namespaced).ok_or(Refusal::Forward)?;
+        let token = ContinueToken::decode(&options.continue_token, namespace, is_namespaced);
+        let token = token.ok_or(Refusal::Forward(ForwardReason::Version))?;
         if !matches!(&*options.resource_version, "" | "0") {
             return Err(status::bad_request("specifying resource version is not allowed when using continue").into());
         }
-        let snapshot = read.mirrored.paged_at(&token.resource_version).ok_or(Refusal::Forward)?;
+        let snapshot = read.mirrored.paged_at(&token.resource_version);
+        let snapshot = snapshot.ok_or(Refusal::Forward(ForwardReason::Version))?;
         (snapshot, Some(token.after))
     };
     let permit = share.acquire_permit().await?;
-    let plan = ListPlan::new(&read, snapshot, after).await.map_err(|_| Refusal::Forward)?;
+    let plan =
+        ListPlan::new(&read, snapshot, after).await.map_err(|_| Refusal::Forward(ForwardReason::UnknownFields))?;
     let chunks = ListChunks::new(read, plan, permit)?;
     Ok(ResponseBody::from_stream(stream::iter(chunks)))
 }
@@ -82,7 +87,7 @@ async fn find_snapshot(freshness: &FreshnessGate, read: &CacheRead) -> Result<Ar
         let current = mirrored.cache.exact_snapshot().filter(|snapshot| snapshot.resource_version() == version);
         let known = current.map(Arc::new).or_else(|| mirrored.paged_at(version));
         // The API server has the states of the last minutes.
-        return known.ok_or(Refusal::Forward);
+        return known.ok_or(Refusal::Forward(ForwardReason::Version));
     }
     let waits = freshness.needs_no_wait(version) || !is_small(read)?;
     freshness.wait_for_read(mirrored, version, if waits { IfOlder::Wait } else { IfOlder::Forward }).await?;
@@ -125,7 +130,10 @@ struct PlanWalk {
 }
 
 impl ListPlan {
-    async fn new(read: &CacheRead, snapshot: Arc<Snapshot<[u8]>>, after: Option<ObjectKey>) -> Result<Self, ItemError> {
+    /// # Errors
+    ///
+    /// An object of the list cannot be read, or would lack fields.
+    async fn new(read: &CacheRead, snapshot: Arc<Snapshot<[u8]>>, after: Option<ObjectKey>) -> Result<Self, BodyError> {
         let CacheRead { mirrored, selector, request, .. } = read;
         // The API server's watch cache ignores limits at version 0.
         let is_whole = request.options.resource_version == "0" && after.is_none();
@@ -133,7 +141,8 @@ impl ListPlan {
         let candidates = Candidates::new(mirrored, selector, snapshot);
         let selected = (!selector.is_empty()).then(FixedBitSet::new);
         let mut walk = PlanWalk { last: after.clone(), walked: 0, selected, count: 0, items_len: 0, has_more: false };
-        while walk.walk_step(read, &candidates, limit)? {
+        let incomplete = read.incomplete_objects();
+        while walk.walk_step(read, &candidates, limit, incomplete.as_ref())? {
             yield_now().await;
         }
         let list_meta = walk.list_meta(read, &candidates.snapshot);
@@ -146,7 +155,13 @@ impl ListPlan {
 
 impl PlanWalk {
     /// Walks over some objects. Returns false after the last.
-    fn walk_step(&mut self, read: &CacheRead, candidates: &Candidates, limit: usize) -> Result<bool, ItemError> {
+    fn walk_step(
+        &mut self,
+        read: &CacheRead,
+        candidates: &Candidates,
+        limit: usize,
+        incomplete: Option<&IncompleteObjects>,
+    ) -> Result<bool, BodyError> {
         let CacheRead { mirrored, encoder, selector, representation, .. } = read;
         let needs_lens = encoder.needs_items_len();
         let mut next = None;
@@ -158,6 +173,9 @@ impl PlanWalk {
             }
             let is_selected = self.selected.is_none() || selector.selects(mirrored, &object)?;
             if is_selected {
+                if incomplete.is_some_and(|incomplete| incomplete.contains(&object.key())) {
+                    return Err("the list would lack fields".into());
+                }
                 self.count += 1;
                 if needs_lens {
                     self.items_len += if representation.form == Form::Metadata {
@@ -227,8 +245,8 @@ impl ListChunks {
         let mut first = Vec::with_capacity(CHUNK + CHUNK / 4);
         let ListPlan { list_meta, walk, .. } = &chunks.plan;
         let list = chunks.read.encoder.list_head(list_meta, walk.items_len, &mut first);
-        chunks.list = Some(list.map_err(|_| Refusal::Forward)?);
-        chunks.append_objects(&mut first).map_err(|_| Refusal::Forward)?;
+        chunks.list = Some(list.map_err(|_| Refusal::Forward(ForwardReason::UnknownFields))?);
+        chunks.append_objects(&mut first).map_err(|_| Refusal::Forward(ForwardReason::UnknownFields))?;
         chunks.first = first.into();
         Ok(chunks)
     }

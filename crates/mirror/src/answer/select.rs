@@ -9,7 +9,7 @@ use listwatch_cache::{Object, ObjectKey, Snapshot};
 
 use crate::request::{ListOptions, ReadRequest};
 use crate::resource::Mirrored;
-use crate::response::Refusal;
+use crate::response::{ForwardReason, Refusal};
 
 /// The namespace and the selectors of a read.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl ReadSelector {
         if !selector.fields.is_empty()
             && selector.matches_fields(mirrored, &ItemRef::empty(mirrored.encoding())).is_err()
         {
-            return Err(Refusal::Forward);
+            return Err(Refusal::Forward(ForwardReason::Selector));
         }
         Ok(selector)
     }

@@ -19,8 +19,10 @@
 //!   frame in the log. `frame_form` is the number of the representation there.
 //! - With a selector, a change may be an `ADDED` or a `DELETED` for the reader. These frames depend on the selector, so
 //!   they are not shared. The `DELETED` has the old object at the new version, as the API server sends it.
-//! - A change that cannot be encoded ends the watch with a 410, as does a relist. The reader lists again, and that list
-//!   is forwarded. In the initial state such an object resets the connection or the stream.
+//! - A relist ends the watch with a 410.
+//! - JSON lacks fields that the mirror does not know. A watch that would send such an object is forwarded as a whole
+//!   ([`meets_unknown_fields`]). If the object comes later, the watch ends without a bookmark, as after its timeout. Its
+//!   reader resumes before the change, and the API server answers: with a 410, it would list each time.
 //! - Changes may share a version. A reader that resumes at this version gets all of them but the first, perhaps again.
 //!
 //! # What was left out
@@ -49,7 +51,7 @@ use crate::authorize::Grant;
 use crate::fairness::PoolPermit;
 use crate::metrics::{GaugeGuard, MirrorMetrics};
 use crate::negotiate::{Form, Representation};
-use crate::response::{BodyError, Refusal, ResponseBody, status};
+use crate::response::{BodyError, ForwardReason, Refusal, ResponseBody, status};
 use crate::shutdown::Shutdown;
 
 /// Bookmarks are sent this far apart. The API server sends them about once a minute.
@@ -64,6 +66,9 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The objects that are selected for one chunk of the initial state before other futures of the watch are polled.
 const INITIAL_STEP: usize = 1024;
+
+/// The most objects with unknown fields among which a watch selects. With more of them, it is forwarded.
+const MAX_SELECTED: usize = 1000;
 
 pub(super) async fn answer_watch(
     freshness: &FreshnessGate,
@@ -82,6 +87,9 @@ pub(super) async fn answer_watch(
             return Ok(frame.into());
         }
         waited => waited?,
+    }
+    if meets_unknown_fields(&read) {
+        return Err(Refusal::Forward(ForwardReason::UnknownFields));
     }
     let start = find_start(share, &read).await?;
     let Some((initial, changes)) = start else {
@@ -113,6 +121,24 @@ pub(super) async fn answer_watch(
         Some((frame, watch))
     });
     Ok(ResponseBody::endless(frames))
+}
+
+/// Returns true if the watch would send an object without some of its fields.
+fn meets_unknown_fields(read: &CacheRead) -> bool {
+    let CacheRead { mirrored, selector, representation, request, .. } = read;
+    if !representation.encoding.is_self_describing() {
+        return false;
+    }
+    let version = &*request.options.resource_version;
+    if !matches!(version, "" | "0") && mirrored.has_incomplete_change_after(version) {
+        return true;
+    }
+    let Some(incomplete) = read.incomplete_objects() else { return false };
+    let Some(mut keys) = incomplete.keys(MAX_SELECTED) else { return true };
+    keys.any(|key| {
+        let object = mirrored.cache.get(key);
+        object.is_some_and(|object| selector.selects(mirrored, &object).unwrap_or(true))
+    })
 }
 
 /// Returns where the watch begins: its initial state, if it has one, and the changes after that. `None` if the change
@@ -218,8 +244,12 @@ impl WatchStream {
                     Some(Ok(change)) => match self.change_frame(&change) {
                         Ok(None) => {}
                         Ok(Some(frame)) => return Some(Ok(frame)),
-                        // The reader lists again, and the API server answers.
-                        Err(_) => return Some(Ok(self.end_expired("the change cannot be encoded"))),
+                        // The reader resumes before the change, and the API server answers.
+                        Err(_) => {
+                            self.read.mirrored.record_incomplete_change(change.resource_version());
+                            self.has_ended = true;
+                            return None;
+                        }
                     },
                     Some(Err(_)) | None => return Some(Ok(self.end_expired("the mirror was relisted, or the reader is too slow"))),
                 },

@@ -32,9 +32,9 @@ use crate::resource::Mirrored;
 /// The most places that a watch is told before it reads the log by itself.
 const MAX_PLACES: usize = 1024;
 
-/// The hubs of resources, by the address of the resource.
+/// The hubs of resources that have watches with selectors, by the address of the resource, which the hub keeps.
 #[derive(Default)]
-pub(super) struct WatchHubs(Mutex<HashMap<usize, Arc<WatchHub>>>);
+pub(super) struct WatchHubs(Mutex<HashMap<usize, Weak<WatchHub>>>);
 
 impl WatchHubs {
     /// Returns the changes after a cursor that a watch may select, and perhaps others.
@@ -47,16 +47,27 @@ impl WatchHubs {
         if selector.selects_all() {
             return WatchChanges { cursor, told: None };
         }
-        let hub = {
-            let mut hubs = lock(&self.0);
-            let new = || Arc::new(WatchHub { mirrored: Arc::clone(mirrored), state: Mutex::new(HubState::new()) });
-            Arc::clone(hubs.entry(Arc::as_ptr(mirrored).addr()).or_insert_with(new))
-        };
+        let hub = self.hub_of(mirrored);
         let watch = Arc::new(ToldWatch { selector: selector.clone(), told: Mutex::default() });
         let number = hub.add_watch(&watch);
         WatchChanges { cursor, told: Some(Told { hub, watch, number }) }
     }
+
+    fn hub_of(&self, mirrored: &Arc<Mirrored>) -> Arc<WatchHub> {
+        let mut hubs = lock(&self.0);
+        let address = Arc::as_ptr(mirrored).addr();
+        if let Some(hub) = hubs.get(&address).and_then(Weak::upgrade) {
+            return hub;
+        }
+        hubs.retain(|_, hub| hub.strong_count() > 0);
+        let hub = Arc::new(WatchHub { mirrored: Arc::clone(mirrored), state: Mutex::new(HubState::new()) });
+        hubs.insert(address, Arc::downgrade(&hub));
+        hub
+    }
 }
+
+/// A change, or `ChangesExpired`; `None` after the error.
+type NextChange = Option<Result<Arc<LoggedChange<[u8]>>, StoreError>>;
 
 /// The changes that a watch reads.
 pub(super) struct WatchChanges {
@@ -84,14 +95,14 @@ impl WatchChanges {
     /// # Errors
     ///
     /// [`StoreError::ChangesExpired`].
-    pub(super) async fn next(&mut self) -> Option<Result<Arc<LoggedChange<[u8]>>, StoreError>> {
+    pub(super) async fn next(&mut self) -> NextChange {
         if self.told.is_none() {
             return self.cursor.next().await;
         }
         poll_fn(|cx| self.poll_told(cx)).await
     }
 
-    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arc<LoggedChange<[u8]>>, StoreError>>> {
+    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<NextChange> {
         let Self { cursor, told } = self;
         let Some(Told { hub, watch, number }) = told else { return Poll::Ready(None) };
         loop {
@@ -328,4 +339,136 @@ async fn tell_watches(hub: Weak<WatchHub>, mut cursor: ChangeCursor<[u8]>) {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+    use std::time::Duration;
+
+    use http_body::Body as _;
+    use http_body_util::BodyExt as _;
+    use listwatch_cache::ChangeLogLimits;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::response::ResponseBody;
+    use crate::settings::{Limits, MirrorSettings};
+    use crate::testing::{FakeApiServer, Pipeline, get};
+
+    #[derive(Default)]
+    struct CountingWaker(AtomicUsize);
+
+    impl Wake for CountingWaker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// An open watch, polled by a waker that counts.
+    struct Watch {
+        query: &'static str,
+        body: ResponseBody,
+        woken: Arc<CountingWaker>,
+    }
+
+    impl Watch {
+        async fn start(mirror: &Pipeline, query: &'static str) -> Self {
+            let body = get(mirror, &format!("/api/v1/{query}"), "application/json").await.into_body();
+            let mut watch = Self { query, body, woken: Arc::default() };
+            assert_eq!(watch.read(), "");
+            watch
+        }
+
+        /// Returns the frames that it has.
+        fn read(&mut self) -> String {
+            self.woken.0.store(0, Ordering::Relaxed);
+            let waker = Waker::from(Arc::clone(&self.woken));
+            let mut frames = String::new();
+            while let Poll::Ready(Some(frame)) = Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(&waker)) {
+                frames.push_str(str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
+            }
+            frames
+        }
+    }
+
+    /// Changes the first object, and lets the hub tell the watches.
+    async fn change(api: &FakeApiServer, mirror: &Pipeline, version: usize) {
+        api.change(version);
+        mirror.first_resource().cache.wait_for_resource_version(&version.to_string()).await.unwrap();
+        for _ in 0..100 {
+            yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn wakes_the_watches_that_select_a_change() {
+        let api = FakeApiServer::new(3, 100);
+        let mirror = api.mirror(Limits::default()).await;
+        let mut watches = Vec::new();
+        for (query, selects) in [
+            ("configmaps?watch=1&resourceVersion=1000", true),
+            ("namespaces/web/configmaps?watch=1&resourceVersion=1000", true),
+            ("namespaces/other/configmaps?watch=1&resourceVersion=1000", false),
+            ("configmaps?watch=1&resourceVersion=1000&fieldSelector=metadata.name%3D000000", true),
+            ("configmaps?watch=1&resourceVersion=1000&fieldSelector=metadata.name%3D000001", false),
+            ("configmaps?watch=1&resourceVersion=1000&fieldSelector=metadata.name!%3D000000", false),
+            ("configmaps?watch=1&resourceVersion=1000&fieldSelector=metadata.namespace%3Dweb", true),
+            ("configmaps?watch=1&resourceVersion=1000&labelSelector=n%3D000000", true),
+            ("configmaps?watch=1&resourceVersion=1000&labelSelector=n%3D000001", false),
+            ("configmaps?watch=1&resourceVersion=1000&labelSelector=n+in+(000000,000002)", true),
+            ("configmaps?watch=1&resourceVersion=1000&labelSelector=n%3D000000,!x", true),
+            ("configmaps?watch=1&resourceVersion=1000&labelSelector=n%3D000000,x", false),
+            ("namespaces/other/configmaps?watch=1&resourceVersion=1000&labelSelector=n%3D000000", false),
+        ] {
+            watches.push((Watch::start(&mirror, query).await, selects));
+        }
+        for version in [1001, 1002, 1003] {
+            change(&api, &mirror, version).await;
+            for (watch, selects) in &mut watches {
+                assert_eq!(watch.woken.0.load(Ordering::Relaxed) > 0, *selects, "{}", watch.query);
+                let frames = watch.read();
+                assert_eq!(frames.matches("MODIFIED").count(), usize::from(*selects), "{}: {frames}", watch.query);
+                assert_eq!(frames.contains(&version.to_string()), *selects, "{}", watch.query);
+            }
+        }
+        // A watch that begins at an older version reads the changes since by itself.
+        let late = "/api/v1/configmaps?watch=1&resourceVersion=1001&labelSelector=n%3D000000";
+        let mut late = get(&mirror, late, "application/json").await.into_body();
+        for version in [1002, 1003] {
+            let frame = late.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(str::from_utf8(&frame).unwrap().contains(&version.to_string()));
+        }
+        drop((watches, late));
+        change(&api, &mirror, 1004).await;
+        let mut again = Watch::start(&mirror, "configmaps?watch=1&resourceVersion=1004&labelSelector=n%3D000000").await;
+        change(&api, &mirror, 1005).await;
+        assert_eq!(again.read().matches("MODIFIED").count(), 1, "the hub runs again");
+    }
+
+    /// The log drops changes that the watch does not select.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_told_nothing_has_read_all() {
+        const REST: &str = "configmaps?watch=1&resourceVersion=1000&allowWatchBookmarks=1&labelSelector=n%3D000001";
+        const CHANGED: &str = "configmaps?watch=1&resourceVersion=1000&labelSelector=n%3D000000";
+
+        let api = FakeApiServer::new(2, 100);
+        let mut log = ChangeLogLimits::default();
+        log.bytes = 1;
+        let settings = MirrorSettings { stale_reads: true, ..MirrorSettings::default() };
+        let mirror = api.mirror_with(settings, log, |own| own).await;
+        let mut rest = Watch::start(&mirror, REST).await;
+        let mut slow = Watch::start(&mirror, CHANGED).await;
+        for version in 1001..1020 {
+            change(&api, &mirror, version).await;
+        }
+        assert_eq!(rest.read(), "");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let bookmark = rest.read();
+        assert!(bookmark.contains("BOOKMARK") && bookmark.contains("\"1019\""), "{bookmark}");
+        assert!(slow.read().contains("Expired"), "it has lost changes that it selects");
+        assert_eq!(rest.woken.0.load(Ordering::Relaxed), 0);
+    }
 }

@@ -9,6 +9,7 @@ use listwatch::Status;
 use listwatch::client::Transport;
 use listwatch::internal::WarningLimit;
 use secrecy::SecretString;
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::error::ReviewError;
@@ -40,7 +41,7 @@ impl Authorizer {
     pub(crate) fn new(settings: &MirrorSettings, transport: Arc<dyn Transport>, metrics: MirrorMetrics) -> Self {
         let reviewer = match settings.access {
             Access::Loopback => None,
-            Access::Reviewed => Some(Arc::new(Reviewer::new(transport, &settings.limits, metrics.clone()))),
+            Access::Reviewed => Some(Arc::new(Reviewer::new(transport, settings, metrics.clone()))),
         };
         Self { reviewer, metrics, warnings: WarningLimit::default() }
     }
@@ -80,6 +81,34 @@ impl Authorizer {
         };
         self.metrics.count_denied(denied);
         Err(status.into())
+    }
+
+    /// Reviews a right of the reader itself, as `kubectl auth can-i` asks for it. `spec` is that of a
+    /// `SelfSubjectAccessReview`; returns its status.
+    ///
+    /// # Errors
+    ///
+    /// 401, 405 on loopback, where readers have no rights of their own, 429 if too many reviews wait, and 503 if a
+    /// review fails.
+    pub(crate) async fn review_self(
+        &self,
+        headers: &HeaderMap,
+        reader: &Reader,
+        spec: &Value,
+    ) -> Result<Value, Refusal> {
+        let Some(reviewer) = &self.reviewer else { return Err(status::method_not_allowed().into()) };
+        let review = async {
+            let token = bearer_token(headers).ok_or(ReviewDenial::Unknown)?;
+            let user = reviewer.review_token(&token, reader.peer).await.map_err(ReviewDenial::Failed)?;
+            let user = user.ok_or(ReviewDenial::Unknown)?;
+            let access = reviewer.review_spec(&user, spec).await.map_err(ReviewDenial::Failed)?;
+            serde_json::to_value(access).map_err(|error| ReviewDenial::Failed(ReviewError::failed(error.to_string())))
+        };
+        review.await.map_err(|denial| {
+            let (denied, status) = self.denied_status(denial, &Attributes::Path { verb: "post", path: String::new() });
+            self.metrics.count_denied(denied);
+            status.into()
+        })
     }
 
     /// Returns the label of a denial in the metrics, and the error for the reader.
@@ -129,6 +158,11 @@ impl ReviewedRequest {
 }
 
 impl Grant {
+    /// Returns true if the reader has this right itself, and does not share the mirror's.
+    pub(crate) fn is_reviewed(&self) -> bool {
+        self.request.is_some()
+    }
+
     fn on_loopback(reader: &Reader) -> Self {
         Self { holder: Holder::Connection(reader.connection.number()), request: None }
     }

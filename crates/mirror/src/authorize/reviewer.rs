@@ -16,7 +16,7 @@ use super::review_client::{ReviewClient, TOKEN_REVIEWS};
 use crate::fairness::{Holder, Peer};
 use crate::metrics::MirrorMetrics;
 use crate::request::{Attributes, ResourceAttributes};
-use crate::settings::Limits;
+use crate::settings::MirrorSettings;
 
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
@@ -32,6 +32,8 @@ const MAX_RESULTS: usize = 10_000;
 /// Reviews tokens and access. Concurrent equal reviews share one request.
 pub(super) struct Reviewer {
     client: Arc<ReviewClient>,
+    /// Tokens must be for one of them; empty for those of the API server.
+    audiences: Arc<[String]>,
     /// By the digest of the token. `None` if the token is of no user.
     tokens: ReviewCache<Digest, Option<Arc<UserInfo>>>,
     /// By the digest of the review, because a user chooses the length of its attributes.
@@ -50,12 +52,17 @@ pub(super) struct UserInfo {
 }
 
 /// The result of a SubjectAccessReview.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
 pub(super) struct AccessDecision {
     pub(super) allowed: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    denied: bool,
     /// The authorizer's reason, for the message of a 403.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    evaluation_error: String,
 }
 
 impl UserInfo {
@@ -63,6 +70,11 @@ impl UserInfo {
     pub(super) fn holder(&self) -> Holder {
         Holder::User(self.username.as_str().into())
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The SHA-256 of a text.
@@ -75,9 +87,10 @@ fn digest_of(text: &str) -> Digest {
 }
 
 impl Reviewer {
-    pub(super) fn new(transport: Arc<dyn Transport>, limits: &Limits, metrics: MirrorMetrics) -> Self {
-        let client = Arc::new(ReviewClient::new(transport, limits, metrics));
-        Self { client, tokens: ReviewCache::new(MAX_RESULTS), access: ReviewCache::new(MAX_RESULTS) }
+    pub(super) fn new(transport: Arc<dyn Transport>, settings: &MirrorSettings, metrics: MirrorMetrics) -> Self {
+        let client = Arc::new(ReviewClient::new(transport, &settings.limits, metrics));
+        let audiences = settings.audiences.clone().into();
+        Self { client, audiences, tokens: ReviewCache::new(MAX_RESULTS), access: ReviewCache::new(MAX_RESULTS) }
     }
 
     /// Returns the user of a token, which this peer has sent; `None` if it has none.
@@ -88,9 +101,9 @@ impl Reviewer {
     ) -> Result<Option<Arc<UserInfo>>, ReviewError> {
         let key = digest_of(token.expose_secret());
         let review = |last: Option<&Option<Arc<UserInfo>>>| {
-            let (client, token) = (Arc::clone(&self.client), token.clone());
+            let (client, token, audiences) = (Arc::clone(&self.client), token.clone(), Arc::clone(&self.audiences));
             let holder = last.and_then(Option::as_ref).map_or(Holder::Address(peer), |user| user.holder());
-            async move { send_token_review(&client, &token, &holder).await }
+            async move { send_token_review(&client, &token, &audiences, &holder).await }
         };
         self.tokens.get_or_review(key, review).await
     }
@@ -101,10 +114,20 @@ impl Reviewer {
         user: &UserInfo,
         attributes: &Attributes,
     ) -> Result<AccessDecision, ReviewError> {
+        let spec = match attributes {
+            Attributes::Resource(of) => json!({ "resourceAttributes": to_json(of) }),
+            Attributes::Path { path, verb } => json!({ "nonResourceAttributes": { "path": path, "verb": verb } }),
+        };
+        self.review_spec(user, &spec).await
+    }
+
+    /// Returns whether a user has the right that these attributes describe.
+    pub(super) async fn review_spec(&self, user: &UserInfo, attributes: &Value) -> Result<AccessDecision, ReviewError> {
         let mut spec = serde_json::to_value(user).map_err(|error| ReviewError::failed(error.to_string()))?;
-        match attributes {
-            Attributes::Resource(of) => spec["resourceAttributes"] = to_json(of),
-            Attributes::Path { path, verb } => spec["nonResourceAttributes"] = json!({ "path": path, "verb": verb }),
+        for name in ["resourceAttributes", "nonResourceAttributes"] {
+            if let Some(attributes) = attributes.get(name).filter(|attributes| attributes.is_object()) {
+                spec[name] = attributes.clone();
+            }
         }
         let body = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -127,6 +150,7 @@ impl Reviewer {
 async fn send_token_review(
     client: &ReviewClient,
     token: &SecretString,
+    audiences: &[String],
     holder: &Holder,
 ) -> Result<CachedReview<Option<Arc<UserInfo>>>, ReviewError> {
     #[derive(Default, Deserialize)]
@@ -134,15 +158,19 @@ async fn send_token_review(
     struct TokenReviewStatus {
         authenticated: bool,
         user: UserInfo,
+        audiences: Vec<String>,
     }
 
-    let body = json!({
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenReview",
-        "spec": { "token": token.expose_secret() },
-    });
-    let TokenReviewStatus { authenticated, user } = client.send_review(TOKEN_REVIEWS, body.to_string(), holder).await?;
-    let user = (authenticated && !user.username.is_empty()).then(|| Arc::new(user));
+    let mut spec = json!({ "token": token.expose_secret() });
+    if !audiences.is_empty() {
+        spec["audiences"] = audiences.into();
+    }
+    let body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec });
+    let status: TokenReviewStatus = client.send_review(TOKEN_REVIEWS, body.to_string(), holder).await?;
+    // A server that ignores audiences returns none, and has accepted a token of its own.
+    let is_for_mirror = audiences.is_empty() || status.audiences.iter().any(|of_token| audiences.contains(of_token));
+    let is_user = status.authenticated && is_for_mirror && !status.user.username.is_empty();
+    let user = is_user.then(|| Arc::new(status.user));
     Ok(CachedReview { expendable: user.is_none(), value: user, lifetime: TOKEN_LIFETIME })
 }
 

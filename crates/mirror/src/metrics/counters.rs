@@ -42,7 +42,7 @@ struct Counters {
     pool_used: LabelledGauge<1>,
     pool_refused: LabelledCounter<1>,
     denied: LabelledCounter<1>,
-    forwarded: Counter,
+    forwarded: LabelledCounter<1>,
     sent_bytes: LabelledCounter<1>,
     connections: Gauge,
     watchers: LabelledGauge<1>,
@@ -64,7 +64,7 @@ impl Default for Counters {
             pool_used: LabelledGauge::default(),
             pool_refused: LabelledCounter::default(),
             denied: LabelledCounter::default(),
-            forwarded: Counter::default(),
+            forwarded: LabelledCounter::default(),
             sent_bytes: LabelledCounter::default(),
             connections: Gauge::default(),
             watchers: LabelledGauge::default(),
@@ -149,8 +149,9 @@ impl MirrorMetrics {
         self.0.denied.get_or_create(&[("reason", reason.to_owned())]).inc();
     }
 
-    pub(crate) fn count_forwarded(&self) {
-        self.0.forwarded.inc();
+    /// Counts a request that is forwarded for this reason, which is one of a few words.
+    pub(crate) fn count_forwarded(&self, reason: &'static str) {
+        self.0.forwarded.get_or_create(&[("reason", reason.to_owned())]).inc();
     }
 
     /// Returns the counter of the bytes of bodies, for a body to keep. `None` is for all bodies that are not from
@@ -219,7 +220,7 @@ impl MirrorMetrics {
         let Counters { requests, denied, forwarded, connections, certificate_expiry, .. } = &*self.0;
         registry.register("requests", "Requests by kind and status code", requests.clone());
         registry.register("denied", "Requests that were denied, by reason", denied.clone());
-        registry.register("forwarded", "Requests that were forwarded to the API server", forwarded.clone());
+        registry.register("forwarded", "Requests that were forwarded to the API server, by reason", forwarded.clone());
         registry.register("connections", "Open connections of readers", connections.clone());
         self.register_pools(registry);
         let help = "Seconds until the responses to requests began, by kind";

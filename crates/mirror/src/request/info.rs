@@ -21,6 +21,9 @@ use super::path::{ResourcePath, decode_segments, encode_path_and_query, join_seg
 use super::query::QueryPairs;
 use crate::response::{Refusal, status};
 
+/// Where `kubectl auth can-i` sends its question.
+const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
 /// The longest accepted path and query, in bytes. The API server limits only all headers together, to 1 MiB.
 const MAX_URI_BYTES: usize = 64 << 10;
 
@@ -42,6 +45,8 @@ pub(crate) enum RequestRoute {
     Forward,
     /// The mirror, about itself.
     Own(OwnPage),
+    /// The mirror, by a review of the reader that sends a `SelfSubjectAccessReview`.
+    SelfReview,
 }
 
 /// A page about the mirror itself.
@@ -68,8 +73,6 @@ pub(crate) struct ReadRequest {
     pub(crate) name: Option<String>,
     pub(crate) verb: ReadVerb,
     pub(crate) options: ListOptions,
-    /// True for HEAD: the response needs no body. The server drops a body that is set nevertheless.
-    pub(crate) is_head: bool,
 }
 
 impl RequestInfo {
@@ -79,6 +82,10 @@ impl RequestInfo {
     ///
     /// [`Refusal::Status`] for a request that the mirror answers with an error, whoever sends it.
     pub(crate) fn parse(method: &Method, path: &str, query: Option<&str>) -> Result<Self, Refusal> {
+        if *method == Method::POST && path == SELF_REVIEWS {
+            let attributes = Attributes::Path { verb: "post", path: path.to_owned() };
+            return Ok(Self { route: RequestRoute::SelfReview, attributes, path_and_query: path.to_owned() });
+        }
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(status::method_not_allowed().into());
         }
@@ -94,6 +101,11 @@ impl RequestInfo {
         // `/openapi/v2`.
         let end = if path.ends_with('/') && !is_of_resource { "/" } else { "" };
         let of_path = |path| Attributes::Path { verb: if *method == Method::HEAD { "head" } else { "get" }, path };
+        // The API server has no HEAD of these.
+        let has_head = !matches!(segments[..], ["api" | "version" | ".well-known", ..] | ["apis", _, _, ..]);
+        if *method == Method::HEAD && !has_head {
+            return Err(status::method_not_allowed().into());
+        }
         let (route, attributes) = match segments[..] {
             ["healthz" | "livez"] => (RequestRoute::Own(OwnPage::Live), of_path(join_segments(&segments))),
             ["readyz", ref resource @ ..] if resource.len() < 2 => {
@@ -102,10 +114,8 @@ impl RequestInfo {
                 (RequestRoute::Own(OwnPage::Ready { resource, verbose }), of_path(join_segments(&segments)))
             }
             ["metrics"] => (RequestRoute::Own(OwnPage::Metrics), of_path("/metrics".to_owned())),
-            ["api", version, ref rest @ ..] if is_of_resource => route_resource("", version, rest, &query, method)?,
-            ["apis", group, version, ref rest @ ..] if is_of_resource => {
-                route_resource(group, version, rest, &query, method)?
-            }
+            ["api", version, ref rest @ ..] if is_of_resource => route_resource("", version, rest, &query)?,
+            ["apis", group, version, ref rest @ ..] if is_of_resource => route_resource(group, version, rest, &query)?,
             ["api" | "apis" | "openapi" | "version" | ".well-known", ..] => {
                 (RequestRoute::Forward, of_path(join_segments(&segments) + end))
             }
@@ -122,7 +132,6 @@ fn route_resource(
     version: &str,
     segments: &[&str],
     query: &QueryPairs,
-    method: &Method,
 ) -> Result<(RequestRoute, Attributes), Refusal> {
     let path = ResourcePath::parse(segments)?;
     let verb = match path.name {
@@ -143,7 +152,6 @@ fn route_resource(
         name: path.name.map(str::to_owned),
         verb,
         options,
-        is_head: *method == Method::HEAD,
     };
     Ok((RequestRoute::Read(Box::new(read)), attributes))
 }
@@ -186,7 +194,7 @@ mod tests {
     fn shown(uri: &str) -> String {
         match get(uri) {
             Err(Refusal::Status(status)) => status.code.to_string(),
-            Err(Refusal::Forward) => "forward".to_owned(),
+            Err(Refusal::Forward(reason)) => reason.as_str().to_owned(),
             Ok(RequestInfo { route, attributes, .. }) => {
                 let what = match route {
                     RequestRoute::Read(read) => {
@@ -195,6 +203,7 @@ mod tests {
                     }
                     RequestRoute::Forward => "Forward".to_owned(),
                     RequestRoute::Own(own) => format!("{own:?}"),
+                    RequestRoute::SelfReview => "SelfReview".to_owned(),
                 };
                 match attributes {
                     Attributes::Path { verb: "get", path } => format!("{what}: {path}"),
@@ -286,7 +295,7 @@ mod tests {
                 }
                 Ok(RequestInfo { attributes: Attributes::Path { verb, path }, .. }) => format!("{verb} {path}"),
                 Err(Refusal::Status(status)) => status.code.to_string(),
-                Err(Refusal::Forward) => "forward".to_owned(),
+                Err(Refusal::Forward(reason)) => reason.as_str().to_owned(),
             }
         };
         for (uri, expected) in [
@@ -328,7 +337,7 @@ mod tests {
             ("/api/v1/namespaces/other/pods/foo/proxy/subpath", "403"),
         ] {
             assert_eq!(attributes(&Method::GET, uri), expected, "{uri}");
-            let of_head = if expected.contains(" /") { expected.replace("get", "head") } else { expected.to_owned() };
+            let of_head = if uri == "/openapi/v2" { "head /openapi/v2" } else { "405" };
             assert_eq!(attributes(&Method::HEAD, uri), of_head, "HEAD {uri}");
         }
         for (path_and_query, expected) in [
@@ -423,7 +432,30 @@ mod tests {
             };
             assert_eq!(status.code, 405);
         }
-        assert!(RequestInfo::parse(&Method::HEAD, "/api/v1/pods", None).is_ok());
+    }
+
+    /// Measured against kube-apiserver 1.37.
+    #[test]
+    fn resources_have_no_head() {
+        for (path, is_known) in [
+            ("/api/v1/pods", false),
+            ("/api/v1/namespaces/a/pods/b", false),
+            ("/api/v1", false),
+            ("/api", false),
+            ("/apis/apps/v1/deployments", false),
+            ("/apis/apps/v1", false),
+            ("/version", false),
+            ("/apis/apps", true),
+            ("/apis", true),
+            ("/openapi/v2", true),
+            ("/livez", true),
+            ("/metrics", true),
+        ] {
+            match RequestInfo::parse(&Method::HEAD, path, None) {
+                Err(Refusal::Status(status)) => assert_eq!((status.code, is_known), (405, false), "{path}"),
+                parsed => assert!(parsed.is_ok() && is_known, "{path}"),
+            }
+        }
     }
 
     /// The API server must read what the mirror authorized.

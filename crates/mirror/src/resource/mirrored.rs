@@ -1,14 +1,16 @@
 //! A resource that a mirror answers from a cache.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use listwatch::client::{Client, Error, Resource};
 use listwatch::encode::Encoder;
+use listwatch::internal::is_older;
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, ItemError, TypeMeta};
-use listwatch_cache::{Cache, Index, Object, Snapshot};
+use listwatch_cache::{Cache, Index, Object, ObjectKey, Snapshot};
 
 use super::confirmations::Confirmations;
 use super::current_version::CurrentVersion;
@@ -28,6 +30,8 @@ pub struct Mirrored {
     unknown_fields: Option<Index<[u8], UnknownFields>>,
     /// Indexes by the paths of their field selectors.
     pub(crate) indexes: Vec<(String, TextIndex)>,
+    /// The newest version of a change that a watch could not send; empty if there is none.
+    incomplete_change: Mutex<String>,
     tables: TablePrinters,
     paged: Arc<PagedSnapshots>,
     pub(crate) current_version: CurrentVersion,
@@ -80,6 +84,25 @@ impl ResourceStatus {
     }
 }
 
+/// The objects of which a response would lack fields.
+pub(crate) struct IncompleteObjects {
+    keys: HashSet<ObjectKey>,
+    /// True if the key of one of them cannot be read.
+    has_unnamed: bool,
+}
+
+impl IncompleteObjects {
+    /// Returns true if a response with this object would lack fields.
+    pub(crate) fn contains(&self, key: &ObjectKey) -> bool {
+        self.has_unnamed || self.keys.contains(key)
+    }
+
+    /// Returns their keys; `None` if one is unknown, or if there are more than this.
+    pub(crate) fn keys(&self, limit: usize) -> Option<impl Iterator<Item = &ObjectKey>> {
+        (!self.has_unnamed && self.keys.len() <= limit).then(|| self.keys.iter())
+    }
+}
+
 impl Mirrored {
     /// Creates a mirrored resource. `namespace` is the namespace to which the cache is limited, if it is.
     ///
@@ -113,6 +136,7 @@ impl Mirrored {
             namespace,
             type_meta,
             unknown_fields,
+            incomplete_change: Mutex::default(),
             indexes: Vec::new(),
         }
     }
@@ -178,15 +202,39 @@ impl Mirrored {
         }
     }
 
-    /// Returns true if a response in this encoding would lack fields of an object, or of the metadata of an object.
-    pub(crate) fn would_lack_fields(&self, encoding: Encoding, has_whole_objects: bool) -> bool {
+    /// Returns the objects of which a response in this encoding would lack fields; `None` if there are none.
+    ///
+    /// It costs a copy of their keys. After an upgrade of the API server, these may be all objects.
+    pub(crate) fn incomplete_objects(&self, encoding: Encoding, has_whole_objects: bool) -> Option<IncompleteObjects> {
         // The names of unknown fields are unknown, too.
-        let Some(unknown) = self.unknown_fields.as_ref().filter(|_| encoding.is_self_describing()) else {
-            return false;
-        };
-        unknown.count(&UnknownFields::InMetadata) > 0
-            || has_whole_objects && unknown.count(&UnknownFields::Elsewhere) > 0
-            || !unknown.errors().is_empty()
+        let unknown = self.unknown_fields.as_ref().filter(|_| encoding.is_self_describing())?;
+        let errors = unknown.errors();
+        let elsewhere = has_whole_objects.then_some(UnknownFields::Elsewhere);
+        let values = [Some(UnknownFields::InMetadata), elsewhere];
+        let mut keys: HashSet<ObjectKey> = values
+            .iter()
+            .flatten()
+            .filter(|value| unknown.count(*value) > 0)
+            .flat_map(|value| unknown.get(value))
+            .map(|object| object.key())
+            .collect();
+        let has_unnamed = errors.iter().any(|error| error.key.is_none());
+        keys.extend(errors.into_iter().filter_map(|error| error.key));
+        (has_unnamed || !keys.is_empty()).then_some(IncompleteObjects { keys, has_unnamed })
+    }
+
+    /// Records that a watch could not send the change of this version, because it would have lacked fields.
+    pub(crate) fn record_incomplete_change(&self, version: &str) {
+        let mut last = self.incomplete_change.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_empty() || is_older(&last, version) {
+            version.clone_into(&mut last);
+        }
+    }
+
+    /// Returns true if a watch that resumes at this version meets such a change again.
+    pub(crate) fn has_incomplete_change_after(&self, version: &str) -> bool {
+        let last = self.incomplete_change.lock().unwrap_or_else(PoisonError::into_inner);
+        !last.is_empty() && is_older(version, &last)
     }
 
     /// Returns true if the API server has a protobuf form of the objects.
@@ -233,30 +281,48 @@ impl fmt::Debug for Mirrored {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+
+    use crate::metrics::ShownResources;
     use crate::settings::Limits;
     use crate::testing::{FakeApiServer, LAG, get};
 
     /// Returns a field of a message in protobuf.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-        let len = u8::try_from(bytes.len()).unwrap();
-        assert!(number < 16 && len < 128, "one byte each");
-        [&[number << 3 | 2, len], bytes].concat()
+        assert!(number < 16 && bytes.len() < 1 << 14, "one byte, and one or two bytes");
+        let [low, high] = [bytes.len() & 0x7f, bytes.len() >> 7].map(|part| u8::try_from(part).unwrap());
+        let len = if high == 0 { vec![low] } else { vec![low | 0x80, high] };
+        [&[number << 3 | 2][..], &len, bytes].concat()
     }
 
-    /// Returns a list of one ConfigMap with these fields after the known ones.
+    /// Returns a ConfigMap at this version with these fields after the known ones.
+    fn config_map(name: &str, version: &str, in_metadata: &[u8], elsewhere: &[u8]) -> Vec<u8> {
+        let (name, version) = (name.as_bytes(), version.as_bytes());
+        let meta = [field(1, name), field(3, b"web"), field(5, name), field(6, version), in_metadata.to_vec()].concat();
+        [field(1, &meta), elsewhere.to_vec()].concat()
+    }
+
+    /// Returns a list of a ConfigMap `a` with these fields after the known ones, and of `b` without them.
     fn list(in_metadata: &[u8], elsewhere: &[u8]) -> Vec<u8> {
-        let meta = [field(1, b"a"), field(3, b"web"), field(5, b"u"), field(6, b"9"), in_metadata.to_vec()].concat();
-        let item = [field(1, &meta), elsewhere.to_vec()].concat();
-        let raw = [field(1, &field(2, b"1000")), field(2, &item)].concat();
+        let items = [config_map("a", "9", in_metadata, elsewhere), config_map("b", "8", b"", b"")];
+        let raw = [field(1, &field(2, b"1000")), items.map(|item| field(2, &item)).concat()].concat();
         let type_meta = [field(1, b"v1"), field(2, b"ConfigMapList")].concat();
         [b"k8s\0".to_vec(), field(1, &type_meta), field(2, &raw), field(3, b""), field(4, b"")].concat()
     }
 
-    /// The body of a list would otherwise end at the object.
+    /// Returns an event that modifies `a` to this state.
+    fn modified(object: &[u8]) -> Vec<u8> {
+        let type_meta = [field(1, b"v1"), field(2, b"ConfigMap")].concat();
+        let object = [b"k8s\0".to_vec(), field(1, &type_meta), field(2, object), field(3, b""), field(4, b"")].concat();
+        let event = [field(1, b"MODIFIED"), field(2, &field(1, &object))].concat();
+        [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+    }
+
     #[tokio::test]
-    async fn forwards_json_that_would_lack_fields() {
+    async fn forwards_only_the_json_that_would_lack_fields() {
         const LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         const OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        const JSON: &str = "application/json";
         const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
         let unknown = field(15, b"new");
@@ -267,17 +333,70 @@ mod tests {
             (&unknown, &unknown, false, false),
         ] {
             let mirror = FakeApiServer::of_list(list(in_metadata, elsewhere).into()).mirror(Limits::default()).await;
+            let mut forwarded = 0;
             for (path, accept, is_from_memory) in [
-                ("/api/v1/configmaps?resourceVersion=0", "application/json", whole),
+                ("/api/v1/configmaps?resourceVersion=0", JSON, whole),
                 ("/api/v1/configmaps?resourceVersion=0", LIST, metadata),
                 ("/api/v1/configmaps?resourceVersion=0", PROTOBUF, true),
-                ("/api/v1/namespaces/web/configmaps/a", "application/json", whole),
+                ("/api/v1/namespaces/web/configmaps/a", JSON, whole),
                 ("/api/v1/namespaces/web/configmaps/a", OBJECT, metadata),
                 ("/api/v1/configmaps?watch=1", OBJECT, metadata),
+                ("/api/v1/configmaps?watch=1", JSON, whole),
+                ("/api/v1/configmaps?watch=1&resourceVersion=1000", JSON, whole),
+                ("/api/v1/configmaps?watch=1", PROTOBUF, true),
+                // Those without the object.
+                ("/api/v1/namespaces/web/configmaps/b", JSON, true),
+                ("/api/v1/configmaps?resourceVersion=0&fieldSelector=metadata.name%3Db", JSON, true),
+                ("/api/v1/namespaces/other/configmaps?resourceVersion=0", JSON, true),
+                ("/api/v1/configmaps?watch=1&fieldSelector=metadata.name%3Db", JSON, true),
+                ("/api/v1/namespaces/other/configmaps?watch=1", JSON, true),
             ] {
                 let response = get(&mirror, path, accept).await;
                 assert_eq!(response.headers().contains_key(LAG), is_from_memory, "{path} {accept} {in_metadata:?}");
+                forwarded += usize::from(!is_from_memory);
             }
+            let shown = ShownResources::of_one(mirror.first_resource().metrics());
+            let metrics = mirror.metrics.encode_text(shown, None).unwrap();
+            let sample = format!("listwatch_mirror_forwarded_total{{reason=\"unknown_fields\"}} {forwarded}\n");
+            assert!(forwarded == 0 || metrics.contains(&sample), "{metrics}");
         }
+    }
+
+    /// With a 410, the reader would list, watch, and get a 410 again with each change.
+    #[tokio::test]
+    async fn a_json_watch_that_meets_unknown_fields_continues_at_the_api_server() {
+        const WATCH: &str = "/api/v1/configmaps?watch=1&allowWatchBookmarks=1&resourceVersion=";
+
+        let api = FakeApiServer::of_list(list(b"", b"").into());
+        let mirror = api.mirror(Limits::default()).await;
+        let is_cached = async |version: &str, accept| {
+            get(&mirror, &format!("{WATCH}{version}"), accept).await.headers().contains_key(LAG)
+        };
+        let cache = mirror.first_resource().cache.clone();
+        let mut json = get(&mirror, &format!("{WATCH}1000"), "application/json").await.into_body();
+        let mut protobuf =
+            get(&mirror, &format!("{WATCH}1000"), "application/vnd.kubernetes.protobuf").await.into_body();
+        for (version, elsewhere) in [("1001", &b""[..]), ("1002", &field(15, b"new"))] {
+            api.send(modified(&config_map("a", version, b"", elsewhere)).into());
+            cache.wait_for_resource_version(version).await.unwrap();
+        }
+        let first = json.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(first.starts_with(br#"{"type":"MODIFIED""#), "{first:?}");
+        assert!(json.frame().await.is_none(), "it ends without a bookmark, so that the reader resumes at version 1001");
+        for _ in 0..2 {
+            assert!(protobuf.frame().await.unwrap().is_ok());
+        }
+        for (version, accept, expected) in [
+            ("1001", "application/json", false),
+            ("1002", "application/json", false),
+            ("1001", "application/vnd.kubernetes.protobuf", true),
+        ] {
+            assert_eq!(is_cached(version, accept).await, expected, "{version} {accept}");
+        }
+        // Once the field is gone, only readers from before meet the change.
+        api.send(modified(&config_map("a", "1003", b"", b"")).into());
+        cache.wait_for_resource_version("1003").await.unwrap();
+        assert!(!is_cached("1001", "application/json").await);
+        assert!(is_cached("1002", "application/json").await);
     }
 }

@@ -8,6 +8,6 @@ mod set;
 mod table_printer;
 
 pub use self::mirrored::Mirrored;
-pub(crate) use self::mirrored::{ReadSource, ResourceStatus};
+pub(crate) use self::mirrored::{IncompleteObjects, ReadSource, ResourceStatus};
 pub use self::set::MirroredSet;
 pub(crate) use self::table_printer::TablePrinter;

@@ -5,4 +5,4 @@ pub(crate) mod gzip;
 pub(crate) mod status;
 
 pub(crate) use self::body::{BodyError, ResponseBody};
-pub(crate) use self::status::Refusal;
+pub(crate) use self::status::{ForwardReason, Refusal};

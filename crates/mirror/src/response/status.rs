@@ -11,10 +11,44 @@ use super::body::ResponseBody;
 /// Why a request is not answered from a cache.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The API server answers it: the mirror forwards it.
-    Forward,
+    /// The API server answers it, for this reason: the mirror forwards it.
+    Forward(ForwardReason),
     /// It is answered with an error.
     Status(Box<Status>),
+}
+
+/// Why the API server answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForwardReason {
+    /// Another resource, version, subresource or path, or a parameter that the mirror does not know.
+    Other,
+    /// A representation that the mirror does not write.
+    Form,
+    /// A field selector that only the API server knows.
+    Selector,
+    /// A resource version that the cache does not have, or that has no order.
+    Version,
+    /// The read costs the API server less than its confirmation.
+    Small,
+    /// The cache could not be confirmed in time.
+    Unconfirmed,
+    /// An object has fields that the mirror does not know, and JSON would lack them.
+    UnknownFields,
+}
+
+impl ForwardReason {
+    /// Returns the label in the metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Other => "other",
+            Self::Form => "form",
+            Self::Selector => "selector",
+            Self::Version => "version",
+            Self::Small => "small",
+            Self::Unconfirmed => "unconfirmed",
+            Self::UnknownFields => "unknown_fields",
+        }
+    }
 }
 
 impl From<Status> for Refusal {
@@ -77,6 +111,11 @@ pub(crate) fn not_acceptable(accepted: &str) -> Status {
 /// 410: the version of a watch or of a list is too old.
 pub(crate) fn expired(message: impl Into<String>) -> Status {
     failure(StatusCode::GONE, "Expired", message)
+}
+
+/// 415.
+pub(crate) fn unsupported_media_type(message: impl Into<String>) -> Status {
+    failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
 }
 
 /// 422 with the causes, whose messages are also in the message.
@@ -151,15 +190,15 @@ pub(crate) fn cause(reason: &str, message: impl Into<String>, field: &str) -> St
     cause
 }
 
-/// Returns the response. Its body is JSON, whatever the reader accepts: clients look at the content type of errors.
-pub(crate) fn to_response(status: &Status) -> Response<ResponseBody> {
+/// Returns the response, in this encoding.
+pub(crate) fn to_response(status: &Status, encoding: Encoding) -> Response<ResponseBody> {
     let mut body = Vec::new();
-    encode::status(Encoding::Json, status, &mut body);
+    encode::status(encoding, status, &mut body);
     let mut response = Response::new(ResponseBody::from(body));
     let code = u16::try_from(status.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
     *response.status_mut() = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(encoding.media_type()));
     let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry_after > 0 {
         headers.insert(RETRY_AFTER, retry_after.into());

@@ -159,7 +159,7 @@ async fn tells_health_and_metrics() {
     for line in [
         r#"listwatch_mirror_requests_total{kind="own",code="503"} 2"#,
         r#"listwatch_mirror_denied_total{reason="secrets"} 1"#,
-        "listwatch_mirror_forwarded_total 1",
+        "listwatch_mirror_forwarded_total{reason=\"other\"} 1",
         r#"listwatch_mirror_ready{resource="pods"} 0"#,
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
@@ -182,7 +182,7 @@ async fn compresses_nothing_and_counts_the_bytes_of_each_resource() {
 async fn answers_head_without_a_body() {
     let upstream = Upstream::new();
     let mirror = Running::start(mirror(&upstream));
-    for path in ["/healthz", "/version", "/api/v1/secrets", "/api/v1/pods?watch=1"] {
+    for path in ["/healthz", "/apis", "/version", "/api/v1/secrets", "/api/v1/pods?watch=1"] {
         let response =
             mirror.raw(&format!("HEAD {path} HTTP/1.1\r\nHost: localhost:PORT\r\nConnection: close\r\n\r\n")).await;
         assert!(response.starts_with("HTTP/1.1 ") && response.ends_with("\r\n\r\n"), "{response}");

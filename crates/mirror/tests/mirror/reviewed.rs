@@ -132,3 +132,81 @@ async fn answers_probes_without_a_token() {
     // The certificate of the test expires in 4096.
     assert!(metrics.contains("listwatch_mirror_certificate_expiry_timestamp_seconds 67090"), "{metrics}");
 }
+
+/// Sends a `SelfSubjectAccessReview`, as `kubectl auth can-i` does.
+async fn can_i(mirror: &Running, headers: &str, spec: &str) -> String {
+    let body = format!(r#"{{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{spec}}}"#);
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost:PORT\r\nConnection: close\r\n{headers}");
+    mirror.raw(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await
+}
+
+#[tokio::test]
+async fn answers_what_a_reader_can_do() {
+    const JSON: &str = "Content-Type: application/json\r\n";
+    const PODS: &str = r#"{"resourceAttributes":{"verb":"list","resource":"pods","namespace":"a"}}"#;
+    const SECRETS: &str = r#"{"resourceAttributes":{"verb":"list","resource":"secrets"},"user":"admin"}"#;
+
+    let upstream = Upstream::new();
+    upstream.denied.lock().unwrap().push("secrets");
+    let mirror = Running::reviewed(mirror(&upstream));
+    let headers = format!("{TOKEN}{JSON}");
+    for (headers, spec, expected, part) in [
+        (&*headers, PODS, "201", r#""status":{"allowed":true}"#),
+        (&headers, SECRETS, "201", r#""status":{"allowed":false}"#),
+        (&headers, r#"{"nonResourceAttributes":{"verb":"get","path":"/x"}}"#, "201", r#""allowed":true"#),
+        (&headers, "{}", "400", "resourceAttributes"),
+        (&headers, "x", "400", "not JSON"),
+        (JSON, PODS, "401", "Unauthorized"),
+        (TOKEN, PODS, "415", "UnsupportedMediaType"),
+    ] {
+        let response = can_i(&mirror, headers, spec).await;
+        assert_eq!(code(&response), expected, "{spec}: {response}");
+        assert!(response.contains(part), "{spec}: {response}");
+    }
+    let long = format!(r#"{{"resourceAttributes":{{"name":"{}"}}}}"#, "x".repeat(70_000));
+    assert_eq!(code(&can_i(&mirror, &headers, &long).await), "400");
+    // The reader names itself by its token only.
+    let reviews = upstream.reviews.lock().unwrap();
+    assert!(reviews.iter().skip(1).all(|(_, review)| review["spec"]["user"] == "jane"), "{reviews:?}");
+    assert!(upstream.paths().is_empty());
+}
+
+#[tokio::test]
+async fn accepts_tokens_for_its_audiences_only() {
+    let upstream = Upstream::new();
+    for (audiences, expected) in [(&["mirror"][..], "200"), (&["other", "mirror"], "200"), (&["other"], "401")] {
+        let mirror = Running::reviewed(mirror(&upstream).token_audiences(audiences.iter().copied()));
+        assert_eq!(code(&mirror.get("/api/v1/pods", TOKEN).await), expected, "{audiences:?}");
+        let sent = upstream.reviews.lock().unwrap().iter().rfind(|(path, _)| path.ends_with("tokenreviews")).cloned();
+        assert_eq!(sent.unwrap().1["spec"]["audiences"], serde_json::json!(audiences));
+    }
+}
+
+/// The API server's text names the account of the mirror as the user of the request.
+#[tokio::test]
+async fn tells_that_the_mirror_lacks_a_right_of_the_reader() {
+    let upstream = Upstream::new();
+    let mirror = Running::reviewed(mirror(&upstream));
+    let response = mirror.get("/api/v1/denied-to-mirror", TOKEN).await;
+    assert_eq!(code(&response), "403");
+    let message = "you may list denied-to-mirror, but the mirror must ask the API server for it with its own account";
+    assert!(response.contains(message) && response.contains(r#""kind":"denied-to-mirror""#), "{response}");
+}
+
+#[tokio::test]
+async fn errors_have_the_encoding_that_the_reader_prefers() {
+    let upstream = Upstream::new();
+    upstream.denied.lock().unwrap().push("secret-ns");
+    let mirror = Running::reviewed(mirror(&upstream));
+    for (path, token) in
+        [("/api/v1/namespaces/secret-ns/pods", TOKEN), ("/api/v1/pods", ""), ("/api/v1/pods?limit=x", TOKEN)]
+    {
+        let accept = "Accept: application/vnd.kubernetes.protobuf,application/json\r\n";
+        let response = mirror.get(path, &format!("{token}{accept}")).await;
+        assert!(response.contains("content-type: application/vnd.kubernetes.protobuf\r\n"), "{response}");
+        assert!(response.contains("\r\n\r\nk8s\0"), "{response}");
+        let response = mirror.get(path, token).await;
+        assert!(response.contains("content-type: application/json\r\n"), "{response}");
+    }
+}

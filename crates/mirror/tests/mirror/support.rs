@@ -61,7 +61,12 @@ impl Upstream {
         if path.ends_with("tokenreviews") {
             let token = review["spec"]["token"].as_str().unwrap();
             return match self.users.lock().unwrap().get(token) {
-                Some(user) => json!({ "authenticated": true, "user": { "username": user, "groups": ["g"] } }),
+                // As the API server, which returns those of the audiences that the token is for.
+                Some(user) => json!({
+                    "authenticated": true,
+                    "user": { "username": user, "groups": ["g"] },
+                    "audiences": ["mirror"],
+                }),
                 None => json!({ "authenticated": false, "error": "invalid bearer token" }),
             };
         }
@@ -111,6 +116,7 @@ impl Transport for To {
             "/openapi/unauthorized" => StatusCode::UNAUTHORIZED,
             "/openapi/redirect" => StatusCode::FOUND,
             "/openapi/missing" => StatusCode::NOT_FOUND,
+            "/api/v1/denied-to-mirror" => StatusCode::FORBIDDEN,
             _ => StatusCode::OK,
         };
         let list = path.split_once('?').and_then(|(path, _)| self.0.lists.lock().unwrap().get(path).cloned());

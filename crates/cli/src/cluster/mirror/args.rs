@@ -175,6 +175,13 @@ pub struct MirrorArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
+    /// Audience that readers' tokens must be for; repeatable.
+    ///
+    /// By default, readers send tokens for the API server. A token for an audience of its own, such as a projected
+    /// service account token, is of no use elsewhere.
+    #[arg(long, value_name = "AUDIENCE", requires = "tls_cert")]
+    pub token_audience: Vec<String>,
+
     /// Write a kubeconfig for this mirror to this file, without credentials. Only its owner can read it
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,

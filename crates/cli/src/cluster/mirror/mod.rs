@@ -188,7 +188,7 @@ fn create_mirror(
         mirror = mirror.probes(probes, args.open_metrics);
     }
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
-        mirror = mirror.tls(certificate, key).access(Access::Reviewed);
+        mirror = mirror.tls(certificate, key).access(Access::Reviewed).token_audiences(args.token_audience.clone());
     }
     mirror
 }
