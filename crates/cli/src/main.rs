@@ -9,6 +9,7 @@ mod cluster;
 mod completions;
 mod decode;
 mod escape;
+mod etcd;
 mod failure;
 mod field_paths;
 mod man;
@@ -62,6 +63,7 @@ enum Command {
     Cluster(Box<cluster::ClusterCommand>),
     Stats(Box<stats::StatsArgs>),
     Decode(Box<decode::DecodeArgs>),
+    Etcd(etcd::EtcdArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
     Man(man::ManArgs),
@@ -106,6 +108,7 @@ async fn run_command(command: Command) -> Result<(), Failure> {
         Command::Cluster(command) => cluster::run(*command).await,
         Command::Stats(args) => stats::run(*args).await,
         Command::Decode(args) => decode::run(*args, || named_command(&command_name())).await,
+        Command::Etcd(args) => etcd::run(&args),
         // kubectl completes its plugins, so the script always completes `listwatch`.
         Command::Completions(args) => completions::run(&args, &named_command("listwatch")),
         Command::Man(args) => man::run(&args, named_command("listwatch")),

@@ -37,7 +37,7 @@ use listwatch::client::{
 
 use crate::failure::Failure;
 use crate::notices;
-use crate::source::{FromArgs, Readers};
+use crate::source::{FromArgs, Readers, SourceTransport};
 
 /// The server and the credentials. As in kubectl, each option overrides its part of the kubeconfig.
 #[derive(clap::Args)]
@@ -125,6 +125,16 @@ impl ConnectionArgs {
         let config = self.config()?;
         let (compression, namespace) = (self.compression(&config), config.default_namespace().to_owned());
         Ok((Client::new(open_transport(config).await?).compression(compression), namespace))
+    }
+
+    /// Opens the file that is read in place of a server, if one is given.
+    pub fn open_source(&self, readers: Readers) -> Result<Option<SourceTransport>, Failure> {
+        self.from.open(readers)
+    }
+
+    /// Returns the file that is read in place of a server, if one is given.
+    pub fn from(&self) -> Option<&Path> {
+        self.from.path()
     }
 
     /// Returns a client of the server and its transport, and a client whose connections are read on the caller's

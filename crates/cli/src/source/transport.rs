@@ -31,7 +31,6 @@ const MAX_PARKED: usize = 64;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Who may read what of a source.
-#[allow(dead_code)]
 pub enum Readers {
     /// The command itself.
     Own,
@@ -75,7 +74,6 @@ enum Refusal {
     Source(String),
 }
 
-#[allow(dead_code)]
 impl SourceTransport {
     pub fn new(source: Box<dyn ObjectSource>, name: String, readers: Readers) -> Self {
         Self(Arc::new(Shared { source, name, readers, resources: Mutex::default(), parked: Mutex::default() }))

@@ -1,5 +1,7 @@
 //! `listwatch stats RESOURCE`: reads a collection from an API server.
 
+use std::path::Path;
+
 use super::collect::ListStats;
 use super::report::StatsReport;
 use crate::cluster::connect::ConnectionArgs;
@@ -14,11 +16,13 @@ Examples:
   listwatch stats pods -A                                    all Pods of a cluster
   listwatch stats pods -A --drop metadata.managedFields      also shows what dropping a field saves
   listwatch stats pods -A --drop 'metadata.annotations[\"KEY\"]'   of an annotation; the shell needs the quotes
+  listwatch stats --from snapshot.db                         what takes the space of an etcd file
+  listwatch stats pods -A --from snapshot.db                 where the bytes of its Pods are
   listwatch stats --file pods.pb --html pods.html            a saved body, also as an HTML page
   listwatch stats --file pods.pb -n web -l app=shop          some of its objects
   listwatch stats secrets -A -o json | jq .sizes.p99         for scripts";
 
-pub const USAGE: &str = "listwatch stats [OPTIONS] <RESOURCE>\n       listwatch stats [OPTIONS] --file <FILE>";
+pub const USAGE: &str = "listwatch stats [OPTIONS] <RESOURCE>\n       listwatch stats [OPTIONS] --file <FILE>\n       listwatch stats [OPTIONS] --from <FILE>";
 
 /// The arguments of [`LiveArgs`] that conflict with `--file`. With their group, clap's error would name all of them.
 pub fn live_argument_ids() -> Vec<clap::Id> {
@@ -30,7 +34,7 @@ pub fn live_argument_ids() -> Vec<clap::Id> {
 /// The default value of the resource stands for `--file`.
 #[derive(clap::Args)]
 #[command(mut_arg("resource", |arg| {
-    arg.required(false).required_unless_present("file").default_value("-").hide_default_value(true)
+    arg.required(false).required_unless_present_any(["file", "from"]).default_value("-").hide_default_value(true)
 }))]
 #[command(mut_arg("namespace", |arg| arg.help("Namespace [default: the context's, else `default`; with --file all]")))]
 pub struct LiveArgs {
@@ -48,6 +52,11 @@ pub struct LiveArgs {
 }
 
 impl LiveArgs {
+    /// Returns the file of `--from` if no resource is named.
+    pub fn whole_file(&self) -> Option<&Path> {
+        self.connection.from().filter(|_| self.selection.resource() == "-")
+    }
+
     /// Returns the filter of a saved body.
     pub fn item_filter(&self) -> ItemFilter {
         self.selection.item_filter()

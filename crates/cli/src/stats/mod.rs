@@ -5,6 +5,7 @@ mod html;
 mod live;
 mod report;
 mod savings;
+mod usage;
 mod walk;
 
 use std::io::{self, BufWriter, Write};
@@ -16,6 +17,7 @@ use tokio_util::io::ReaderStream;
 
 use self::collect::ListStats;
 use self::report::StatsReport;
+use self::usage::UsageReport;
 use crate::failure::Failure;
 use crate::number::number_in;
 use crate::output::{Output, print_rows};
@@ -77,15 +79,36 @@ enum ReportFormat {
 pub async fn run(args: StatsArgs) -> Result<(), Failure> {
     let stats = ListStats::new(args.top.into(), args.depth.into(), args.drop);
     let page = args.html.map(HtmlFile::create).transpose()?;
-    let report = match args.file {
+    if let Some(path) = args.live.whole_file() {
+        let is_etcd = listwatch_etcd::is_data_file(path).unwrap_or(false);
+        if is_etcd {
+            let report = UsageReport::read(path, args.top.into());
+            let report = report.map_err(|error| Failure::Error(format!("{}: {error}", path.to_string_lossy())))?;
+            return print_usage(&report, page, args.output);
+        }
+    }
+    let file = args.file.or_else(|| args.live.whole_file().map(Path::to_owned));
+    let report = match file {
         Some(file) => read_saved(stats, &file, &args.live.item_filter()).await?,
         None => live::read_live(stats, args.live).await?,
     };
     if let Some(page) = page {
-        page.write(&report)?;
+        page.write(&html::render_page(&report))?;
     }
     let mut out = BufWriter::new(io::stdout().lock());
     match args.output {
+        ReportFormat::Table => report.print_tables(&mut out)?,
+        ReportFormat::Json => report.print_json(&mut out)?,
+    }
+    Ok(out.flush()?)
+}
+
+fn print_usage(report: &UsageReport, page: Option<HtmlFile>, format: ReportFormat) -> Result<(), Failure> {
+    if let Some(page) = page {
+        page.write(&report.render_page())?;
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    match format {
         ReportFormat::Table => report.print_tables(&mut out)?,
         ReportFormat::Json => report.print_json(&mut out)?,
     }
@@ -129,9 +152,9 @@ impl HtmlFile {
         Ok(Self { temporary, path })
     }
 
-    fn write(self, report: &StatsReport) -> Result<(), Failure> {
+    fn write(self, html: &str) -> Result<(), Failure> {
         let Self { mut temporary, path } = self;
-        let written = temporary.write_all(html::render_page(report).as_bytes());
+        let written = temporary.write_all(html.as_bytes());
         written.and_then(|()| replace(&path, temporary)).map_err(|error| cannot_write(&path, &error))?;
         Ok(())
     }

@@ -224,7 +224,7 @@ impl ObjectRow {
 }
 
 /// Returns a table with `text` columns of text, followed by right-aligned columns of numbers.
-fn table<const N: usize>(header: [&str; N], text: usize) -> Table {
+pub fn table<const N: usize>(header: [&str; N], text: usize) -> Table {
     let mut table = Table::new();
     table.load_style(TableStyle::new()).set_header(header);
     for (index, column) in table.column_iter_mut().enumerate() {

@@ -124,3 +124,39 @@ fn reads_recorded_bodies_and_what_kubectl_prints() {
         (Some(1), format!("error: {}: it has no objects of Kubernetes in JSON, YAML or protobuf\n", path("other.txt")))
     );
 }
+
+#[test]
+fn tells_what_takes_the_space_of_an_etcd_file_and_checks_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let html = folder.path().join("usage.html");
+    let (code, out, err) = run(&["stats", "--from", SMALL, "-o", "json", "--html", html.to_str().unwrap()]);
+    assert_eq!((code, &*err), (Some(0), ""));
+    let usage: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&usage["size"], &usage["total"]["keys"]), (&20_480.into(), &4.into()));
+    assert_eq!(usage["largest"][0]["key"], "/registry/pods/default/pi-dqtsw");
+    assert!(fs::read_to_string(&html).unwrap().contains("/registry/pods/default/pi-dqtsw"));
+    let (code, out, _) = run(&["stats", "--from", SMALL, "--top", "1"]);
+    assert!(code == Some(0) && out.contains("/registry/pods") && out.contains("3 others"), "{out}");
+    // Of a resource, its objects.
+    let (code, out, _) = run(&["stats", "pods", "--from", SMALL, "-o", "json"]);
+    let stats: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &stats["items"], &stats["kind"]), (Some(0), &1.into(), &"PodList".into()));
+
+    let checked =
+        "checked: 11 buckets, 4 revisions up to 241828; the file has no SHA-256, so changed values cannot be found\n";
+    assert_eq!(run(&["etcd", "check", SMALL]), (Some(0), String::new(), checked.to_owned()));
+    let damaged = folder.path().join("damaged.db");
+    let mut bytes = fs::read(SMALL).unwrap();
+    bytes.truncate(9000);
+    fs::write(&damaged, bytes).unwrap();
+    let (code, _, err) = run(&["etcd", "check", damaged.to_str().unwrap()]);
+    assert!(code == Some(1) && err.contains("truncated"), "{err}");
+}
+
+#[test]
+fn mirrors_a_file_only_with_a_kubeconfig_for_its_token() {
+    let (code, _, err) = run(&["mirror", "--from", SMALL, "--listen", "127.0.0.1:0"]);
+    assert!(code == Some(2) && err.contains("--write-kubeconfig"), "{err}");
+    let (code, _, err) = run(&["mirror", "pods", "--with-secrets"]);
+    assert!(code == Some(2) && err.contains("--from"), "{err}");
+}

@@ -46,13 +46,17 @@ Looking around with kubectl. Tables of common kinds, JSON and names come from me
   kubectl --kubeconfig mirror.kubeconfig get deploy,rs -A -o json > workloads.json
   kubectl --kubeconfig mirror.kubeconfig get --raw '/readyz?verbose'
 
+An etcd snapshot of a dead cluster, or the dump of another one, for kubectl and k9s:
+  listwatch mirror --from snapshot.db --write-kubeconfig dead.kubeconfig
+  kubectl --kubeconfig dead.kubeconfig describe pod -n shop web-1
+
 A file of settings, such as `resources: [pods, nodes]` and `budget: 2048`. It has the names of these options:
   listwatch mirror -f mirror.yaml --budget 4096")]
 #[command(args_override_self = true)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct MirrorArgs {
     /// Resource types, as for `kubectl get`: pods, deploy, widgets.example.com. Separate them by spaces or commas
-    #[arg(required_unless_present = "settings", value_name = "RESOURCE", value_delimiter = ',', value_parser = ResourceValueParser, hide_possible_values = true)]
+    #[arg(required_unless_present_any = ["settings", "from"], value_name = "RESOURCE", value_delimiter = ',', value_parser = ResourceValueParser, hide_possible_values = true)]
     pub resources: Vec<String>,
 
     /// Namespace to mirror [default: all].
@@ -182,7 +186,13 @@ pub struct MirrorArgs {
     #[arg(long, value_name = "AUDIENCE", requires = "tls_cert")]
     pub token_audience: Vec<String>,
 
-    /// Write a kubeconfig for this mirror to this file, without credentials. Only its owner can read it
+    /// With --from, serve Secrets too
+    #[arg(long, requires = "from")]
+    pub with_secrets: bool,
+
+    /// Write a kubeconfig for this mirror to this file, without credentials. Only its owner can read it.
+    ///
+    /// With --from, it contains the token that readers need.
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
 

@@ -6,6 +6,7 @@ mod collection;
 mod endpoint;
 mod lifetime;
 mod lookup;
+mod offline;
 mod open_files;
 mod settings;
 mod start;
@@ -33,6 +34,7 @@ pub use self::args::MirrorArgs;
 use self::collection::{MirroredCollection, parse_indexes, parse_projections};
 use self::endpoint::MirrorEndpoint;
 use self::lookup::{FoundResource, Lookup, find_later};
+use self::offline::OfflineSource;
 use self::open_files::{raise_open_files_limit, reader_limits};
 pub use self::settings::add_settings;
 use self::start::{CollectionAndReflector, share_budget, start_all, start_one};
@@ -72,7 +74,7 @@ impl Drop for ReaderThreads {
 }
 
 async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Result<(), Failure> {
-    if args.resources.is_empty() {
+    if args.resources.is_empty() && args.connection.from().is_none() {
         return Err(Failure::Usage(
             "name the resources to mirror, as RESOURCE or as `resources` in the file".to_owned(),
         ));
@@ -84,8 +86,18 @@ async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Resul
             .map_err(|error| Failure::Error(format!("cannot listen on {address} for probes: {error}")))
     });
     let probes = probes.transpose()?;
-    let (client, transport, reflecting) = args.connection.shared_transport().await?;
-    let lookup = Lookup::start(&client, &args.resources, args.dir.as_deref()).await?;
+    let offline = OfflineSource::open(&args)?;
+    let (client, transport, reflecting) = match &offline {
+        Some(OfflineSource { transport, .. }) => {
+            let client = Client::new(transport.clone());
+            (client.clone(), Arc::new(transport.clone()) as Arc<dyn Transport>, client)
+        }
+        None => args.connection.shared_transport().await?,
+    };
+    let lookup = match &offline {
+        Some(source) if args.resources.is_empty() => source.lookup().await?,
+        _ => Lookup::start(&client, &args.resources, args.dir.as_deref()).await?,
+    };
     let factory = CollectionFactory { args: &args, client: reflecting };
     let all = factory.create_all(&lookup)?;
     if let Some(dir) = &args.dir {
@@ -93,8 +105,9 @@ async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Resul
     }
     let (leaving, leaves) = oneshot::channel::<()>();
     // Both complete too when the sender is dropped.
-    let mirror =
-        create_mirror(&args, transport, &factory.client, probes).limits(limits).leaving(async { _ = leaves.await });
+    let mirror = create_mirror(&args, offline.as_ref(), transport, &factory.client, probes)
+        .limits(limits)
+        .leaving(async { _ = leaves.await });
     let resources = mirror.resources();
     for (collection, _) in &all {
         resources.add(collection.mirrored());
@@ -102,7 +115,14 @@ async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Resul
     for name in &lookup.missing {
         resources.set_missing(name);
     }
-    let endpoint = MirrorEndpoint { address, certificate: args.tls_cert.clone(), namespace: args.namespace.clone() };
+    let generated = offline.as_ref().and_then(|source| source.certificate.as_ref());
+    let endpoint = MirrorEndpoint {
+        address,
+        certificate: args.tls_cert.clone(),
+        generated_certificate: generated.map(|certificate| certificate.pem.clone()),
+        token: offline.as_ref().map(|source| source.token.clone()),
+        namespace: args.namespace.clone(),
+    };
     if let Some(file) = &args.write_kubeconfig {
         endpoint.write_kubeconfig(file)?;
     }
@@ -116,7 +136,7 @@ async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Resul
 /// Binds the address of `--listen`. Without TLS it must be a loopback address.
 fn bind(args: &MirrorArgs) -> Result<TcpListener, Failure> {
     let listen = args.listen;
-    if args.tls_cert.is_none() && !listen.ip().is_loopback() {
+    if args.tls_cert.is_none() && args.connection.from().is_none() && !listen.ip().is_loopback() {
         let reason = "is not a loopback address: use --tls-cert and --tls-key, so that the mirror reviews its readers";
         return Err(Failure::Usage(format!("--listen {listen} {reason}")));
     }
@@ -175,11 +195,16 @@ impl CollectionFactory<'_> {
 /// Returns the mirror, without resources.
 fn create_mirror(
     args: &MirrorArgs,
+    offline: Option<&OfflineSource>,
     transport: Arc<dyn Transport>,
     client: &Client,
     probes: Option<TcpListener>,
 ) -> Mirror {
-    let mut mirror = Mirror::new(transport).client(client).stale_reads(args.stale_reads);
+    // A file has one version.
+    let mut mirror = Mirror::new(transport).client(client).stale_reads(args.stale_reads || offline.is_some());
+    if let Some(generated) = offline.and_then(|source| source.certificate.as_ref()) {
+        mirror = mirror.tls(generated.certificate(), generated.key()).access(Access::Reviewed);
+    }
     mirror = mirror.unready_after(args.unready_after.map(|after| after.0));
     if args.access_log {
         mirror = mirror.access_log(start_access_log());
