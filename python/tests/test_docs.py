@@ -27,7 +27,8 @@ class AnyOutput(doctest.OutputChecker):
 
 def answer_pods(request: Request) -> None:
     if "watch" not in request.query:
-        request.send(fixture("pods.pb"))
+        is_metadata = "PartialObjectMetadata" in request.headers["Accept"]
+        request.send(fixture("pods-metadata.pb" if is_metadata else "pods.pb"))
         return
     pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "web-1", "namespace": "default", "resourceVersion": "1"}}
     pod |= {"spec": {"nodeName": "node-1"}, "status": {"phase": "Running"}}

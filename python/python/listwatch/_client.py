@@ -200,6 +200,7 @@ class Client:
         :param field_selector: ``spec.nodeName=node-1``, or a dict
         :param page_size: requests pages of this many objects, for collections that the server cannot send at once
         :param limit: ends the list after this many objects; ``meta["continue_token"]`` then leads to the rest
+        :param continue_token: continues a list that ``limit`` ended
         :param resource_version: ``"0"`` accepts a list of any age from the server's memory, another version a list
             that is not older; by default the list has everything that was written before
         :param metadata_only: requests only the metadata of the objects
