@@ -111,3 +111,68 @@ impl SkippedObjects {
         self.since.shrink_to_fit();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The budget is 1,000 bytes, and the smallest rejected object takes 10.
+    #[test]
+    fn a_full_store_lists_again_when_that_may_store_more() {
+        for (lists, needed) in [
+            // (objects left out, bytes used at the end of the list)
+            (&[][..], 100),
+            (&[(5, 950)], 100),
+            (&[(5, 950), (5, 950)], 150),
+            (&[(5, 950), (6, 900)], 200),
+            (&[(5, 950), (4, 950)], 100),
+            (&[(5, 950), (0, 950)], 100),
+            (&[(5, 950), (0, 950), (9, 950)], 100),
+            (&[(5, 950), (5, 1200)], 100),
+        ] {
+            let mut budget = BudgetState { limit: Some(1000), ..BudgetState::default() };
+            assert!(!budget.has_room(0), "nothing was rejected");
+            budget.reject(10);
+            budget.reject(30);
+            for (skipped, used) in lists {
+                budget.record_list(*skipped, *used);
+            }
+            assert!(budget.has_room(1000 - needed) && !budget.has_room(1001 - needed), "{lists:?}");
+        }
+        let mut large = BudgetState { limit: Some(1000), ..BudgetState::default() };
+        large.reject(300);
+        assert!(large.has_room(700) && !large.has_room(701));
+        // A list in which nothing was rejected was not full.
+        let mut budget = BudgetState { limit: Some(1000), ..BudgetState::default() };
+        (0..2).for_each(|_| budget.record_list(5, 950));
+        budget.reject(10);
+        assert!(budget.has_room(900) && !budget.has_room(901));
+    }
+
+    #[test]
+    fn a_budget_includes_its_last_byte() {
+        assert!(check_empty_store(Some(10), 10).is_ok() && check_empty_store(None, usize::MAX).is_ok());
+        assert!(matches!(check_empty_store(Some(10), 11), Err(StoreError::OverBudget(10))));
+    }
+
+    #[test]
+    fn a_list_contains_what_was_skipped_before_it_began() {
+        let mut skipped = SkippedObjects::default();
+        for (hash, relists) in [(1, 0), (2, 1), (3, 2)] {
+            skipped.add(hash, relists);
+        }
+        // Two relists began; the second is open.
+        for hash in 1..=4 {
+            skipped.remove_listed(hash, 2);
+        }
+        assert_eq!(skipped.since, [(3, 2)].into());
+        skipped.add(5, 1);
+        skipped.forget_before(2);
+        assert_eq!(skipped.since, [(3, 2)].into());
+        assert_eq!(skipped.len(), 1);
+        skipped.remove(3);
+        assert_eq!(skipped.len(), 0);
+        (0..100).for_each(|hash| skipped.add(hash, 0));
+        assert_eq!(skipped.bytes(), skipped.since.capacity() * 8 / 7 * 17);
+    }
+}
