@@ -19,6 +19,7 @@ mod output;
 mod partial_file;
 mod saved_body;
 mod signals;
+mod sorter;
 mod source;
 mod spool;
 mod stats;

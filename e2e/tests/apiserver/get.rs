@@ -215,6 +215,18 @@ const CASES: &[&str] = &[
     "cm special -o jsonpath='{.data.nl}{.data.control}'",
     "pod/lonely svc/web -o jsonpath='{.items[*].metadata.name}'",
     "pod/lonely pod/none -o jsonpath='{.items[*].metadata.name}'",
+    "pods -A -o name --sort-by .metadata.uid",
+    "pods -A -o custom-columns=N:.metadata.name,U:.metadata.uid --sort-by .metadata.uid",
+    "pods -A -o custom-columns=N:.metadata.name,U:.metadata.uid --sort-by '{.metadata.name}' --no-headers",
+    "pods,svc,deploy -A -o name --sort-by .metadata.uid",
+    "gd -o name --sort-by .spec.count",
+    "gd -o json --sort-by .spec.count",
+    "gd -o yaml --sort-by .spec.text",
+    "pods -A -o name --sort-by .spec.nope",
+    "pods -n none -o name --sort-by .spec.nope",
+    "deploy shop -o name --sort-by .spec.nope",
+    "pods -A -o jsonpath='{.items[-3:].metadata.name}' --sort-by metadata.uid",
+    "cm -A -A -o name -o json",
 ];
 
 #[test]

@@ -4,8 +4,8 @@ use std::mem;
 use std::rc::Rc;
 
 use futures::{StreamExt, TryStreamExt};
-use listwatch::ItemError;
 use listwatch::client::{Client, ListSummary, Resource, Selection};
+use listwatch::internal::chain;
 use listwatch_tables::json_path::JsonPath;
 
 use crate::cluster::connect::ConnectionArgs;
@@ -17,7 +17,7 @@ use crate::cluster::watch::{ONE_NAME, print_list_changes};
 use crate::failure::Failure;
 use crate::notices;
 use crate::number::number_in;
-use crate::output::{Format, Needs, Output, OutputArgs, Purpose, RowSorter, SummaryObject, print_rows};
+use crate::output::{Format, Needs, ObjectSorter, Output, OutputArgs, Purpose, SummaryObject, print_rows};
 
 /// List a collection of an API server.
 ///
@@ -65,8 +65,8 @@ pub struct ListArgs {
 
     /// Sort by the value of this JSONPath, such as .metadata.creationTimestamp.
     ///
-    /// Numbers and quantities sort by size, other texts byte by byte. The command keeps all rows in memory until the
-    /// list is complete: with -o json whole objects.
+    /// Numbers and quantities sort by size, other texts byte by byte. The command keeps all objects until the list is
+    /// complete, 16 MiB of them in memory, and more in a temporary file.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["limit", "watch", "watch_only"], value_parser = parse_sort_path)]
     sort_by: Option<JsonPath>,
 
@@ -103,7 +103,7 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
     let (found, kind) = find_printed_resource(&client, selection_args, namespace, &output_args).await?;
     let format = output_args.format(kind, Purpose::Objects);
     let output = Output::new(Rc::clone(&format), output_args.no_headers());
-    let sorter = sort_by.map(RowSorter::new);
+    let sorter = sort_by.map(ObjectSorter::new);
     let mut printer =
         ListPrinter { client, found, version, page_size, format, output, sorter, left: limit, seen: 0, selects_all };
     let (mut missing, mut listed_version, mut rest) = (Vec::new(), None, Rest::Nothing);
@@ -132,7 +132,10 @@ pub async fn run(mut args: ListArgs) -> Result<(), Failure> {
     }
     let ListPrinter { client, found, format, mut output, sorter, left, seen, .. } = printer;
     if let Some(sorter) = sorter {
-        sorter.into_rows()?.flatten().try_for_each(|row| output.print_row(row))?;
+        sorter.finish(|item| {
+            let row = format.row(item).map_err(|error| Failure::Error(chain(&error)))?;
+            Ok(row.map_or(Ok(()), |row| output.print_row(row))?)
+        })?;
     }
     notices::warn_of_unknown_fields(format.take_unknown_fields());
     if let (Some(selection), true) = (watched, missing.is_empty()) {
@@ -156,7 +159,7 @@ struct ListPrinter {
     page_size: Option<u32>,
     format: Rc<dyn Format>,
     output: Output,
-    sorter: Option<RowSorter>,
+    sorter: Option<ObjectSorter>,
     /// How many rows `--limit` still allows.
     left: Option<u64>,
     selects_all: bool,
@@ -175,12 +178,9 @@ impl ListPrinter {
             let page_size = self.page_size.into_iter().chain(left).min();
             let params = self.version.list_params(selection.clone(), page_size);
             let (format, sorter) = (&self.format, &mut self.sorter);
-            let mut items = list_resource(&self.client, &self.found, &params, |item| {
-                let row = format.row(&item)?;
-                match sorter {
-                    Some(sorter) => sorter.add(&item, row).map(|()| None),
-                    None => Ok::<_, ItemError>(row),
-                }
+            let mut items = list_resource(&self.client, &self.found, &params, |item| match sorter {
+                Some(sorter) => sorter.add(&item).map(|()| None),
+                None => format.row(&item),
             });
             if self.left.is_some() {
                 items = items.single_page(token.take());

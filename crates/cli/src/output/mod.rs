@@ -60,7 +60,7 @@ pub use self::format::{
 };
 pub use self::kind::TableKind;
 pub use self::progress::ListProgress;
-pub use self::sort::RowSorter;
+pub use self::sort::ObjectSorter;
 pub use self::stdout::{FLUSH_EVERY, Output, print_rows};
 pub use self::tab_writer::TabWriter;
 pub use self::yaml::to_yaml;

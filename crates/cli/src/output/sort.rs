@@ -1,58 +1,90 @@
-//! `--sort-by`: keeps the rows of a list, and sorts them.
+//! `--sort-by`: the values that objects are sorted by, and their order.
 
 use std::cmp::Ordering;
 
-use listwatch::{ItemError, ItemRef};
+use listwatch::internal::chain;
+use listwatch::{Encoding, ItemError, ItemRef};
 use listwatch_tables::json_path::{JsonPath, ObjectReader, print};
 use serde_json::Value;
 
-use super::format::Row;
 use crate::failure::Failure;
-
-/// The rows of a list with the values that they are sorted by. It keeps no objects.
-pub struct RowSorter {
-    path: JsonPath,
-    reader: ObjectReader,
-    rows: Vec<(SortKey, Option<Row>)>,
-    /// True if an object had a value, or null.
-    is_found: bool,
-}
+use crate::sorter::{Key, Sorter};
 
 /// A value of the path, in the order of the variants.
 ///
 /// kubectl compares two texts as quantities if both are some. That is no order: `3 < 2Gi` as quantities, and
 /// `2Gi < 2x < 3` as texts. So all quantities are before all other texts.
+#[derive(Debug)]
 enum SortKey {
     Missing,
     Number(f64),
     Text(String),
 }
 
-impl RowSorter {
+/// Sorts the objects of a list, which it keeps in JSON.
+pub struct ObjectSorter {
+    path: SortPath,
+    objects: Sorter<SortKey>,
+}
+
+/// The path of `--sort-by`, while it is applied to objects.
+struct SortPath {
+    path: JsonPath,
+    reader: ObjectReader,
+    has_objects: bool,
+    /// True if an object had a value, or null.
+    is_found: bool,
+}
+
+impl ObjectSorter {
     pub fn new(path: JsonPath) -> Self {
-        Self { reader: ObjectReader::of_paths([&path]), path, rows: Vec::new(), is_found: false }
+        Self { path: SortPath::new(path), objects: Sorter::new() }
     }
 
-    /// Keeps the row of an item.
-    pub fn add(&mut self, item: &ItemRef<'_>, row: Option<Row>) -> Result<(), ItemError> {
-        let (object, _) = self.reader.read(item)?;
-        let found = self.path.find(&object).map_err(ItemError::other)?;
-        self.is_found |= !found.is_empty();
-        self.rows.push((found.first().map_or(SortKey::Missing, |value| SortKey::of(value)), row));
-        Ok(())
+    /// Keeps an object.
+    pub fn add(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
+        let key = self.path.key(item)?;
+        let mut json = Vec::new();
+        item.to_json(&mut json)?;
+        self.objects.add(key, &json).map_err(ItemError::other)
     }
 
-    /// Returns the rows, those without a value first. Rows with equal values keep their order.
+    /// Passes the objects in order, those without a value first. Objects with equal values keep their order.
     ///
     /// # Errors
     ///
-    /// As in kubectl, no object has the field.
-    pub fn into_rows(mut self) -> Result<impl Iterator<Item = Option<Row>>, Failure> {
-        if !self.rows.is_empty() && !self.is_found {
+    /// As in kubectl, no object has the field. Or a temporary file cannot be written.
+    pub fn finish(self, mut visit: impl FnMut(&ItemRef<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        self.path.check()?;
+        let sorted = self.objects.finish(|json| {
+            let item = ItemRef::new(Encoding::Json, json);
+            let own = item.own_type_meta().map_err(|error| Failure::Error(chain(&error)))?.unwrap_or_default();
+            visit(&item.with_type_meta(&own))
+        });
+        sorted.map_err(|error| Failure::Error(error.to_string()))?
+    }
+}
+
+impl SortPath {
+    fn new(path: JsonPath) -> Self {
+        Self { reader: ObjectReader::of_paths([&path]), path, has_objects: false, is_found: false }
+    }
+
+    /// Returns the value that an object is sorted by.
+    fn key(&mut self, item: &ItemRef<'_>) -> Result<SortKey, ItemError> {
+        let (object, _) = self.reader.read(item)?;
+        let found = self.path.find(&object).map_err(ItemError::other)?;
+        self.has_objects = true;
+        self.is_found |= !found.is_empty();
+        Ok(found.first().map_or(SortKey::Missing, |value| SortKey::of(value)))
+    }
+
+    /// Fails if no object had the field.
+    fn check(&self) -> Result<(), Failure> {
+        if self.has_objects && !self.is_found {
             return Err(Failure::Error("no object in the list has the field of --sort-by".to_owned()));
         }
-        self.rows.sort_by(|(a, _), (b, _)| a.compare(b));
-        Ok(self.rows.into_iter().map(|(_, row)| row))
+        Ok(())
     }
 }
 
@@ -69,9 +101,11 @@ impl SortKey {
             }
         }
     }
+}
 
-    /// Compares by size, or byte by byte as kubectl 1.37.
-    fn compare(&self, other: &Self) -> Ordering {
+/// By size, or byte by byte as kubectl 1.37.
+impl Ord for SortKey {
+    fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Missing, Self::Missing) => Ordering::Equal,
             (Self::Missing, _) | (Self::Number(_), Self::Text(_)) => Ordering::Less,
@@ -82,10 +116,65 @@ impl SortKey {
     }
 }
 
+impl PartialOrd for SortKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for SortKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for SortKey {}
+
+impl Key for SortKey {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Missing => out.push(0),
+            Self::Number(number) => {
+                out.push(1);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            Self::Text(text) => {
+                out.push(2);
+                out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        let (key, rest) = match kind {
+            0 => (Self::Missing, rest),
+            1 => {
+                let (number, rest) = rest.split_first_chunk()?;
+                (Self::Number(f64::from_le_bytes(*number)), rest)
+            }
+            _ => {
+                let (length, rest) = rest.split_first_chunk()?;
+                let (text, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+                (Self::Text(String::from_utf8_lossy(text).into_owned()), rest)
+            }
+        };
+        *bytes = rest;
+        Some(key)
+    }
+}
+
 /// Returns the size of a quantity of Kubernetes, such as `1500m` or `2Gi`.
 fn quantity(text: &str) -> Option<f64> {
+    // A sign after an e is of the exponent.
     let digits = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '+' | '-')).unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(digits)?;
+    let number = number.parse::<f64>().ok()?;
+    // 1E is a quintillion, and 1E3 a thousand.
+    if let Some(exponent) = suffix.strip_prefix(['e', 'E']).filter(|exponent| !exponent.is_empty()) {
+        return exponent.parse::<i32>().ok().map(|exponent| number * 10_f64.powi(exponent));
+    }
     let factor = match suffix {
         "" => 1.0,
         "n" => 1e-9,
@@ -105,12 +194,11 @@ fn quantity(text: &str) -> Option<f64> {
         "Ei" => 1024.0 * 1024.0 * 1024.0 * 1024.0 * 1024.0 * 1024.0,
         _ => return None,
     };
-    number.parse::<f64>().ok().map(|number| number * factor)
+    Some(number * factor)
 }
 
 #[cfg(test)]
 mod tests {
-    use listwatch::Encoding;
     use serde_json::json;
 
     use super::*;
@@ -123,6 +211,10 @@ mod tests {
             (json!(["none", "10", "9"]), vec!["9", "10", "none"]),
             (json!([10, 9, 2.5, -1]), vec!["-1", "2.5", "9", "10"]),
             (json!(["2Gi", "1500m", "1Gi", "3"]), vec!["1500m", "3", "1Gi", "2Gi"]),
+            (
+                json!(["1e3", "999", "1E", "1E4", "1e-3", "2m", "1e+2"]),
+                vec!["1e-3", "2m", "1e+2", "999", "1e3", "1E4", "1E"],
+            ),
             (json!([true, null, "x", false]), vec!["null", "false", "true", "x"]),
             (
                 json!(["2026-01-02T00:00:00Z", "2025-12-31T00:00:00Z"]),
@@ -130,17 +222,20 @@ mod tests {
             ),
             (json!(["é", "z", ""]), vec!["", "z", "é"]),
         ] {
-            let mut sorter = RowSorter::new(JsonPath::parse(".v").unwrap());
+            let mut sorter = ObjectSorter::new(JsonPath::parse(".v").unwrap());
             for value in values.as_array().unwrap() {
                 let object = json!({"kind": "A", "apiVersion": "v1", "v": value}).to_string();
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes()), Some(Row::Text(text.into()))).unwrap();
+                sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes())).unwrap();
             }
-            let rows = sorter.into_rows().map_err(|_| "no field").unwrap().map(|row| match row {
-                Some(Row::Text(line)) => String::from_utf8(line).unwrap(),
-                _ => unreachable!(),
+            let mut rows = Vec::new();
+            let finished = sorter.finish(|item| {
+                let object: Value = serde_json::from_slice(item.bytes()).unwrap();
+                let value = &object["v"];
+                rows.push(value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+                Ok(())
             });
-            assert_eq!(rows.collect::<Vec<_>>(), expected);
+            assert!(finished.is_ok());
+            assert_eq!(rows, expected);
         }
     }
 
@@ -148,13 +243,13 @@ mod tests {
     #[test]
     fn any_texts_have_an_order() {
         let mut random = fastrand::Rng::with_seed(7);
-        let mut sorter = RowSorter::new(JsonPath::parse(".v").unwrap());
+        let mut keys = Vec::new();
         for _ in 0..10_000 {
             let text: String =
                 (0..random.usize(0..4)).map(|_| *random.choice(b"123kGix-. ").unwrap() as char).collect();
-            let object = json!({"kind": "A", "apiVersion": "v1", "v": text}).to_string();
-            sorter.add(&ItemRef::new(Encoding::Json, object.as_bytes()), None).unwrap();
+            keys.push(SortKey::of(&Value::String(text)));
         }
-        assert!(sorter.into_rows().is_ok_and(|rows| rows.count() == 10_000));
+        keys.sort();
+        assert!(keys.is_sorted());
     }
 }

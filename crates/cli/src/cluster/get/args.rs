@@ -1,6 +1,7 @@
 //! The command line of `get`.
 
 use listwatch::{FieldSelector, LabelSelector};
+use listwatch_tables::json_path::JsonPath;
 
 use super::targets::Target;
 use crate::cluster::connect::ConnectionArgs;
@@ -16,7 +17,9 @@ use crate::output::{GET_FORMATS, OutputFormat};
 /// An error after the first objects leaves JSON unterminated, so that nobody takes a part for the whole. The exit code
 /// is then 1.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_override_self = true,
+    after_help = "\
 Examples:
   listwatch get pods                       the Pods of the context's namespace, as a table
   listwatch get pods,svc -A -o wide        with all columns, in all namespaces
@@ -24,7 +27,8 @@ Examples:
   listwatch get deploy -l app=shop -o json | jq '.items[].spec.replicas'
   listwatch get pods -A --limit 10         the first ten, and how many there are
   listwatch get pods -A -o jsonl           one JSON object a line
-  listwatch get pods -A -o keys            NAMESPACE/NAME")]
+  listwatch get pods -A -o keys            NAMESPACE/NAME"
+)]
 pub struct GetArgs {
     /// TYPE, TYPE,TYPE or TYPE/NAME: pods, deploy, widgets.example.com, pod/shop-1
     #[arg(value_name = "RESOURCE", value_parser = ResourceValueParser, hide_possible_values = true)]
@@ -35,7 +39,7 @@ pub struct GetArgs {
     pub names: Vec<String>,
 
     /// Namespace [default: the context's, else `default`]
-    #[arg(short, long, value_name = "NAME", overrides_with = "namespace")]
+    #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
 
     /// Print objects in all namespaces, also with --namespace
@@ -43,36 +47,43 @@ pub struct GetArgs {
     pub all_namespaces: bool,
 
     /// Label selector: `app=web,tier!=cache,env in (a,b)`
-    #[arg(short = 'l', long, value_name = "LABELS", overrides_with = "selector")]
+    #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<LabelSelector>,
 
     /// Field selector: `spec.nodeName=node-1`
-    #[arg(long, value_name = "FIELDS", overrides_with = "field_selector")]
+    #[arg(long, value_name = "FIELDS")]
     pub field_selector: Option<FieldSelector>,
 
     /// Print at most N objects of one resource, and say on stderr if there are more: "2 of 2,000 shown".
     ///
     /// The total is printed only if the server counts the objects, which it does without a selector. With -o json,
     /// `metadata.continue` and `metadata.remainingItemCount` of the List then show that it is a part.
-    #[arg(long, value_name = "N", value_parser = number_in(1..=u64::MAX), overrides_with = "limit")]
+    #[arg(long, value_name = "N", value_parser = number_in(1..=u64::MAX))]
     pub limit: Option<u64>,
 
     /// Number of objects in one response; 0 requests all at once [default: 500 in a table, else all].
     ///
     /// The columns of a table are as wide as its pages need, as in kubectl.
-    #[arg(long, value_name = "N", value_parser = number_in(0..=u32::MAX), overrides_with = "chunk_size")]
+    #[arg(long, value_name = "N", value_parser = number_in(0..=u32::MAX))]
     pub chunk_size: Option<u32>,
 
     /// Objects that do not exist are no error
     #[arg(long)]
     pub ignore_not_found: bool,
 
+    /// Sort by the value of this JSONPath, such as .metadata.creationTimestamp.
+    ///
+    /// Numbers and quantities sort by size, other texts byte by byte. The command keeps all objects until the list is
+    /// complete, 16 MiB of them in memory, and more in a temporary file in $TMPDIR.
+    #[arg(long, value_name = "PATH", conflicts_with = "limit", value_parser = parse_sort_path)]
+    pub sort_by: Option<JsonPath>,
+
     /// Output format: wide, name, json, yaml, jsonpath=, jsonpath-as-json=, custom-columns=, jsonl or keys [default: a
     /// table].
     ///
     /// `jsonpath-file=` and `custom-columns-file=` read a file. `jsonl` prints one JSON object per line, and `keys`
     /// NAMESPACE/NAME. The others are kubectl's.
-    #[arg(short, long, value_name = "FORMAT", value_parser = parse_format, overrides_with = "output", help_heading = "Output")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = parse_format, help_heading = "Output")]
     pub output: Option<GetFormat>,
 
     #[command(flatten)]
@@ -115,8 +126,22 @@ fn parse_format(text: &str) -> Result<GetFormat, String> {
     if text == "wide" {
         return Ok(GetFormat::Wide);
     }
+    let refused = match text.split('=').next().unwrap_or_default() {
+        "go-template" | "go-template-file" | "template" | "templatefile" => {
+            Some("Go templates are not supported: use jsonpath=")
+        }
+        "kyaml" => Some("kyaml is not supported: use yaml"),
+        _ => None,
+    };
+    if let Some(reason) = refused {
+        return Err(reason.to_owned());
+    }
     let parsed = OutputFormat::parse(text, GET_FORMATS).map(GetFormat::Objects);
     parsed.map_err(|error| error.replace("one of ", "one of wide, "))
+}
+
+fn parse_sort_path(text: &str) -> Result<JsonPath, String> {
+    JsonPath::parse(text).map_err(|error| error.to_string())
 }
 
 impl GetArgs {
@@ -134,6 +159,10 @@ impl GetArgs {
                 "--limit is for the objects of one resource, without names",
             ),
             (self.table.show_labels && !is_table, "--show-labels is for tables"),
+            (
+                self.sort_by.is_some() && is_table,
+                "--sort-by needs an output format such as -o name or custom-columns=: `list -o table` sorts a table",
+            ),
         ];
         match faults.into_iter().find(|(is_fault, _)| *is_fault) {
             Some((_, fault)) => Err(Failure::Usage(fault.to_owned())),

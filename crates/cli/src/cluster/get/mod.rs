@@ -37,14 +37,14 @@ pub async fn run(args: GetArgs) -> Result<(), Failure> {
     let targets = parse_targets(&arguments).map_err(Failure::Usage)?;
     args.check(&targets)?;
     let GetArgs { namespace, all_namespaces, selector, field_selector, ignore_not_found, .. } = args;
-    let GetArgs { limit, chunk_size, connection, .. } = args;
+    let GetArgs { limit, sort_by, chunk_size, connection, .. } = args;
     let (client, default_namespace) = connection.client().await?;
     let source = Source::Cluster(client);
     let namespace = namespace.unwrap_or(default_namespace);
     let is_one = matches!(&*targets, [Target { name: Some(_), .. }]);
     let targets = find_targets(&source, targets, all_namespaces, &namespace).await?;
     let wanted = Wanted { labels: selector, fields: field_selector, ..Wanted::default() };
-    let query = Query { source, targets, wanted, ignore_not_found, is_one, limit, chunk_size };
+    let query = Query { source, targets, wanted, ignore_not_found, is_one, limit, sort_by, chunk_size };
     let is_wide = matches!(args.output, Some(GetFormat::Wide));
     if let Some(GetFormat::Objects(format)) = args.output {
         let options = OutputOptions {

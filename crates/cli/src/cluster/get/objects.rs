@@ -12,7 +12,7 @@ use crate::cluster::listing::print_warnings;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{
-    Format, FormatContext, Needs, Output, OutputFormat, OutputOptions, Purpose, SummaryObject, print_rows,
+    Format, FormatContext, Needs, ObjectSorter, Output, OutputFormat, OutputOptions, Purpose, SummaryObject, print_rows,
 };
 
 /// Prints the objects of all targets.
@@ -24,10 +24,14 @@ pub async fn print_objects(query: Query, format: &OutputFormat, options: OutputO
         return Err(Failure::Usage(error));
     }
     let mut output = Output::new(Rc::clone(&format), false);
+    // kubectl sorts the objects of all resources as one list.
+    let sort_by = query.sort_by.clone().filter(|_| !query.is_one);
+    let mut sorter = sort_by.map(ObjectSorter::new);
+    let wanted = Wanted { all_fields: wanted.all_fields || sorter.is_some(), ..wanted };
     let (mut count, mut missing, mut part) = (0, Vec::new(), None);
     for target in &query.targets {
         if target.name.is_none() {
-            let (items, after) = query.print_list(target, &wanted, &*format, &mut output).await?;
+            let (items, after) = query.print_list(target, &wanted, &*format, &mut sorter, &mut output).await?;
             (count, part) = (count + items, after);
             continue;
         }
@@ -44,9 +48,18 @@ pub async fn print_objects(query: Query, format: &OutputFormat, options: OutputO
         };
         let type_meta = TypeMeta::new(target.resource.api_version(), target.resource.kind());
         let item = ItemRef::new(Encoding::Json, object.get().as_bytes()).with_type_meta(&type_meta);
-        let row = format.row(&item).map_err(|error| Failure::Error(chain(&error)))?;
-        row.map_or(Ok(()), |row| output.print_row(row))?;
+        let row = match &mut sorter {
+            Some(sorter) => sorter.add(&item).map(|()| None),
+            None => format.row(&item),
+        };
+        row.map_err(|error| Failure::Error(chain(&error)))?.map_or(Ok(()), |row| output.print_row(row))?;
         count += 1;
+    }
+    if let Some(sorter) = sorter {
+        sorter.finish(|item| {
+            let row = format.row(item).map_err(|error| Failure::Error(chain(&error)))?;
+            Ok(row.map_or(Ok(()), |row| output.print_row(row))?)
+        })?;
     }
     notices::warn_of_unknown_fields(format.take_unknown_fields());
     let is_printed = if query.is_one { count > 0 } else { count > 0 || !query.ignore_not_found };
@@ -69,6 +82,7 @@ impl Query {
         target: &Found,
         wanted: &Wanted,
         format: &dyn Format,
+        sorter: &mut Option<ObjectSorter>,
         output: &mut Output,
     ) -> Result<(u64, Option<(Rest, ListMeta)>), Failure> {
         let type_meta = TypeMeta::new(target.resource.api_version(), target.resource.kind());
@@ -79,7 +93,11 @@ impl Query {
             let mut rows = self.source.rows(target, wanted, page, left.is_some(), |item| {
                 // The kind of a list may come after its items, and that of metadata is another.
                 let has_kind = wanted.all_fields && !item.type_meta().kind.is_empty();
-                format.row(&if has_kind { item } else { item.with_type_meta(&type_meta) })
+                let item = if has_kind { item } else { item.with_type_meta(&type_meta) };
+                match sorter {
+                    Some(sorter) => sorter.add(&item).map(|()| None),
+                    None => format.row(&item),
+                }
             });
             print_rows(&mut rows, output, &mut left, Rows::progress).await??;
             let surplus = if left == Some(0) { count_surplus(&mut rows, u64::MAX, Rows::progress).await? } else { 0 };

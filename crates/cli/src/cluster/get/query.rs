@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use listwatch_tables::json_path::JsonPath;
+
 use super::source::{Found, Source, Wanted};
 use super::targets::Target;
 use crate::cluster::limit::Rest;
@@ -16,6 +18,7 @@ pub struct Query {
     /// True if one object was named, which is then not printed as a list.
     pub is_one: bool,
     pub limit: Option<u64>,
+    pub sort_by: Option<JsonPath>,
     /// As the user typed it.
     pub chunk_size: Option<u32>,
 }
