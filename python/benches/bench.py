@@ -180,6 +180,7 @@ def cache_encoded(folder: str, url: str, compressed: bool = False) -> Any:
     found = listwatch.Client(server=url, token="t").cache(os.environ["BENCH_RESOURCE"], compressed=compressed)
     found.wait(timeout=300)
     gc.collect()
+    print(f"\theld by the process: {memory('VmRSS'):.0f} MB, peak {memory('VmHWM'):.0f} MB", end="")
     keys = [(item.namespace, item.name) for item in found.list()]
     began = time.thread_time()
     for key in keys:
@@ -216,13 +217,17 @@ ROWS = {
 }
 
 
+def memory(name: str) -> float:
+    """Returns a figure of this process in MB. `ru_maxrss` would include the parent's memory before exec."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
 def measure(row: str, folder: str, url: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF)
     kept = ROWS[row](folder, url)
     after = resource.getrusage(resource.RUSAGE_SELF)
-    # `ru_maxrss` would include the parent's memory before exec.
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    print(f"\t{after.ru_utime - before.ru_utime:.2f} s\t{int(peak.split()[1]) / 1024:.0f} MB")
+    print(f"\t{after.ru_utime - before.ru_utime:.2f} s\tpeak {memory('VmHWM'):.0f} MB\tat the end {memory('VmRSS'):.0f} MB")
     sys.stdout.flush()
     del kept
     os._exit(0)
