@@ -17,6 +17,7 @@ mod notices;
 mod number;
 mod output;
 mod partial_file;
+mod quantity;
 mod saved_body;
 mod signals;
 mod sorter;

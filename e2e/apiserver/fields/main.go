@@ -52,6 +52,7 @@ func main() {
 	maps.DeleteFunc(byDefault, func(r served, _ bool) bool { return !r.isDefault() })
 	must(os.WriteFile(root+"/src/client/builtin.rs", rustResources(byDefault), 0o644))
 	writeColumns()
+	writeQuantitySums()
 	writeViews(union.servedBy(all))
 	must(os.MkdirAll(root+"/tests/core/json_form", 0o755))
 	scheme := newScheme()

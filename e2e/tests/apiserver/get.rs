@@ -317,7 +317,7 @@ fn mask_ages(line: &str) -> String {
 }
 
 /// Returns the path of the command, which is built beside this test.
-fn command() -> Result<PathBuf> {
+pub fn command() -> Result<PathBuf> {
     let test = std::env::current_exe()?;
     let command = test.ancestors().nth(2).ok_or("no target directory")?.join("listwatch");
     if command.exists() { Ok(command) } else { Err("build the command first: cargo build -p listwatch-cli".into()) }

@@ -5,6 +5,7 @@
 //! limits.
 
 mod controller;
+mod count;
 mod finalizer;
 mod get;
 mod list;

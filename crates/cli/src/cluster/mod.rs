@@ -1,6 +1,7 @@
 //! The commands that talk to an API server.
 
 pub mod connect;
+mod count;
 mod get;
 mod limit;
 mod list;
@@ -21,6 +22,7 @@ use crate::failure::Failure;
 #[derive(Subcommand)]
 pub enum ClusterCommand {
     Get(get::GetArgs),
+    Count(Box<count::CountArgs>),
     List(list::ListArgs),
     Watch(watch::WatchArgs),
     Mirror(Box<mirror::MirrorArgs>),
@@ -41,6 +43,7 @@ impl ClusterCommand {
 pub async fn run(command: ClusterCommand) -> Result<(), Failure> {
     match command {
         ClusterCommand::Get(args) => get::run(args).await,
+        ClusterCommand::Count(args) => count::run(*args).await,
         ClusterCommand::List(args) => list::run(args).await,
         ClusterCommand::Watch(args) => watch::run(args).await,
         ClusterCommand::Mirror(args) => mirror::run(*args).await,

@@ -33,6 +33,8 @@ pub struct AlignedTable {
     widths: Option<ColumnWidths>,
     /// The first rows, until the widths are known.
     waiting: Vec<Vec<String>>,
+    /// How many rows decide about the widths.
+    measured: usize,
 }
 
 /// Returns the columns, which are known by the first row.
@@ -48,7 +50,13 @@ impl AlignedTable {
     const MIN_WIDTH: usize = 3;
 
     pub fn new(no_headers: bool) -> Self {
-        Self { columns: Arc::default(), no_headers, widths: None, waiting: Vec::new() }
+        let measured = Self::FIRST_ROWS;
+        Self { columns: Arc::default(), no_headers, widths: None, waiting: Vec::new(), measured }
+    }
+
+    /// Creates a table that keeps all rows until its end, so that no row is shifted.
+    pub fn whole(no_headers: bool) -> Self {
+        Self { measured: usize::MAX, ..Self::new(no_headers) }
     }
 
     /// Prints a row, or keeps it until the widths are known.
@@ -57,7 +65,7 @@ impl AlignedTable {
             return self.write_line(out, widths, &cells);
         }
         self.waiting.push(cells);
-        if self.waiting.len() < Self::FIRST_ROWS { Ok(()) } else { self.begin(out, columns) }
+        if self.waiting.len() < self.measured { Ok(()) } else { self.begin(out, columns) }
     }
 
     /// Prints the rows that wait for the widths.

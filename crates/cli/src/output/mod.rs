@@ -54,6 +54,7 @@ mod tab_writer;
 mod table;
 mod yaml;
 
+pub use self::aligned::{AlignedTable, TableColumn};
 pub use self::args::{GET_FORMATS, OutputArgs, OutputFormat};
 pub use self::format::{
     Comparison, Event, EventKind, Format, FormatContext, Needs, OutputOptions, Purpose, Row, SummaryObject,

@@ -2,6 +2,7 @@
 
 mod completions;
 mod connect;
+mod count;
 mod decode;
 mod from;
 mod get;

@@ -94,8 +94,10 @@ impl Needs {
     /// Adds what steps need on the way, and returns the places at which they end.
     pub(super) fn add_steps(&mut self, steps: &[Step], from: Places) -> Places {
         let mut places = from;
-        for step in steps {
+        for (at, step) in steps.iter().enumerate() {
             match step {
+                // Nothing was found before that it could depend on.
+                Step::Text(_) | Step::Literal(_) if at == 0 => places = Places::default(),
                 Step::Field(name) => places.step_into(name),
                 Step::Slice(_) => places.index(),
                 Step::Filter(filter) => {
@@ -135,6 +137,41 @@ impl Needs {
         }
         Some(projection)
     }
+
+    /// Returns true if all places are in the metadata.
+    pub(super) fn is_in_metadata(&self) -> bool {
+        let is_in = |place: &Place| place.first().is_some_and(|first| &*first.name == "metadata");
+        !self.whole && self.places.0.iter().all(is_in)
+    }
+
+    /// Returns true if the table of fields has the fields on the way to each place.
+    pub(super) fn is_known(&self, of: &TypeMeta) -> bool {
+        let Some(message) = Message::of(&of.api_version, of.item_kind()) else { return false };
+        !self.whole && self.places.0.iter().all(|place| is_known(place, message))
+    }
+}
+
+/// Returns true if the table has the fields on the way to a place. A map may have any key, and a message that is a
+/// single value in JSON has no fields.
+fn is_known(place: &[PlaceName], message: &'static Message) -> bool {
+    match place.first() {
+        None => return false,
+        Some(first) if matches!(&*first.name, "apiVersion" | "kind") => return true,
+        Some(_) => {}
+    }
+    let mut message = message;
+    for name in place {
+        match message.path(&name.name).and_then(|mut path| path.pop()) {
+            None => return false,
+            Some(field) if field.is_map() => return true,
+            Some(field) => match field.message().filter(|message| message.is_object()) {
+                Some(next) => message = next,
+                None => return true,
+            },
+        }
+    }
+    // A message that is read whole may have fields which only newer releases have.
+    false
 }
 
 /// Returns the path to a place, or to the nearest value around it that a path can lead to.

@@ -72,6 +72,19 @@ impl ObjectReader {
         Self { needs, projection: None, copy: Vec::new(), json: Vec::new() }
     }
 
+    /// Returns true if it reads only the metadata of objects.
+    #[must_use]
+    pub fn reads_only_metadata(&self) -> bool {
+        self.needs.is_in_metadata()
+    }
+
+    /// Returns true if the table of fields has each field that the paths name in objects of this type, so that objects
+    /// in protobuf have all that is read.
+    #[must_use]
+    pub fn reads_only_known_fields(&self, of: &TypeMeta) -> bool {
+        self.needs.is_known(of)
+    }
+
     /// Reads an object. Also returns the number of fields in the parts that were read which have no name, because the
     /// table of fields does not have them: see [`ItemRef::to_json`].
     ///

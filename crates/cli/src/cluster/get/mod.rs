@@ -15,7 +15,7 @@
 mod args;
 mod objects;
 mod query;
-mod source;
+pub mod source;
 mod table;
 mod tables;
 mod targets;

@@ -1,6 +1,6 @@
-//! Where `get` reads: an API server.
+//! Where `get` and `count` read: an API server.
 //!
-//! Nothing else of `get` knows the source. A source finds the resource of a typed name, lists the objects of a resource
+//! Nothing else of both knows the source. A source finds the resource of a typed name, lists the objects of a resource
 //! as rows, gets one object, and makes Tables. Formats, selections, limits and sorting are the same for all sources.
 
 use std::pin::Pin;
@@ -40,6 +40,8 @@ pub struct Wanted {
     pub fields: Option<FieldSelector>,
     /// False if the metadata is enough.
     pub all_fields: bool,
+    /// With all fields: true if protobuf is enough, which lacks those that the table of fields does not have.
+    pub only_known_fields: bool,
 }
 
 /// A part of a list.
@@ -76,11 +78,22 @@ impl Source {
     {
         let Self::Cluster(client) = self;
         let selection = wanted.selection();
-        let selection = if wanted.all_fields { selection.json() } else { selection.metadata_only() };
+        let selection = match (wanted.all_fields, wanted.only_known_fields) {
+            (false, _) => selection.metadata_only(),
+            (true, false) => selection.json(),
+            (true, true) => selection,
+        };
         let place = (found.resource.clone(), found.namespace.clone());
         let items = list_resource(client, &place, &page.params(selection), decode);
         let items = if is_single { items.single_page(page.token) } else { items };
         Rows::Cluster { progress: items.progress(), items }
+    }
+
+    /// Returns the number of objects of a resource, which the server may know without listing them.
+    pub async fn count(&self, found: &Found, wanted: &Wanted) -> Result<u64, Failure> {
+        let Self::Cluster(client) = self;
+        let count = client.count(&found.resource, &wanted.selection(), found.namespace.as_deref()).await;
+        count.map(|count| count.objects).map_err(|error| list_failure(&error, None))
     }
 
     /// Returns the object of a name, in JSON.
