@@ -13,15 +13,22 @@ fn writes_a_manual_page_for_each_command_of_the_help() {
     assert_eq!((stdout(&output), stderr(&output), output.status.code()), ("", "", Some(0)));
     let mut pages: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     pages.sort();
-    let help = listwatch(&["--help"]).output().unwrap();
-    let commands = stdout(&help).split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    let commands = commands.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
-    let mut expected: Vec<_> = commands.map(|name| OsString::from(format!("listwatch-{name}.1"))).collect();
+    let mut expected = pages_of(&[]);
     expected.push("listwatch.1".into());
     expected.sort();
     assert_eq!(pages, expected);
     let page = fs::read_to_string(directory.path().join("listwatch-decode.1")).unwrap();
     assert!(page.contains(r"\fBlistwatch decode\fR") && page.contains("Examples:"), "{page}");
+}
+
+/// Returns the pages of the commands that this command's help lists, and of theirs.
+fn pages_of(command: &[&str]) -> Vec<OsString> {
+    let help = listwatch(&[command, &["--help"]].concat()).output().unwrap();
+    let Some((_, commands)) = stdout(&help).split_once("Commands:\n") else { return Vec::new() };
+    let commands = commands.split("\n\n").next().unwrap().lines();
+    let names = commands.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    let paths = names.map(|name| [command, &[name]].concat());
+    paths.flat_map(|path| [vec![format!("listwatch-{}.1", path.join("-")).into()], pages_of(&path)].concat()).collect()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use indicatif::HumanCount;
 use listwatch::client::ErrorClass;
 use listwatch::internal::chain;
-use listwatch_cache::{FileError, PreparedReflector};
+use listwatch_cache::{EndReason, FileError, PreparedReflector, SyncError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -99,6 +99,8 @@ pub async fn start_one(
         }
     });
     tokio::select! {
+        // A reflector whose file failed is dropped, which ends the cache too, but only the failure says why.
+        biased;
         Ok(failure) = failure => Err(failure),
         started = wait_started(collection) => started,
     }
@@ -125,7 +127,11 @@ async fn wait_started(collection: &MirroredCollection) -> Result<(), Failure> {
         }
     };
     tokio::select! {
-        synced = collection.cache.synced() => synced.map(|_| ()).map_err(|error| collection.failure(&error)),
+        synced = collection.cache.synced() => match synced {
+            Ok(_) => Ok(()),
+            Err(SyncError::Ended(EndReason::Failed(error))) => Err(collection.failure(&error)),
+            Err(error) => Err(collection.failure(&error)),
+        },
         failed = failed => failed,
     }
 }
