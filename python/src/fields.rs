@@ -217,8 +217,8 @@ fn name(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// Calls `each` with all values at the end of the steps. A name leads through all elements of a list. Returns true if it
-/// did.
+/// Calls `each` with all values at the end of the steps. A name leads through all elements of a list. Returns true if
+/// it did.
 fn walk(
     value: Value<'_>,
     steps: &[Step],

@@ -1,7 +1,7 @@
 //! What belongs to one process: the runtime, and handles that a fork leaves behind.
 //!
-//! Threads do not survive a fork, and a lock that one of them held stays locked. So what threads share has one value for
-//! each generation of forks: the child begins with new ones, and never touches the parent's. Python calls
+//! Threads do not survive a fork, and a lock that one of them held stays locked. So what threads share has one value
+//! for each generation of forks: the child begins with new ones, and never touches the parent's. Python calls
 //! [`after_fork`] in the child (`os.register_at_fork`), before any other code runs there.
 
 use std::mem;

@@ -1,7 +1,7 @@
 //! How threads of the runtime wake Python, without the GIL: a byte in a socket.
 //!
-//! A thread that waits reads from the socket of its own, so that a signal interrupts it. An event loop of asyncio watches
-//! the socket of its own, and then learns which of its tasks have news.
+//! A thread that waits reads from the socket of its own, so that a signal interrupts it. An event loop of asyncio
+//! watches the socket of its own, and then learns which of its tasks have news.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;

@@ -1,4 +1,5 @@
-//! Values of the JSON form of an object, read off its bytes: what they are. `object/value.rs` has what one reads of them.
+//! Values of the JSON form of an object, read off its bytes: what they are. `object/value.rs` has what one reads of
+//! them.
 
 use std::borrow::Cow;
 use std::fmt;

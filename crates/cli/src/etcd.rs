@@ -20,8 +20,9 @@ pub struct EtcdArgs {
 enum EtcdCommand {
     /// Verify what can be verified of a snapshot or data file: it reads the whole file.
     ///
-    /// These are the meta pages by their checksums, the structure of all pages, the form of all revisions, and the SHA-256
-    /// that `etcdctl snapshot save` appends. Without it, nothing can show that a value was changed: pages have no checksums.
+    /// These are the meta pages by their checksums, the structure of all pages, the form of all revisions, and the
+    /// SHA-256 that `etcdctl snapshot save` appends. Without it, nothing can show that a value was changed: pages have
+    /// no checksums.
     ///
     /// The exit code is 1 for the first fault.
     Check {

@@ -1,7 +1,7 @@
 //! The `listwatch` command.
 //!
-//! `.ci/imports --order crates/cli/src` prints the modules, lowest first. `stats` uses `cluster` for live collections; no
-//! other command imports one.
+//! `.ci/imports --order crates/cli/src` prints the modules, lowest first. `stats` uses `cluster` for live collections;
+//! no other command imports one.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the reader has left: see `notices`")]
 

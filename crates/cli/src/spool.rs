@@ -1,8 +1,8 @@
 //! Bytes that wait until they can be printed: in memory up to a limit, then in a file.
 //!
 //! The file lies in `TMPDIR`, else in the system's temporary folder. It has no name, so it disappears with the process,
-//! and only its owner can read it. If that folder is in memory, as a tmpfs is, the file would not save any, so the spool
-//! refuses it unless `TMPDIR` names the folder.
+//! and only its owner can read it. If that folder is in memory, as a tmpfs is, the file would not save any, so the
+//! spool refuses it unless `TMPDIR` names the folder.
 
 use std::env;
 use std::fs::File;

@@ -23,8 +23,8 @@ const HASH: u64 = 32;
 
 /// A data file of etcd (`member/snap/db`) or a snapshot (`etcdctl snapshot save`), open for reading.
 ///
-/// The file is held under a shared lock until this value and its states are dropped. Nothing is mapped, and memory does not grow with the
-/// file.
+/// The file is held under a shared lock until this value and its states are dropped. Nothing is mapped, and memory does
+/// not grow with the file.
 #[derive(Debug)]
 pub struct DataFile {
     pages: Arc<Pages>,
@@ -133,8 +133,8 @@ impl DataFile {
     }
 
     /// Reads the state of all keys that begin with `prefix` at a revision, or at the newest one. It walks through the
-    /// bucket once, without reading whole values, and sorts the keys: `memory` bytes of them at a time, of which sorting
-    /// makes a copy, and beyond that in a temporary file in `TMPDIR`, or in `/var/tmp` if that is not set.
+    /// bucket once, without reading whole values, and sorts the keys: `memory` bytes of them at a time, of which
+    /// sorting makes a copy, and beyond that in a temporary file in `TMPDIR`, or in `/var/tmp` if that is not set.
     ///
     /// # Errors
     ///
@@ -146,9 +146,9 @@ impl DataFile {
         State::new(Arc::clone(&self.pages), bucket(&self.pages, "key")?, prefix, revision, memory)
     }
 
-    /// Returns the number of committed entries of the write-ahead log that the file does not have yet; `None` if there is
-    /// no log beside the file, or the file does not name its [`consistent_index`](Self::consistent_index). It reads the
-    /// last files of the log, 64 MB each.
+    /// Returns the number of committed entries of the write-ahead log that the file does not have yet; `None` if there
+    /// is no log beside the file, or the file does not name its [`consistent_index`](Self::consistent_index). It reads
+    /// the last files of the log, 64 MB each.
     ///
     /// # Errors
     ///
@@ -181,8 +181,8 @@ impl DataFile {
         Ok(found)
     }
 
-    /// Reads what takes the space of the file, with the `top` largest values and the `top` keys with the most revisions.
-    /// It walks through all buckets once, without reading whole values, and keeps `memory` bytes of keys, as
+    /// Reads what takes the space of the file, with the `top` largest values and the `top` keys with the most
+    /// revisions. It walks through all buckets once, without reading whole values, and keeps `memory` bytes of keys, as
     /// [`state`](Self::state).
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Values that the API server has encrypted, and the keys of its `EncryptionConfiguration`.
 //!
 //! An encrypted value begins with `k8s:enc:PROVIDER:v1:KEY:`; what follows depends on the provider
-//! (`apiserver/pkg/storage/value/encrypt` of Kubernetes). AES comes from aws-lc. Secretbox is `XSalsa20` and Poly1305, put
-//! together as `NaCl` does.
+//! (`apiserver/pkg/storage/value/encrypt` of Kubernetes). AES comes from aws-lc. Secretbox is `XSalsa20` and Poly1305,
+//! put together as `NaCl` does.
 
 use std::fmt;
 
@@ -107,8 +107,8 @@ struct Key {
 }
 
 impl EncryptionConfig {
-    /// Reads an `EncryptionConfiguration` in JSON; the file is usually YAML, which the caller converts. The resources for
-    /// which a key is meant are ignored, because each value names its key.
+    /// Reads an `EncryptionConfiguration` in JSON; the file is usually YAML, which the caller converts. The resources
+    /// for which a key is meant are ignored, because each value names its key.
     ///
     /// # Errors
     ///
@@ -135,8 +135,9 @@ impl EncryptionConfig {
         Ok(config)
     }
 
-    /// Decrypts a value of this key of etcd; `None` if it is not encrypted. With `aesgcm` and `secretbox` a changed value is
-    /// an error, and with `aesgcm` also a value that belongs to another key of etcd. `aescbc` authenticates nothing.
+    /// Decrypts a value of this key of etcd; `None` if it is not encrypted. With `aesgcm` and `secretbox` a changed
+    /// value is an error, and with `aesgcm` also a value that belongs to another key of etcd. `aescbc` authenticates
+    /// nothing.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
-//! Keys in byte order, each with what is known about it, such as the place of its newest value: in memory up to a limit,
-//! beyond it in a temporary file.
+//! Keys in byte order, each with what is known about it, such as the place of its newest value: in memory up to a
+//! limit, beyond it in a temporary file.
 //!
-//! The bucket is in the order of revisions, and lists are in key order. Keys arrive in the order of revisions, so a later
-//! entry of a key replaces an earlier one, or adds to it. When the buffer is full, it is sorted, and entries of one key
-//! become one; if half of it is still in use then, it becomes a sorted run of the temporary file. The end merges the runs.
+//! The bucket is in the order of revisions, and lists are in key order. Keys arrive in the order of revisions, so a
+//! later entry of a key replaces an earlier one, or adds to it. When the buffer is full, it is sorted, and entries of
+//! one key become one; if half of it is still in use then, it becomes a sorted run of the temporary file. The end
+//! merges the runs.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -117,8 +118,8 @@ impl<E: Entry> KeySorter<E> {
     }
 }
 
-/// An unnamed file that only this user can read. `/tmp` may be in memory, so unless `TMPDIR` names a folder the file lies
-/// in `/var/tmp`, if there is one.
+/// An unnamed file that only this user can read. `/tmp` may be in memory, so unless `TMPDIR` names a folder the file
+/// lies in `/var/tmp`, if there is one.
 fn temporary_file() -> io::Result<File> {
     let persistent = std::path::Path::new("/var/tmp");
     if std::env::var_os("TMPDIR").is_none() && persistent.is_dir() {

@@ -67,8 +67,8 @@ impl State {
             Root::Page(_) => None,
         };
         visit_revisions(&pages, root, |entry| {
-            // Later revisions are skipped, but walked through: a damaged one must not end the state early, and the order of
-            // the keys shows it.
+            // Later revisions are skipped, but walked through: a damaged one must not end the state early, and the
+            // order of the keys shows it.
             if entry.at.main <= revision && entry.key.starts_with(prefix) {
                 // A page has at most 65,535 elements.
                 let index = u16::try_from(entry.index).unwrap_or(u16::MAX);

@@ -1,8 +1,9 @@
 //! From keys of etcd to resources and back.
 //!
-//! Kubernetes stores an object of a built-in resource at `/registry/RESOURCE/[NAMESPACE/]NAME`, without the group, and a
-//! custom resource, a definition or an `APIService` at `/registry/GROUP/RESOURCE/…`. A few built-in resources have older
-//! names: `SpecialDefaultResourcePrefixes` in `pkg/kubeapiserver/default_storage_factory_builder.go` of Kubernetes 1.37.
+//! Kubernetes stores an object of a built-in resource at `/registry/RESOURCE/[NAMESPACE/]NAME`, without the group, and
+//! a custom resource, a definition or an `APIService` at `/registry/GROUP/RESOURCE/…`. A few built-in resources have
+//! older names: `SpecialDefaultResourcePrefixes` in `pkg/kubeapiserver/default_storage_factory_builder.go` of
+//! Kubernetes 1.37.
 
 /// The folder of Kubernetes in etcd by default, and those of `OpenShift`. Another one can be set by `--etcd-prefix`.
 pub const ROOTS: [&str; 3] = ["/registry", "/kubernetes.io", "/openshift.io"];
@@ -16,14 +17,15 @@ const SPECIAL: [(&str, &str); 5] = [
     ("ingresses", "ingress"),
 ];
 
-/// Folders of the API server's own bookkeeping, which no request returns: allocated addresses and ports, and the leases by
-/// which API servers find each other.
+/// Folders of the API server's own bookkeeping, which no request returns: allocated addresses and ports, and the leases
+/// by which API servers find each other.
 const INTERNAL: [&str; 3] = ["ranges", "masterleases", "peerserverleases"];
 
 /// The resource, namespace and name of a stored object, from its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageKey<'a> {
-    /// The group of a custom resource, a definition or an `APIService`. Keys of other built-in resources do not have it.
+    /// The group of a custom resource, a definition or an `APIService`. Keys of other built-in resources do not have
+    /// it.
     pub group: Option<&'a str>,
     /// The plural name, such as `pods`.
     pub resource: &'a str,
@@ -34,8 +36,8 @@ pub struct StorageKey<'a> {
 }
 
 impl<'a> StorageKey<'a> {
-    /// Reads a key under the folder `root`, such as `/registry`. Returns nothing for keys that are not of an object: those
-    /// outside of the folder, and the API server's own.
+    /// Reads a key under the folder `root`, such as `/registry`. Returns nothing for keys that are not of an object:
+    /// those outside of the folder, and the API server's own.
     #[must_use]
     pub fn parse(key: &'a [u8], root: &str) -> Option<Self> {
         let path = std::str::from_utf8(key).ok()?.strip_prefix(root)?.strip_prefix('/')?;
@@ -69,8 +71,8 @@ fn resource_of(folder: &str) -> &str {
 /// The built-in groups whose keys contain the group. Keys of the other built-in groups do not.
 const GROUPS_IN_KEYS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
 
-/// The groups of built-in resources whose names have a dot, today and in earlier releases. A group without a dot is built
-/// in, because a definition needs one.
+/// The groups of built-in resources whose names have a dot, today and in earlier releases. A group without a dot is
+/// built in, because a definition needs one.
 const BUILT_IN_GROUPS: [&str; 19] = [
     "admissionregistration.k8s.io",
     "auditregistration.k8s.io",

@@ -18,8 +18,8 @@ pub enum StoredValue<'a> {
     },
     /// A custom resource, or any object of a server that stores JSON.
     Json(&'a [u8]),
-    /// An object of a server that stores YAML (`--storage-media-type=application/yaml`). The caller parses it, and passes
-    /// the JSON to [`Json`](Self::Json).
+    /// An object of a server that stores YAML (`--storage-media-type=application/yaml`). The caller parses it, and
+    /// passes the JSON to [`Json`](Self::Json).
     Yaml(&'a [u8]),
     /// CBOR, which the API server can store for custom resources since 1.32. It is not read.
     Cbor,
@@ -42,8 +42,8 @@ const ENCRYPTED: &[u8] = b"k8s:enc:";
 const CBOR: &[u8] = &[0xD9, 0xD9, 0xF7];
 
 impl<'a> StoredValue<'a> {
-    /// Recognizes a value. It costs no copy, except of the version and kind. A value in protobuf whose envelope is damaged
-    /// is [`Other`](Self::Other).
+    /// Recognizes a value. It costs no copy, except of the version and kind. A value in protobuf whose envelope is
+    /// damaged is [`Other`](Self::Other).
     #[must_use]
     pub fn of(value: &'a [u8]) -> Self {
         if let Some(envelope) = value.strip_prefix(PROTOBUF) {
@@ -66,8 +66,8 @@ impl<'a> StoredValue<'a> {
     }
 
     /// Returns the object with its version, as the API server returns it: the server stores objects without
-    /// `metadata.resourceVersion` and inserts the revision when it reads them. Returns nothing for forms that are not read
-    /// and for damaged objects. It allocates the object anew.
+    /// `metadata.resourceVersion` and inserts the revision when it reads them. Returns nothing for forms that are not
+    /// read and for damaged objects. It allocates the object anew.
     #[must_use]
     pub fn object(&self, revision: i64) -> Option<(Encoding, Vec<u8>)> {
         match self {

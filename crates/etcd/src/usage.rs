@@ -15,8 +15,8 @@ const MAX_GROUPS: usize = 10_000;
 
 /// What takes the space of a file, from [`DataFile::usage`](crate::DataFile::usage).
 ///
-/// Bytes are those that an entry takes in its page, which is a little more than the value: the key of etcd, the revisions
-/// and 16 bytes of index come with it.
+/// Bytes are those that an entry takes in its page, which is a little more than the value: the key of etcd, the
+/// revisions and 16 bytes of index come with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -164,8 +164,8 @@ fn group<'a>(groups: &'a mut BTreeMap<String, KeyUsage>, name: &str) -> &'a mut 
     groups.entry(name.to_owned()).or_default()
 }
 
-/// Returns the folder of a key, and the namespace in it or `""`. Whether a folder has namespaces shows only in the number
-/// of parts: `/registry/minions/node-1` has none.
+/// Returns the folder of a key, and the namespace in it or `""`. Whether a folder has namespaces shows only in the
+/// number of parts: `/registry/minions/node-1` has none.
 fn place_of(key: &str) -> (&str, &str) {
     let end_of_part = |from: usize| key.get(from..).and_then(|rest| rest.find('/')).map(|at| from + at);
     // `/registry/RESOURCE/`, with a group `/registry/GROUP/RESOURCE/`, and `/registry/services/specs/`.

@@ -1,5 +1,5 @@
-//! A small file of a real etcd, `small.db`: the test file of etcd-io/auger (Apache License 2.0), commit dd03329b. It has
-//! three objects and the API server's own key of compaction.
+//! A small file of a real etcd, `small.db`: the test file of etcd-io/auger (Apache License 2.0), commit dd03329b. It
+//! has three objects and the API server's own key of compaction.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -75,8 +75,8 @@ impl Forwarder {
     ///
     /// # Errors
     ///
-    /// 403 for Secrets that are not mirrored, 429 if too many requests wait, 502 and 504 if the API server sends no answer
-    /// for the reader.
+    /// 403 for Secrets that are not mirrored, 429 if too many requests wait, 502 and 504 if the API server sends no
+    /// answer for the reader.
     pub(crate) async fn forward_request(
         &self,
         info: &RequestInfo,
@@ -138,8 +138,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Returns the 403 of a request that the reader may send, and the mirror may not. The API server's names the account
-    /// of the mirror as if it were the reader's.
+    /// Returns the 403 of a request that the reader may send, and the mirror may not. The API server's names the
+    /// account of the mirror as if it were the reader's.
     fn mirror_forbidden(&self, attributes: &Attributes) -> Refusal {
         let (what, details) = match attributes {
             Attributes::Resource(of) => {

@@ -67,8 +67,8 @@ impl Mirror {
         self.resources.clone()
     }
 
-    /// Answers `/livez`, `/readyz` and `/metrics` on this listener too: to everybody, without TLS, and with limits of its
-    /// own, so that readers do not keep probes out.
+    /// Answers `/livez`, `/readyz` and `/metrics` on this listener too: to everybody, without TLS, and with limits of
+    /// its own, so that readers do not keep probes out.
     ///
     /// Its metrics leave out those of single resources, unless `full_metrics` is set: names and numbers of objects are
     /// for readers with rights.
@@ -77,10 +77,10 @@ impl Mirror {
         self
     }
 
-    /// Passes a line of JSON about each request to `write`, once its response begins: the user, the verb, the resource or
-    /// the path, the code, the seconds until then, and whether the answer came from `memory`, was `forwarded`, is `own`
-    /// (probes and metrics) or was `refused`. Texts of readers are escaped, and cut to 256 bytes. Credentials and queries
-    /// are left out.
+    /// Passes a line of JSON about each request to `write`, once its response begins: the user, the verb, the resource
+    /// or the path, the code, the seconds until then, and whether the answer came from `memory`, was `forwarded`, is
+    /// `own` (probes and metrics) or was `refused`. Texts of readers are escaped, and cut to 256 bytes. Credentials and
+    /// queries are left out.
     ///
     /// `write` must not block: it runs on the threads of the readers.
     pub fn access_log(mut self, write: impl Fn(&str) + Send + Sync + 'static) -> Self {

@@ -9,8 +9,8 @@ fn yaml(value: &Value) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The right sides of `go_yaml.json` are the output of `yaml.JSONToYAML` of `sigs.k8s.io/yaml` 1.6, for random values of
-/// words that are difficult to quote, to fold or to sort.
+/// The right sides of `go_yaml.json` are the output of `yaml.JSONToYAML` of `sigs.k8s.io/yaml` 1.6, for random values
+/// of words that are difficult to quote, to fold or to sort.
 #[test]
 fn writes_what_kubectl_writes() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("go_yaml.json")).unwrap();

@@ -220,8 +220,8 @@ struct ServerConnection {
 }
 
 /// The most bytes that one read returns. hyper enlarges its buffer, up to 400 kB, as long as reads fill it, and an idle
-/// watch keeps a buffer of the last size: after bursts of 0.5 MB over TLS, a connection holds half of the memory that it
-/// holds without this limit.
+/// watch keeps a buffer of the last size: after bursts of 0.5 MB over TLS, a connection holds half of the memory that
+/// it holds without this limit.
 const MAX_READ: u64 = 16 * 1024;
 
 trait ReadWrite: AsyncRead + AsyncWrite + Send {}

@@ -1,7 +1,7 @@
 //! Values of the JSON form of protobuf, off its bytes.
 //!
-//! The rules are those of `to_json.rs`, which reads a whole object into a tree; tests compare the two. Here a message is
-//! scanned for its own fields only: nested messages are skipped by their lengths.
+//! The rules are those of `to_json.rs`, which reads a whole object into a tree; tests compare the two. Here a message
+//! is scanned for its own fields only: nested messages are skipped by their lengths.
 
 use std::borrow::Cow;
 

@@ -249,8 +249,8 @@ impl SyncPolicy {
         }
     }
 
-    /// Records that nothing changed after a version of the collection, up to a newer one. Returns true if the collection
-    /// is now at the newer version.
+    /// Records that nothing changed after a version of the collection, up to a newer one. Returns true if the
+    /// collection is now at the newer version.
     pub(super) fn record_unchanged(&mut self, QuietSpan { from, to }: &QuietSpan) -> bool {
         match &mut self.state {
             SyncState::Synced { version, .. } if !is_older(version, from) && is_older(version, to) => {

@@ -1,11 +1,11 @@
 //! Aligns columns as kubectl does.
 //!
 //! kubectl writes tables through `github.com/liggitt/tabwriter`, with at least 6 characters a column and 3 between
-//! columns, and with its flag `RememberWidths`: a column that was flushed never gets narrower. A cell ends with a tab; the
-//! last cell of a line belongs to no column.
+//! columns, and with its flag `RememberWidths`: a column that was flushed never gets narrower. A cell ends with a tab;
+//! the last cell of a line belongs to no column.
 //!
-//! Adjacent lines that have a column share its width, and a flush ends all columns. So the lines between two flushes wait
-//! in a [`Spool`], and of each column only the widths of its runs of lines are in memory.
+//! Adjacent lines that have a column share its width, and a flush ends all columns. So the lines between two flushes
+//! wait in a [`Spool`], and of each column only the widths of its runs of lines are in memory.
 
 use std::io::{self, BufRead, Write};
 

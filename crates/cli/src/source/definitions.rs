@@ -39,8 +39,8 @@ struct Version {
     storage: bool,
 }
 
-/// Returns the resource of a `CustomResourceDefinition` in JSON, in the version that is stored; nothing if the definition
-/// is malformed.
+/// Returns the resource of a `CustomResourceDefinition` in JSON, in the version that is stored; nothing if the
+/// definition is malformed.
 pub fn resource_of(definition: Vec<u8>) -> Option<ListedResource> {
     let Definition { spec } = serde_json::from_slice(&definition).ok()?;
     let Names { plural, singular, kind, short_names, categories } = spec.names;

@@ -1,7 +1,7 @@
 //! Files, folders and archives as a source: what kubectl wrote, recorded bodies, and the dumps of a cluster.
 //!
-//! Files are found by their contents. Each read of a resource goes through all files again, so that memory does not grow
-//! with them; a thread reads, and waits while its reader is slow.
+//! Files are found by their contents. Each read of a resource goes through all files again, so that memory does not
+//! grow with them; a thread reads, and waits while its reader is slow.
 
 use std::cell::Cell;
 use std::collections::hash_map::DefaultHasher;

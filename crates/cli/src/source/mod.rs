@@ -2,8 +2,9 @@
 //!
 //! # Advice
 //!
-//! A source is a [`Transport`](listwatch::client::Transport): it answers the requests of the client as an API server would,
-//! in this process. So commands, formats, selectors, tables, sorting and the mirror do not know where objects come from.
+//! A source is a [`Transport`](listwatch::client::Transport): it answers the requests of the client as an API server
+//! would, in this process. So commands, formats, selectors, tables, sorting and the mirror do not know where objects
+//! come from.
 //!
 //! | module | holds |
 //! |---|---|
@@ -14,8 +15,8 @@
 //! | `request`, `select`, `page` | a request, which objects it selects, and the body of a response |
 //! | `transport` | all together |
 //!
-//! - A list is sent in pages, also when the reader asks for none, because a body in protobuf begins with its length. Between
-//!   two pages the cursor is kept under the continue token.
+//! - A list is sent in pages, also when the reader asks for none, because a body in protobuf begins with its length.
+//!   Between two pages the cursor is kept under the continue token.
 //! - An error in the middle of a source ends the list in an error, after the objects before it.
 
 mod builtin;
@@ -45,9 +46,9 @@ use crate::failure::Failure;
 pub struct FromArgs {
     /// Read from this file or folder in place of a server; `-` for stdin.
     ///
-    /// An etcd snapshot or data file; a list that `record` or `curl` saved, in protobuf or JSON; what kubectl printed as JSON
-    /// or YAML; a folder or tar archive with such files, as must-gather, support-bundle and `kubectl cluster-info dump`
-    /// write. Gzip and zstd are decompressed.
+    /// An etcd snapshot or data file; a list that `record` or `curl` saved, in protobuf or JSON; what kubectl printed
+    /// as JSON or YAML; a folder or tar archive with such files, as must-gather, support-bundle and `kubectl
+    /// cluster-info dump` write. Gzip and zstd are decompressed.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 

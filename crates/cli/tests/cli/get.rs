@@ -185,7 +185,8 @@ fn requests_pages_of_kubectl_and_follows_its_flags() {
     );
 }
 
-/// Pods `p0`, `p1` and so on in pages, counted unless selected, and as many Services in one page, whatever was requested.
+/// Pods `p0`, `p1` and so on in pages, counted unless selected, and as many Services in one page, whatever was
+/// requested.
 fn counted(count: usize) -> Api {
     Api::by(move |request: &RecordedRequest, _| {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));

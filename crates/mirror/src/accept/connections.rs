@@ -112,8 +112,8 @@ impl Connections {
         self.0.pool.try_acquire(holder, 1).ok().or_else(|| self.evict(holder))
     }
 
-    /// Closes an idle connection, and returns its place, which is now this holder's: the oldest connection of the holder
-    /// with the most, unless that has fewer than this holder.
+    /// Closes an idle connection, and returns its place, which is now this holder's: the oldest connection of the
+    /// holder with the most, unless that has fewer than this holder.
     fn evict(&self, holder: &Holder) -> Option<PoolPermit> {
         let mut open = self.list();
         let own = self.0.pool.held(holder);

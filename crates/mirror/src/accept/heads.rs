@@ -1,11 +1,12 @@
 //! The memory of request heads that are not complete.
 //!
-//! hyper keeps what it has read of a head, up to the limit of its size, and thousands of connections may each send a part
-//! of one. So the bytes of unfinished heads come from a pool, except for the first [`FREE`] of each connection, which
-//! hyper allocates anyway and which hold almost every head. A connection that gets no more bytes from the pool is closed.
+//! hyper keeps what it has read of a head, up to the limit of its size, and thousands of connections may each send a
+//! part of one. So the bytes of unfinished heads come from a pool, except for the first [`FREE`] of each connection,
+//! which hyper allocates anyway and which hold almost every head. A connection that gets no more bytes from the pool is
+//! closed.
 //!
-//! Over HTTP/2, a connection also sends frames that belong to no head, so frames are counted until they are complete, and
-//! the frames of a head until its last one.
+//! Over HTTP/2, a connection also sends frames that belong to no head, so frames are counted until they are complete,
+//! and the frames of a head until its last one.
 
 use std::io;
 use std::pin::Pin;

@@ -201,8 +201,8 @@ impl Body for TrackedBody {
         polled
     }
 
-    /// Returns true only after the connection has asked for a frame after the last one. It would otherwise drop the body
-    /// with its last frame, and a reader with a closed window could have any number of last frames wait.
+    /// Returns true only after the connection has asked for a frame after the last one. It would otherwise drop the
+    /// body with its last frame, and a reader with a closed window could have any number of last frames wait.
     fn is_end_stream(&self) -> bool {
         self.has_ended || !self.is_started && self.rest.is_empty() && self.body.is_end_stream()
     }

@@ -21,8 +21,8 @@
 //!   they are not shared. The `DELETED` has the old object at the new version, as the API server sends it.
 //! - A relist ends the watch with a 410.
 //! - JSON lacks fields that the mirror does not know. A watch that would send such an object is forwarded as a whole
-//!   ([`meets_unknown_fields`]). If the object comes later, the watch ends without a bookmark, as after its timeout. Its
-//!   reader resumes before the change, and the API server answers: with a 410, it would list each time.
+//!   ([`meets_unknown_fields`]). If the object comes later, the watch ends without a bookmark, as after its timeout.
+//!   Its reader resumes before the change, and the API server answers: with a 410, it would list each time.
 //! - Changes may share a version. A reader that resumes at this version gets all of them but the first, perhaps again.
 //!
 //! # What was left out

@@ -1,8 +1,8 @@
 //! Wakes watches with selectors only for the changes that they may select.
 //!
 //! Each watch is a cursor in the change log. Woken by each change, a thousand watches would decode each change a
-//! thousand times. So one task for each resource, the hub, reads the log in their place. It decodes a change once, finds
-//! the watches that select its old or its new state, and tells each of them the place of the change.
+//! thousand times. So one task for each resource, the hub, reads the log in their place. It decodes a change once,
+//! finds the watches that select its old or its new state, and tells each of them the place of the change.
 //!
 //! # Before you change this file
 //!

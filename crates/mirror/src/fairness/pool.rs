@@ -1,13 +1,13 @@
 //! A pool of units, such as lists that are written at the same time, which readers share by one rule.
 //!
-//! The rule: **a holder gets more only if it then holds no more than what is left free.** A single reader thus gets half
-//! of a pool, the next one half of the rest, and a reader that holds nothing gets the last unit. Switches share the
-//! memory of their ports by this rule, which is known as dynamic thresholds.
+//! The rule: **a holder gets more only if it then holds no more than what is left free.** A single reader thus gets
+//! half of a pool, the next one half of the rest, and a reader that holds nothing gets the last unit. Switches share
+//! the memory of their ports by this rule, which is known as dynamic thresholds.
 //!
 //! # Before you change this file
 //!
-//! - Who asks for more than its share waits. A freed unit goes to the waiting holder that has the least, so a flood only
-//!   delays itself. The places to wait are shared by the same rule, and without a place the answer is a 429.
+//! - Who asks for more than its share waits. A freed unit goes to the waiting holder that has the least, so a flood
+//!   only delays itself. The places to wait are shared by the same rule, and without a place the answer is a 429.
 //! - An address may belong to many readers. The rule applies to it only when three quarters of the pool are used, and
 //!   then it waits like everybody else: no address is refused while it holds nothing.
 //! - Nobody waits longer than [`WAIT_LIMIT`].

@@ -187,8 +187,8 @@ impl MirrorMetrics {
         self.0.certificate_expiry.set(expiry.unwrap_or_default());
     }
 
-    /// Returns the metrics in the text format `OpenMetrics`: of the mirror, the client of its reflectors and the process,
-    /// and of its resources.
+    /// Returns the metrics in the text format `OpenMetrics`: of the mirror, the client of its reflectors and the
+    /// process, and of its resources.
     pub(crate) fn encode_text(
         &self,
         resources: ShownResources,

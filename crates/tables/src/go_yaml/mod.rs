@@ -4,8 +4,8 @@
 //!
 //! kubectl converts an object to JSON and that to YAML by `sigs.k8s.io/yaml`, whose emitter is that of
 //! `go.yaml.in/yaml/v2`, a port of libyaml. No crate writes the same bytes: where lines are folded, which texts are
-//! quoted and how, the order of keys and the form of floats are the emitter's own. So this is that emitter, without what
-//! no value of JSON needs: anchors, tags, directives and flow collections other than empty ones.
+//! quoted and how, the order of keys and the form of floats are the emitter's own. So this is that emitter, without
+//! what no value of JSON needs: anchors, tags, directives and flow collections other than empty ones.
 //!
 //! | file | in Go | decides |
 //! |---|---|---|

@@ -3,8 +3,8 @@
 //! # Advice
 //!
 //! kubectl evaluates each action of a template on the whole List, and prints what it found. Here an action becomes one
-//! or several passes over the items, whose results stand one after the other. All passes run at once: an item gives each
-//! of them its part of the output, and whoever prints keeps the parts of later passes until the first is complete.
+//! or several passes over the items, whose results stand one after the other. All passes run at once: an item gives
+//! each of them its part of the output, and whoever prints keeps the parts of later passes until the first is complete.
 //!
 //! Steps map each value to values of its own, so what they find in all items is what they find in one after the other.
 //! A union is the exception: all items for its first part, then all for its second. So it becomes a pass for each part.
@@ -241,8 +241,8 @@ impl ListRun {
         Ok(())
     }
 
-    /// Returns what stands before a part, given whether earlier parts of its action have printed values, and what stands
-    /// after it.
+    /// Returns what stands before a part, given whether earlier parts of its action have printed values, and what
+    /// stands after it.
     #[must_use]
     pub fn surroundings(&self, part: usize) -> (Vec<u8>, Vec<u8>) {
         let Some(running) = self.passes.get(part) else { return Default::default() };

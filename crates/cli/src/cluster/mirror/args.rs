@@ -119,8 +119,8 @@ pub struct MirrorArgs {
 
     /// Answer GETs, lists and watches at the mirror's version.
     ///
-    /// By default, the mirror first confirms that nothing is newer, unless the reader names a version. It forwards small
-    /// reads, and those that it cannot confirm.
+    /// By default, the mirror first confirms that nothing is newer, unless the reader names a version. It forwards
+    /// small reads, and those that it cannot confirm.
     #[arg(long)]
     pub stale_reads: bool,
 
@@ -138,8 +138,8 @@ pub struct MirrorArgs {
 
     /// Address and port of a second listener, for /livez, /readyz and /metrics only.
     ///
-    /// It answers everybody, without TLS, and readers do not keep its requests out. Its metrics leave out those of single
-    /// resources; see --open-metrics.
+    /// It answers everybody, without TLS, and readers do not keep its requests out. Its metrics leave out those of
+    /// single resources; see --open-metrics.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub probe_listen: Option<SocketAddr>,
 
@@ -158,8 +158,8 @@ pub struct MirrorArgs {
 
     /// Write a line of JSON to stdout for each request.
     ///
-    /// It has the time, the user, the verb, the resource or the path, the code, the seconds until the response began, and
-    /// its source: memory, forwarded, own (probes and metrics) or refused.
+    /// It has the time, the user, the verb, the resource or the path, the code, the seconds until the response began,
+    /// and its source: memory, forwarded, own (probes and metrics) or refused.
     #[arg(long)]
     pub access_log: bool,
 

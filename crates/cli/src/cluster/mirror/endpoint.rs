@@ -57,7 +57,8 @@ impl MirrorEndpoint {
         format!("{scheme}://{address}")
     }
 
-    /// Writes a kubeconfig, without credentials unless the token was generated for this run. Only its owner can read a new file.
+    /// Writes a kubeconfig, without credentials unless the token was generated for this run. Only its owner can read a
+    /// new file.
     pub fn write_kubeconfig(&self, file: &Path) -> Result<(), Failure> {
         let cannot_write =
             |error: io::Error| Failure::Error(format!("cannot write {}: {error}", file.to_string_lossy()));

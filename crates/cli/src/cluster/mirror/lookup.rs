@@ -1,8 +1,8 @@
 //! Finds the resources that the user typed, also those that the API server does not have yet.
 //!
 //! One resource that is missing must not keep the others from being served. So it is looked up again while the mirror
-//! runs. With `--dir`, what was found is kept in a file, so that a mirror can serve its saved caches while the API server
-//! does not answer.
+//! runs. With `--dir`, what was found is kept in a file, so that a mirror can serve its saved caches while the API
+//! server does not answer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +50,8 @@ struct KnownResource {
 }
 
 impl Lookup {
-    /// Looks up the resources. Those that the API server does not show are taken from the file of `dir`, or are missing.
+    /// Looks up the resources. Those that the API server does not show are taken from the file of `dir`, or are
+    /// missing.
     ///
     /// # Errors
     ///

@@ -4,8 +4,8 @@ use listwatch_mirror::Limits;
 
 use crate::notices;
 
-/// Raises the soft limit to the hard limit, as programs in Go do, and returns the limit; `None` if there is none. The soft
-/// limit is low for programs that call `select`.
+/// Raises the soft limit to the hard limit, as programs in Go do, and returns the limit; `None` if there is none. The
+/// soft limit is low for programs that call `select`.
 #[cfg(unix)]
 pub fn raise_open_files_limit() -> Option<usize> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

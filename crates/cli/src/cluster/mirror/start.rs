@@ -152,8 +152,8 @@ pub fn share_budget(budget: usize, collections: &[Arc<MirroredCollection>], sync
     }
 }
 
-/// Loads the file, if there is one. A file that is not a saved cache of this collection is an error, because saving would
-/// overwrite it.
+/// Loads the file, if there is one. A file that is not a saved cache of this collection is an error, because saving
+/// would overwrite it.
 async fn load_file(reflector: &mut PreparedReflector<[u8]>, collection: &MirroredCollection) -> Result<(), Failure> {
     let MirroredCollection { resource, cache, file: Some(file), .. } = collection else { return Ok(()) };
     match reflector.load(file).await {
