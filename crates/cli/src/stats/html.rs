@@ -8,6 +8,15 @@ use crate::escape::escape_controls;
 
 /// Returns the page. Text of the server stays text: maud escapes it, and the page's policy allows no script.
 pub fn render_page(report: &StatsReport) -> String {
+    let contents = html! {
+        (render_facts(report))
+        @if let Some(sizes) = &report.sizes { (render_sections(report, sizes)) }
+    };
+    page_of(&report.title(), "", &contents)
+}
+
+/// Returns a page with these contents, and `style` beside the style of all pages.
+pub fn page_of(title: &str, style: &str, contents: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -16,13 +25,12 @@ pub fn render_page(report: &StatsReport) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
-                title { (report.title()) }
-                style { (PreEscaped(include_str!("page.css"))) }
+                title { (title) }
+                style { (PreEscaped(include_str!("page.css"))) (PreEscaped(style)) }
             }
             body {
-                h1 { (report.title()) }
-                (render_facts(report))
-                @if let Some(sizes) = &report.sizes { (render_sections(report, sizes)) }
+                h1 { (title) }
+                (contents)
                 footer { "listwatch stats " (env!("CARGO_PKG_VERSION")) }
             }
         }

@@ -6,14 +6,19 @@ use std::path::Path;
 
 use indicatif::HumanCount;
 use listwatch_etcd::{DataFile, KeyUsage, Usage, UsedKey};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use super::html::page_of;
 use super::report::{format_size, table};
 use crate::escape::escape_controls;
 
 /// The bytes of keys that are kept in memory while they are counted.
 const SORT_MEMORY: usize = 64 << 20;
+
+/// The style of the tables on the page.
+const TABLE_STYLE: &str = "table{width:100%;border-collapse:collapse}th,td{text-align:right;padding:.15rem .5rem}\
+                           th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}";
 
 pub struct UsageReport {
     file: String,
@@ -141,28 +146,13 @@ impl UsageReport {
                 }
             }
         };
-        html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
-                    title { (self.title()) }
-                    style { (PreEscaped(include_str!("page.css"))) "table{width:100%;border-collapse:collapse}th,td{text-align:right;padding:.15rem .5rem}th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}" }
-                }
-                body {
-                    h1 { (self.title()) }
-                    dl { @for (name, value) in self.facts() { div { dt { (name) } dd { (value) } } } }
-                    @for (name, rows) in self.groups() { (render_groups(name, &rows)) }
-                    (used("Most revisions", &self.usage.most_revisions))
-                    (used("Largest", &self.usage.largest))
-                    footer { "listwatch stats " (env!("CARGO_PKG_VERSION")) }
-                }
-            }
-        }
-        .into_string()
+        let contents = html! {
+            dl { @for (name, value) in self.facts() { div { dt { (name) } dd { (value) } } } }
+            @for (name, rows) in self.groups() { (render_groups(name, &rows)) }
+            (used("Most revisions", &self.usage.most_revisions))
+            (used("Largest", &self.usage.largest))
+        };
+        page_of(&self.title(), TABLE_STYLE, &contents)
     }
 }
 
