@@ -28,7 +28,7 @@ use crate::output::{Output, print_rows};
 /// one request for a single object. Otherwise the objects pass through, and none is kept: memory grows with the number
 /// of groups only.
 ///
-/// A group is the text of its values, as of a cell of custom columns: several values are separated by commas. A sum
+/// A group is named as a cell of custom columns is: by its values, separated by commas if there are several. A sum
 /// adds all values that its path finds, numbers and quantities such as 1500m and 2Gi, exactly as Kubernetes adds them.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -101,7 +101,7 @@ pub async fn run(args: CountArgs) -> Result<(), Failure> {
     args.check()?;
     let CountArgs { namespace, all_namespaces, by, sum, top, chunk_size, max_memory, output, no_headers, .. } = args;
     let (client, default_namespace) = args.connection.client().await?;
-    let source = Source::Cluster(client);
+    let source = Source(client);
     let resource = source.find(&args.resource).await?;
     let namespaces = if all_namespaces || !resource.is_namespaced() {
         vec![None]

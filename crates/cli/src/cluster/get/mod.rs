@@ -39,7 +39,7 @@ pub async fn run(args: GetArgs) -> Result<(), Failure> {
     let GetArgs { namespace, all_namespaces, selector, field_selector, ignore_not_found, .. } = args;
     let GetArgs { limit, sort_by, chunk_size, connection, .. } = args;
     let (client, default_namespace) = connection.client().await?;
-    let source = Source::Cluster(client);
+    let source = Source(client);
     let namespace = namespace.unwrap_or(default_namespace);
     let is_one = matches!(&*targets, [Target { name: Some(_), .. }]);
     let targets = find_targets(&source, targets, all_namespaces, &namespace).await?;

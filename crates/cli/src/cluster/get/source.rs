@@ -1,7 +1,7 @@
-//! Where `get` and `count` read: an API server.
+//! How `get` and `count` read from an API server, or from a file that answers as one.
 //!
-//! Nothing else of both knows the source. A source finds the resource of a typed name, lists the objects of a resource
-//! as rows, gets one object, and makes Tables. Formats, selections, limits and sorting are the same for all sources.
+//! A source finds the resource of a typed name, lists the objects of a resource
+//! as rows, gets one object, and makes Tables.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,10 +19,8 @@ use crate::failure::Failure;
 use crate::notices;
 use crate::output::{ListProgress, Row};
 
-/// The source of objects.
-pub enum Source {
-    Cluster(Client),
-}
+/// The source of objects: a client, which also reads files that answer as an API server does.
+pub struct Source(pub Client);
 
 /// A resource, where its objects are, and the name of one of them.
 #[derive(Clone)]
@@ -60,14 +58,15 @@ pub enum SourceError {
 }
 
 /// The rows of a list, while it is read.
-pub enum Rows<F> {
-    Cluster { items: List<F>, progress: Progress },
+pub struct Rows<F> {
+    items: List<F>,
+    progress: Progress,
 }
 
 impl Source {
     /// Finds the resource of a name that the user typed.
     pub async fn find(&self, typed: &str) -> Result<Resource, Failure> {
-        let Self::Cluster(client) = self;
+        let Self(client) = self;
         find_resource(client, typed).await
     }
 
@@ -76,7 +75,7 @@ impl Source {
     where
         F: FnMut(ItemRef<'_>) -> Result<Option<Row>, ItemError>,
     {
-        let Self::Cluster(client) = self;
+        let Self(client) = self;
         let selection = wanted.selection();
         let selection = match (wanted.all_fields, wanted.only_known_fields) {
             (false, _) => selection.metadata_only(),
@@ -86,19 +85,19 @@ impl Source {
         let place = (found.resource.clone(), found.namespace.clone());
         let items = list_resource(client, &place, &page.params(selection), decode);
         let items = if is_single { items.single_page(page.token) } else { items };
-        Rows::Cluster { progress: items.progress(), items }
+        Rows { progress: items.progress(), items }
     }
 
     /// Returns the number of objects of a resource, which the server may know without listing them.
     pub async fn count(&self, found: &Found, wanted: &Wanted) -> Result<u64, Failure> {
-        let Self::Cluster(client) = self;
+        let Self(client) = self;
         let count = client.count(&found.resource, &wanted.selection(), found.namespace.as_deref()).await;
         count.map(|count| count.objects).map_err(|error| list_failure(&error, None))
     }
 
     /// Returns the object of a name, in JSON.
     pub async fn object(&self, found: &Found) -> Result<Box<RawValue>, SourceError> {
-        let Self::Cluster(client) = self;
+        let Self(client) = self;
         let (namespace, name) = (found.namespace.as_deref(), found.name.as_deref().unwrap_or_default());
         let got = client.get::<Json<Box<RawValue>>>(&found.resource, namespace, name).await;
         got.map(|object| *object).map_err(|error| SourceError::Request(Box::new(error)))
@@ -106,7 +105,7 @@ impl Source {
 
     /// Returns a page of a collection, or an object, as a Table.
     pub async fn table(&self, found: &Found, wanted: &Wanted, page: Page) -> Result<Table, SourceError> {
-        let Self::Cluster(client) = self;
+        let Self(client) = self;
         let (Found { resource, namespace, name }, token) = (found, page.token.as_deref());
         let namespace = namespace.as_deref();
         let answer = match name {
@@ -169,14 +168,12 @@ impl<F> Unpin for Rows<F> {}
 
 impl<F> Rows<F> {
     pub fn progress(&self) -> ListProgress {
-        let Self::Cluster { progress, .. } = self;
-        list_progress(progress)
+        list_progress(&self.progress)
     }
 
     /// Returns what is known of the list at its end; `None` before.
     pub fn summary(&self) -> Option<&ListSummary> {
-        let Self::Cluster { items, .. } = self;
-        items.summary()
+        self.items.summary()
     }
 }
 
@@ -187,7 +184,7 @@ where
     type Item = Result<Option<Row>, Failure>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Self::Cluster { items, .. } = &mut *self;
+        let items = &mut self.items;
         items.poll_next_unpin(context).map_err(|error| list_failure(&error, SMALLER_PAGES))
     }
 }
