@@ -43,7 +43,7 @@ use std::sync::Arc;
 use listwatch_cache::ObjectKey;
 use tokio::time::Instant;
 
-/// After this many starts for changes, an object that waits behind them is started.
+/// After this many starts for changes, an object that waits behind changes is started.
 const MAX_CHANGES_IN_A_ROW: u8 = 7;
 
 /// A larger table is freed once it is empty.

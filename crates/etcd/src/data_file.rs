@@ -133,8 +133,9 @@ impl DataFile {
     }
 
     /// Reads the state of all keys that begin with `prefix` at a revision, or at the newest one. It walks through the
-    /// bucket once, without reading whole values, and sorts the keys: `memory` bytes of them at a time, of which
-    /// sorting makes a copy, and beyond that in a temporary file in `TMPDIR`, or in `/var/tmp` if that is not set.
+    /// bucket once, without reading whole values, and sorts the keys. At most `memory` bytes of keys are in memory, and
+    /// a copy of them while they are sorted. The others are in a temporary file in `TMPDIR`, or in `/var/tmp` if
+    /// `TMPDIR` is not set.
     ///
     /// # Errors
     ///

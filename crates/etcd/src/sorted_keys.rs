@@ -184,7 +184,7 @@ impl<E: Entry> Buffer<E> {
         self.keys.get(entry.start..entry.start + entry.len).unwrap_or_default()
     }
 
-    /// Sorts the entries, and makes those of one key one.
+    /// Sorts the entries, and merges the entries of one key.
     fn sort(&mut self) {
         let keys = std::mem::take(&mut self.keys);
         let key = |entry: &BufferEntry<E>| keys.get(entry.start..).and_then(|keys| keys.get(..entry.len));

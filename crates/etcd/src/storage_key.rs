@@ -97,7 +97,7 @@ const BUILT_IN_GROUPS: [&str; 19] = [
 
 /// Returns the beginning of all keys of a resource, in one namespace or in all: `/registry/minions/` for `nodes`.
 ///
-/// `group` is that of the API, such as `""` or `apps`.
+/// `group` is the API group, such as `""` or `apps`.
 #[must_use]
 pub fn storage_prefix(root: &str, group: &str, resource: &str, namespace: Option<&str>) -> String {
     let mut prefix = format!("{root}/");

@@ -27,7 +27,7 @@ pub enum StoredValue<'a> {
     Encrypted {
         /// The provider: `aescbc`, `aesgcm`, `secretbox` or `kms`.
         provider: &'a str,
-        /// The name of the provider's key, or with `kms` that of the plugin.
+        /// The name of the provider's key, or of the plugin if the provider is `kms`.
         key_name: &'a str,
     },
     /// Something else, such as the text of a key of the API server itself.

@@ -32,7 +32,7 @@ pub struct Usage {
     pub total: KeyUsage,
     /// The keys of each folder, such as `/registry/pods`, in the order of the folders.
     pub by_resource: BTreeMap<String, KeyUsage>,
-    /// The keys of each namespace; those of no namespace are under `""`.
+    /// The keys of each namespace. Keys without a namespace are under `""`.
     pub by_namespace: BTreeMap<String, KeyUsage>,
     /// The keys with the most revisions that are not compacted: who writes too often. Most first.
     pub most_revisions: Vec<UsedKey>,

@@ -91,7 +91,7 @@ enum Decision<'a> {
     Delta(Arc<Reference>),
     /// As the delta to the candidate, which becomes the reference.
     FirstDelta(StoredWhole<'a>),
-    /// Whole; the group goes on comparing its objects with the same object as before.
+    /// Whole. The group still compares its objects with the same object as before.
     Whole,
     /// Whole; the group compares its next object with this one.
     Candidate,

@@ -43,8 +43,10 @@ impl CompressedForm<'_> {
     }
 }
 
-/// Decompresses objects for any number of threads, each of which borrows a context, or creates one if all are in use.
-/// As many contexts are kept as the machine has cores, and clones share them.
+/// Decompresses objects for any number of threads.
+///
+/// A thread borrows a context, or creates one if all are in use. As many contexts are kept as the machine has cores,
+/// and clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Decoder(Arc<SharedPool>);
 

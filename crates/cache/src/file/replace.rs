@@ -1,6 +1,6 @@
 //! Replaces a file atomically.
 //!
-//! The new file is written next to the old one, and renamed once it is complete. Its name is that of the old file, six
+//! The new file is written next to the old one, and renamed once it is complete. Its name consists of the old name, six
 //! random letters and digits, and an ending. A process that is killed leaves it, and the next save of the same file
 //! removes it.
 //!

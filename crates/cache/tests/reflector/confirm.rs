@@ -64,7 +64,7 @@ async fn a_requested_bookmark_advances_a_cache_that_lacks_nothing() {
     }
 }
 
-/// The watch of the reflector may be behind the bookmark, and then delivers newer changes.
+/// The reflector's watch may be older than the bookmark, and deliver newer changes later.
 #[tokio::test(start_paused = true)]
 async fn a_requested_bookmark_is_not_undone_by_an_older_one() {
     let main = watch([bookmark(15), modified("a@25"), bookmark(30)]).paced(Duration::from_secs(10)).then_stalls();

@@ -32,7 +32,7 @@ pub struct TabWriter {
 struct Column {
     /// The line after each run, and the width of the column in it.
     runs: Vec<(u64, usize)>,
-    /// The width in the run that goes on.
+    /// The width of the current run, if its last line has not been written yet.
     open: Option<usize>,
 }
 
@@ -124,7 +124,7 @@ impl TabWriter {
 }
 
 impl Column {
-    /// Ends the run that goes on, before this line.
+    /// Ends the current run before this line.
     fn close(&mut self, line: u64) {
         if let Some(width) = self.open.take() {
             self.runs.push((line, width));

@@ -56,7 +56,7 @@ pub struct FromArgs {
     #[arg(long, value_name = "N", requires = "from")]
     at_version: Option<i64>,
 
-    /// With an etcd file, decrypt values with the keys of this file, which is that of the API server's
+    /// With an etcd file, decrypt values with the keys of this file, which the API server read as its
     /// --encryption-provider-config
     #[arg(long, value_name = "FILE", requires = "from")]
     encryption_config: Option<PathBuf>,

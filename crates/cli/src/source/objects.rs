@@ -19,13 +19,13 @@ pub trait ObjectSource: Send + Sync + 'static {
         name: Option<&str>,
     ) -> Result<Box<dyn Cursor>, String>;
 
-    /// Returns the resources that built-in tables do not have: those of definitions in the source.
+    /// Returns the custom resources whose definitions are in the source.
     fn custom_resources(&self) -> Result<Vec<ListedResource>, String>;
 
-    /// Returns the names of the resources of which it has objects.
+    /// Returns the names of the resources whose objects the source contains.
     fn found(&self) -> Result<Vec<String>, String>;
 
-    /// Returns what else may explain that it has no objects of a resource.
+    /// Returns what else may explain that the source has no objects of a resource.
     fn hint(&self, _resource: &Resource) -> Option<&'static str> {
         None
     }

@@ -8,8 +8,8 @@ use super::request::ListQuery;
 
 /// Returns true if the selectors select the object.
 ///
-/// A server has a fixed set of fields for each resource. A source compares any field by its path, so that those of
-/// events work as well, and one that an object does not have is the empty text.
+/// A server has a fixed set of fields for each resource. A source compares any field by its path, so
+/// that the fields of events work as well. A field that an object does not have counts as the empty text.
 pub fn selects(query: &ListQuery, object: &Object) -> Result<bool, String> {
     let item = object.item();
     let text = |error: ItemError| listwatch::internal::chain(&error);

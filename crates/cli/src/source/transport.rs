@@ -79,7 +79,7 @@ impl SourceTransport {
         Self(Arc::new(Shared { source, name, readers, resources: Mutex::default(), parked: Mutex::default() }))
     }
 
-    /// Returns the resources of which the source has objects. It reads the keys of the whole source.
+    /// Returns the resources whose objects the source contains, after reading the keys of the whole source.
     pub fn resources_with_objects(&self) -> Result<Vec<ListedResource>, String> {
         let found = self.0.source.found()?;
         let resources = self.0.resources()?;

@@ -138,8 +138,8 @@ pub struct MirrorArgs {
 
     /// Address and port of a second listener, for /livez, /readyz and /metrics only.
     ///
-    /// It answers everybody, without TLS, and readers do not keep its requests out. Its metrics leave out those of
-    /// single resources; see --open-metrics.
+    /// It answers everybody, without TLS, however many readers the mirror has. Its metrics do not name the mirrored
+    /// resources; see --open-metrics.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub probe_listen: Option<SocketAddr>,
 

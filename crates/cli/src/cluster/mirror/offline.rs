@@ -46,7 +46,7 @@ impl OfflineSource {
         Ok(Some(Self { transport, token, certificate }))
     }
 
-    /// Finds the resources of which the file has objects, for a command line that names none.
+    /// Finds the resources whose objects the file contains, for a command line that names no resource.
     pub async fn lookup(&self) -> Result<Lookup, Failure> {
         let transport = self.transport.clone();
         let found = spawn_blocking(move || transport.resources_with_objects()).await;

@@ -1,4 +1,4 @@
-//! The limit of open files, of which each connection of a reader needs one.
+//! The limit of open files: each connection of a reader needs an open file.
 
 use listwatch_mirror::Limits;
 

@@ -19,7 +19,7 @@ use super::collection::MirroredCollection;
 use crate::failure::Failure;
 use crate::notices;
 
-/// How long the start waits for a collection of which nothing arrives.
+/// How long the start waits for a collection while none of its objects arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The interval at which the start looks whether a collection fails.
