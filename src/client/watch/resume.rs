@@ -94,7 +94,8 @@ pub struct Disconnect {
     pub resource_version: Option<String>,
     /// True if the next request lists the collection instead of requesting initial events.
     pub lists: bool,
-    /// The time until the next request.
+    /// The time until the next request. It is zero if a list replaces initial events that the server refused or did
+    /// not end.
     pub wait: Duration,
 }
 

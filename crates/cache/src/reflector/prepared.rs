@@ -83,7 +83,9 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         };
         let status = Arc::clone(&self.status);
         let watch = watch.on_disconnect(move |disconnect| {
-            if let Some(error) = &disconnect.error {
+            // A list that replaces the initial events at once makes their refusal no error of the cache.
+            let is_replaced = disconnect.lists && disconnect.wait.is_zero();
+            if let Some(error) = disconnect.error.as_ref().filter(|_| !is_replaced) {
                 record_error(&status, error.clone());
                 status.send_modify(|status| status.is_up_to_date = false);
             }

@@ -250,6 +250,20 @@ async fn a_refused_request_or_certificate_ends_a_reflector_before_the_first_sync
     }
 }
 
+/// A reader of the status, such as the start of a mirror, must not take the refusal for the end of the collection.
+#[tokio::test(start_paused = true)]
+async fn refused_initial_events_are_no_error_of_the_cache() {
+    for code in [400, 422] {
+        let reflector = reflector(scripted([Answer::status(code), list("10", "a@1"), idle_watch()]), None).prepare();
+        let cache = reflector.cache();
+        let run = tokio::spawn(reflector.run());
+        assert_eq!(cache.synced().await.unwrap(), "10");
+        let status = cache.status();
+        assert!(status.last_error.is_none() && status.errors == 0, "{status:?}");
+        run.abort();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn skips_and_counts_an_object_that_cannot_be_stored() {
     let reflector = reflector(scripted([list("10", "a@1"), idle_watch()]), LIST);
