@@ -12,6 +12,35 @@ use crate::wire::BodyFormat;
 use crate::wire::Encoding;
 pub(crate) use crate::wire::Fault;
 
+/// Returns the text of an error without the numbers that Rust appends to the system's messages.
+///
+/// `/a: No such file or directory (os error 2)` becomes `/a: no such file or directory`.
+pub fn without_os_numbers(error: impl fmt::Display) -> String {
+    const MARK: &str = " (os error ";
+    let text = error.to_string();
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), &*text);
+    while let Some((before, after)) = rest.split_once(MARK) {
+        match after.split_once(')') {
+            Some((number, after)) if number.parse::<i32>().is_ok() => {
+                let start = before.rfind(": ").map_or(0, |colon| colon + 2);
+                let (head, message) = before.split_at(start);
+                plain.push_str(head);
+                // Windows ends its messages with a full stop.
+                let mut letters = message.trim_end_matches('.').chars();
+                plain.extend(letters.next().into_iter().flat_map(char::to_lowercase).chain(letters));
+                rest = after;
+            }
+            _ => {
+                plain.push_str(before);
+                plain.push_str(MARK);
+                rest = after;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
 /// The error of a body that is not a complete list or a well-formed watch.
 ///
 /// The items or events that were delivered before the error are correct, but the body may contain more. After an error,
@@ -472,6 +501,24 @@ mod tests {
             (u64::MAX, "18446744073709551615 bytes"),
         ] {
             assert_eq!(Bytes(bytes).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn texts_name_no_number_of_the_system() {
+        let missing = std::fs::read("/none").unwrap_err();
+        let plain = "no such file or directory";
+        for (text, expected) in [
+            (missing.to_string(), plain.to_owned()),
+            (std::io::Error::other(missing).to_string(), plain.to_owned()),
+            ("/a: B: Is a directory (os error 21)".to_owned(), "/a: B: is a directory".to_owned()),
+            // As tempfile writes it.
+            ("No such file or directory (os error 2) at path \"/a\"".to_owned(), format!("{plain} at path \"/a\"")),
+            ("It fails. (os error -3), and: It fails (os error 4)".to_owned(), "it fails, and: it fails".to_owned()),
+            ("Odd (os error x) (os error 7".to_owned(), "Odd (os error x) (os error 7".to_owned()),
+            (String::new(), String::new()),
+        ] {
+            assert_eq!(without_os_numbers(&text), expected, "{text}");
         }
     }
 

@@ -70,17 +70,20 @@ pub mod view {
 }
 
 /// Items for the other crates of this workspace. Programs should not use them, because any release may change them.
-#[cfg(feature = "client")]
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::client::classify::{MAX_RETRY_AFTER, RetryAdvice};
-    pub use crate::client::crypto::crypto_provider;
-    pub use crate::client::list::Pages;
-    pub use crate::client::outage::Outage;
-    pub use crate::client::runtime::{Timer, on_own_runtime};
-    pub use crate::client::transport::chain;
-    pub use crate::client::warning_limit::WarningLimit;
-    pub use crate::client::watch::{Connections, PAGE};
+    #[cfg(feature = "client")]
+    pub use crate::client::{
+        classify::{MAX_RETRY_AFTER, RetryAdvice},
+        crypto::crypto_provider,
+        list::Pages,
+        outage::Outage,
+        runtime::{Timer, on_own_runtime},
+        transport::chain,
+        warning_limit::WarningLimit,
+        watch::{Connections, PAGE},
+    };
+    pub use crate::error::without_os_numbers;
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};
     pub use crate::schema::rust_type::check_kind;

@@ -11,6 +11,8 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use http::{HeaderMap, StatusCode};
 
+use crate::error::without_os_numbers;
+
 /// Sends requests to one API server, and manages connections, TLS and credentials.
 ///
 /// A transport must not follow a redirect to another origin, because that would send the credentials there: see
@@ -150,14 +152,16 @@ pub struct TransportError {
 }
 
 impl TransportError {
-    /// Creates an error with a message, which must not contain secrets. Control characters are escaped.
+    /// Creates an error with a message, which must not contain secrets.
+    ///
+    /// Control characters are escaped, and the numbers of the system's errors are removed (` (os error 2)`).
     ///
     /// The message says why, because the [kind](Self::kind) adds a beginning such as `cannot connect to 10.0.0.1:6443`.
     /// Nothing is added for [`Setup`](TransportErrorKind::Setup), [`ReadIdle`](TransportErrorKind::ReadIdle),
     /// [`Deadline`](TransportErrorKind::Deadline) and [`Other`](TransportErrorKind::Other), whose message says what
     /// happened.
     pub fn new(kind: TransportErrorKind, message: impl AsRef<str>) -> Self {
-        Self { kind, message: escaped(message.as_ref()), server: None, io: None }
+        Self { kind, message: escaped(&without_os_numbers(message.as_ref())), server: None, io: None }
     }
 
     /// Converts the error of an HTTP library, whose messages must not contain secrets.
@@ -330,13 +334,7 @@ fn without_library(cause: &(dyn StdError + 'static)) -> String {
     if let Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) = cause.downcast_ref() {
         return "the server may not use TLS: try http://".to_owned();
     }
-    let message = cause.to_string();
-    let of_system = cause.downcast_ref().is_some_and(|error: &io::Error| error.raw_os_error().is_some());
-    if let Some((message, _)) = message.rsplit_once(" (os error ").filter(|_| of_system) {
-        // `Connection refused (os error 111)`
-        let mut letters = message.chars();
-        return letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect();
-    }
+    let message = without_os_numbers(cause);
     // kube displays its source, too: `ServiceError: client error (Connect)`.
     let of_kube = ["ServiceError: ", "HyperError: ", "auth error: "];
     of_kube.iter().fold(&*message, |message, prefix| message.strip_prefix(prefix).unwrap_or(message)).to_owned()
@@ -344,7 +342,7 @@ fn without_library(cause: &(dyn StdError + 'static)) -> String {
 
 /// Returns the message of an error and the messages of its sources, each once.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
-    joined(causes(error).map(ToString::to_string))
+    joined(causes(error).map(without_os_numbers))
 }
 
 fn joined(messages: impl Iterator<Item = String>) -> String {

@@ -20,6 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use listwatch::internal::without_os_numbers;
 use listwatch_testserver::{Answer, Body, Server, Synthesizer, recorded_pods};
 use tokio::runtime;
 
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {}", without_os_numbers(format_args!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use console::style;
 use indicatif::ProgressBar;
+use listwatch::internal::without_os_numbers;
 
 use crate::escape::escape_controls;
 
@@ -32,7 +33,7 @@ pub fn warn_of_unknown_fields(count: u64) {
 
 /// Prints one line that begins with this word.
 pub fn print_labelled(word: &str, text: &str) {
-    print_line(format_args!("{} {}", style(word).for_stderr().yellow().bold(), escape_controls(text)));
+    print_line(format_args!("{} {}", style(word).for_stderr().yellow().bold(), for_users(text)));
 }
 
 /// Prints why the command ends early.
@@ -46,7 +47,11 @@ pub fn print_error(text: &str) {
 }
 
 fn print_end(word: &str, text: &str) {
-    print_line(format_args!("{} {}", style(word).for_stderr().red().bold(), escape_controls(text)));
+    print_line(format_args!("{} {}", style(word).for_stderr().red().bold(), for_users(text)));
+}
+
+fn for_users(text: &str) -> String {
+    escape_controls(&without_os_numbers(text)).into_owned()
 }
 
 /// Prints one line.

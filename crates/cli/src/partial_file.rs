@@ -21,6 +21,8 @@ pub fn create_beside(path: &Path) -> io::Result<NamedTempFile> {
         return Err(invalid("it is not a regular file"));
     }
     let directory = path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
+    // Its error would name the partial file.
+    fs::metadata(directory)?;
     let file = NamedTempFile::new_in(directory)?;
     signals::delete_at_exit(file.path());
     Ok(file)

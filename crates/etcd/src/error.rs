@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use listwatch::internal::without_os_numbers;
+
 /// Why a file of etcd could not be read, and where.
 #[derive(Debug)]
 pub struct Error {
@@ -16,7 +18,7 @@ pub struct Error {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The operating system refused to open or to read the file.
-    #[error("cannot read: {0}")]
+    #[error("cannot read: {}", without_os_numbers(.0))]
     Read(io::Error),
     /// Another process has locked the file, as etcd does while it runs.
     #[error(
@@ -77,7 +79,7 @@ pub enum ErrorKind {
     #[error("the snapshot does not have the SHA-256 that etcdctl appended, so it is damaged or was changed")]
     Hash,
     /// The keys of a large state could not be sorted in a temporary file.
-    #[error("cannot sort the keys in a temporary file: {0}")]
+    #[error("cannot sort the keys in a temporary file: {}", without_os_numbers(.0))]
     Spill(io::Error),
 }
 

@@ -1,7 +1,10 @@
 //! What a program sets: who may read from a mirror, and the limits on readers.
 
+use std::fmt::Display;
 use std::io;
 use std::time::Duration;
+
+use listwatch::internal::without_os_numbers;
 
 /// The settings of a mirror that the steps of a request need.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +119,6 @@ impl Default for Limits {
 }
 
 /// Returns the error of a setting that cannot be used.
-pub(crate) fn invalid_input(message: impl Into<String>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, message.into())
+pub(crate) fn invalid_input(message: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, without_os_numbers(message))
 }

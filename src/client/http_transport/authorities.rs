@@ -26,6 +26,7 @@ use rustls_platform_verifier::Verifier;
 
 use super::certificate::{Certificate, MIN_RSA_BITS};
 use crate::client::transport::{TransportError, TransportErrorKind};
+use crate::error::without_os_numbers;
 use crate::sync::{Mutex, lock};
 
 /// Certificate authorities that verify a server.
@@ -141,7 +142,8 @@ impl Trusted {
     }
 
     fn read(path: &Path) -> Result<Self, String> {
-        let pem = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let unreadable = |error| without_os_numbers(format_args!("{}: {error}", path.display()));
+        let pem = fs::read(path).map_err(unreadable)?;
         Self::new(certificates(&pem)).map_err(|error| format!("{}: {error}", path.display()))
     }
 

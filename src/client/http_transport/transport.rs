@@ -405,7 +405,7 @@ mod tests {
                 Config::new("https://host").client_certificate("none", "s3cret"),
                 "the client certificate and key: not one of each as PEM",
             ),
-            (Config::new("https://host").ca_file("/none"), "/none: No such file or directory (os error 2)"),
+            (Config::new("https://host").ca_file("/none"), "/none: no such file or directory"),
             (Config::new("https://host").user_agent("a\nb"), "the user agent cannot be a header"),
             (
                 Config::new("https://host")

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crc32fast::Hasher;
+use listwatch::internal::without_os_numbers;
 use listwatch::{Encoding, ItemError, StoreType};
 use prost::encoding::{decode_varint, encode_varint};
 
@@ -67,12 +68,12 @@ pub(crate) const MAX_DICTIONARIES: usize = 64;
 #[non_exhaustive]
 pub enum FileError {
     /// The file cannot be written or read, for example because nothing was saved yet.
-    #[error("the file cannot be read or written: {0}")]
+    #[error("the file cannot be read or written: {}", without_os_numbers(.0))]
     Io(io::Error),
     /// The new file has replaced the previous one, but its folder could not be flushed to disk.
     ///
     /// A crash of the machine may restore the previous file.
-    #[error("the file was written, but its folder cannot be flushed to disk: {0}")]
+    #[error("the file was written, but its folder cannot be flushed to disk: {}", without_os_numbers(.0))]
     Unflushed(io::Error),
     /// Not saved, because the store does not show a complete collection.
     ///

@@ -165,7 +165,9 @@ fn rejects_a_file_of_another_collection_or_format() {
     let (folder, path) = path();
     let store = Store::<[u8]>::new(StorageFormat::Encoded);
     fill(&store, 3, "10");
-    assert!(matches!(loaded(&path, StorageFormat::Encoded), Err(FileError::Io(_))), "there is no file");
+    let error = loaded(&path, StorageFormat::Encoded).err().map(|error| error.to_string());
+    let expected = "the file cannot be read or written: no such file or directory";
+    assert_eq!(error.as_deref(), Some(expected));
     store.save(&path, "/api/v1/others").unwrap();
     let error = loaded(&path, StorageFormat::Encoded).unwrap_err();
     assert_eq!(error.to_string(), "the file contains /api/v1/others, not /api/v1/things");

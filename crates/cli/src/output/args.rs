@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
+use listwatch::internal::without_os_numbers;
 
 use super::custom_columns::CUSTOM_COLUMNS;
 use super::format::{
@@ -78,7 +79,10 @@ impl OutputFormat {
                 (Constructor::Argument(parse), Some(text), ArgumentSource::CommandLine) => parse(text, source)?,
                 (Constructor::Argument(parse), Some(file), ArgumentSource::File) => {
                     let text = std::fs::read_to_string(file);
-                    parse(&text.map_err(|error| format!("cannot read {file}: {error}"))?, source)?
+                    {
+                        let unreadable = |error| format!("cannot read {file}: {}", without_os_numbers(error));
+                        parse(&text.map_err(unreadable)?, source)?
+                    }
                 }
                 (Constructor::Argument(_), None, _) => return Err(format!("expected {name}=VALUE")),
                 (Constructor::Plain(_), ..) => continue,

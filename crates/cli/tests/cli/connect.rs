@@ -34,7 +34,7 @@ fn merges_the_files_that_exist() {
     assert_eq!((stderr(&output), stdout(&output)), ("", &*names(&pods(&fixture("pods.pb")))));
     // A file that is named must exist.
     let output = listwatch(&["list", "pods", "--kubeconfig", &at("missing")]).output().unwrap();
-    let expected = format!("kubeconfig: cannot read {}: No such file", at("missing"));
+    let expected = format!("kubeconfig: cannot read {}: no such file", at("missing"));
     assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
     // All are missing: as without a kubeconfig.
     let output = listwatch(&["list", "pods"]).env("KUBECONFIG", at("missing")).output().unwrap();

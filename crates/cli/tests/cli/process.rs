@@ -49,6 +49,33 @@ fn offline(folder: &Path) -> Vec<(Command, i32)> {
 }
 
 #[test]
+fn errors_of_files_are_in_the_words_of_users() {
+    const FROM: [&str; 4] = ["--from", "none", "--write-kubeconfig", "none/kubeconfig"];
+    const SERVER: [&str; 2] = ["--server", "https://127.0.0.1:1"];
+    let mirror = ["mirror", "pods", "--listen", "127.0.0.1:0"];
+    for (args, error) in [
+        (&[&["decode", "none"][..]][..], "cannot read none"),
+        (&[&["get", "pods", "--kubeconfig", "none"]], "kubeconfig: cannot read none"),
+        (&[&["get", "pods", "--certificate-authority", "none"], &SERVER], "cannot read none"),
+        (&[&["get", "pods", "--token-file", "none"], &SERVER], "no valid credentials: none"),
+        (&[&["get", "pods"], &FROM[..2]], "none"),
+        (&[&["record", "pods", "none/file"], &SERVER], "cannot write none/file"),
+        (&[&["man", "none"]], "cannot write manual pages to none"),
+        (&[&["etcd", "check", "none"]], "none: cannot read"),
+        (&[&mirror, &FROM], "cannot write none/kubeconfig"),
+        (&[&mirror, &SERVER, &["--settings", "none"]], "cannot read none"),
+        (
+            &[&["get", "pods", "-o", "jsonpath-file=none"]],
+            "invalid value 'jsonpath-file=none' for '--output <FORMAT>': cannot read none",
+        ),
+    ] {
+        let output = listwatch(&args.concat()).output().unwrap();
+        let first = stderr(&output).lines().next().unwrap_or_default();
+        assert_eq!(first, format!("error: {error}: no such file or directory"), "{args:?}");
+    }
+}
+
+#[test]
 fn keeps_its_exit_code_without_stderr() {
     let folder = tempfile::tempdir().unwrap();
     for (mut command, code) in offline(folder.path()) {
@@ -83,7 +110,7 @@ fn reports_a_full_disk() {
         let prints = !name.contains("--skip-bad-items");
         assert_eq!(output.status.code(), Some(if prints { expected } else { code }), "{name}: {}", stderr(&output));
         if expected == 1 && code == 0 && prints {
-            assert!(stderr(&output).contains("error: cannot write to stdout: No space left"), "{}", stderr(&output));
+            assert!(stderr(&output).contains("error: cannot write to stdout: no space left"), "{}", stderr(&output));
         }
     }
     for (mut command, code) in offline(folder.path()) {

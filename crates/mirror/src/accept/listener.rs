@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use listwatch::internal::WarningLimit;
+use listwatch::internal::{WarningLimit, without_os_numbers};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -51,7 +51,8 @@ pub(crate) async fn serve_listener(
                     connections.spawn(async move { server.open_connection(stream, Peer::new(remote.ip()), tls).await });
                 }
                 Err(error) => {
-                    if let Some(left_out) = warnings.admit(error.to_string()) {
+                    let error = without_os_numbers(error);
+                    if let Some(left_out) = warnings.admit(&error) {
                         tracing::warn!(name: "listwatch.mirror.accept", %error, left_out, "cannot accept a connection");
                     }
                     sleep(ACCEPT_RETRY).await;

@@ -148,6 +148,8 @@ mod tests {
         tls.reload_files();
         assert_eq!(config(&tls), initial);
         fs::remove_file(&key).unwrap();
+        let missing = format!("cannot read {}: no such file or directory", key.display());
+        assert_eq!(tls.files.read_files().unwrap_err().to_string(), missing);
         tls.reload_files();
         assert_eq!((config(&tls), tls.expiry()), (initial, Some(2_524_521_600)));
 

@@ -138,7 +138,7 @@ fn reports_an_expired_token_on_one_line() {
 #[test]
 fn names_the_file_that_it_cannot_read() {
     let output = listwatch(&["decode", "no/such/file"]).output().unwrap();
-    assert_eq!(stderr(&output), "error: cannot read no/such/file: No such file or directory (os error 2)\n");
+    assert_eq!(stderr(&output), "error: cannot read no/such/file: no such file or directory\n");
     assert_eq!(output.status.code(), Some(1));
 }
 

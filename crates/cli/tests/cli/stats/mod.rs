@@ -472,7 +472,7 @@ fn reports_errors() {
         assert_eq!((stdout(&output), output.status.code()), ("", Some(code)), "{args:?} {expected}");
     }
     let output = listwatch(&["stats", "--file", "no/such/file"]).output().unwrap();
-    assert_eq!(stderr(&output), "error: cannot read no/such/file: No such file or directory (os error 2)\n");
+    assert_eq!(stderr(&output), "error: cannot read no/such/file: no such file or directory\n");
     let output = listwatch(&["stats"]).output().unwrap();
     assert!(stderr(&output).contains("<RESOURCE>") && output.status.code() == Some(2), "{}", stderr(&output));
 }
