@@ -114,13 +114,7 @@ impl ProtobufList {
     fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<FoundEvent<'i>>, DecodeError> {
         match self.state {
             ProtobufListState::Tag(varint) => self.tag(varint, input),
-            ProtobufListState::Length { field, mut varint } => {
-                let Some(len) = self.varint(&mut varint, field, input)? else {
-                    self.state = ProtobufListState::Length { field, varint };
-                    return Ok(None);
-                };
-                self.begin(field, len, input)
-            }
+            ProtobufListState::Length { field, varint } => self.length(field, varint, input),
             ProtobufListState::Value { field, mut varint } => {
                 let Some(value) = self.varint(&mut varint, field, input)? else {
                     self.state = ProtobufListState::Value { field, varint };
@@ -156,7 +150,7 @@ impl ProtobufList {
         }
         match tag.wire_type {
             WireType::Varint => self.state = ProtobufListState::Value { field, varint: Varint::default() },
-            WireType::Len => self.state = ProtobufListState::Length { field, varint: Varint::default() },
+            WireType::Len => return self.length(field, Varint::default(), input),
             WireType::Fixed64 => return self.begin(None, 8, input),
             WireType::Fixed32 => return self.begin(None, 4, input),
             WireType::StartGroup if self.may_be_appended(tag) => {
@@ -167,6 +161,19 @@ impl ProtobufList {
             WireType::EndGroup => return Err(self.malformed(None, Fault::EndGroup)),
         }
         Ok(None)
+    }
+
+    fn length<'i>(
+        &mut self,
+        field: Option<ListField>,
+        mut varint: Varint,
+        input: &mut &'i [u8],
+    ) -> Result<Option<FoundEvent<'i>>, DecodeError> {
+        let Some(len) = self.varint(&mut varint, field, input)? else {
+            self.state = ProtobufListState::Length { field, varint };
+            return Ok(None);
+        };
+        self.begin(field, len, input)
     }
 
     fn start_group(&mut self, number: u32) -> Result<(), DecodeError> {

@@ -103,6 +103,22 @@ fn six_fields((paths, revisions): ([FieldPath; 6], &[Box<[u8]>])) -> [FieldPath;
     paths
 }
 
+#[library_benchmark(setup = projected_paths)]
+#[bench::by_projection()]
+fn six_projected_fields(
+    (projection, paths, revisions): (Projection, [FieldPath; 6], &[Box<[u8]>]),
+) -> (Projection, [FieldPath; 6]) {
+    let mut copy = Vec::new();
+    for revision in black_box(revisions) {
+        copy.clear();
+        ItemRef::new(Encoding::Json, revision).project_into(&projection, &mut copy).expect("a revision");
+        for path in &paths {
+            black_box(path.bytes(ItemRef::new(Encoding::Json, &copy)).expect("a revision"));
+        }
+    }
+    (projection, paths)
+}
+
 #[library_benchmark(setup = revisions)]
 #[bench::six_fields()]
 fn slim_struct(revisions: &[Box<[u8]>]) {
@@ -127,6 +143,7 @@ library_benchmark_group!(
         project,
         field_path,
         six_fields,
+        six_projected_fields,
         slim_struct,
         whole_struct
     ]
@@ -160,6 +177,11 @@ fn revisions() -> &'static [Box<[u8]>] {
 
 fn paths() -> ([FieldPath; 6], &'static [Box<[u8]>]) {
     (six(), revisions())
+}
+
+fn projected_paths() -> (Projection, [FieldPath; 6], &'static [Box<[u8]>]) {
+    let projection = six().iter().fold(Projection::new(), |projection, path| projection.keep(path));
+    (projection, six(), revisions())
 }
 
 fn projection() -> (Projection, &'static [Box<[u8]>]) {
