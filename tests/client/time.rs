@@ -224,6 +224,8 @@ async fn retries_back_off_or_wait_for_retry_after() {
         (Some("5"), default, 5, 20..21),
         // Three waits of 9 s; a fourth would exceed the total of 30 s.
         (Some("9"), default, 4, 27..28),
+        // Two waits of 15 s are the total.
+        (Some("15"), default, 3, 30..31),
         (Some("31"), default, 1, 0..1),
         (Some("31"), default.total(SECOND * 200), 5, 124..125),
         (None, Retry::never(), 1, 0..1),

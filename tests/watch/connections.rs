@@ -28,7 +28,8 @@ async fn delivers_events_until_the_connection_ends() {
         (Answer::pieces([added("a", 8)[..20].to_vec()]), "the body ended inside a frame"),
         (Answer::status(403), "API error: 403"),
         // A proxy's page, and other bodies that are not this watch.
-        (Answer::pieces([b"<html>hello".to_vec()]), "unexpected encoding: the body looks like HTML"),
+        (Answer::pieces([b"<html>hello".to_vec()]), "the body looks like HTML, not like an API server's: <html>hello"),
+        (Answer::pieces(["\r\n", "<html>hello"]), "the body looks like HTML, not like an API server's: <html>hello"),
         (Answer::pieces([body_of("v1", "Status", &status(500))]), "API error: 500"),
         (list(&["a"], "7"), "unexpected encoding: the body looks like a list or an object"),
         (

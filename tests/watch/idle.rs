@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use listwatch::client::WatchParams;
 use tokio::time::{Instant, timeout};
 
@@ -208,6 +208,26 @@ async fn a_pause_of_the_reader_is_no_silence() {
     }
     assert_eq!((seen.len(), server.requests()), (9, 1), "{seen:?}");
 
+    // The first part of an object arrives while the reader pauses, and the second never.
+    let half = Answer::default().then(SECOND * 10, added("a", 5)[..20].to_vec()).then_stalls();
+    let server = Scripted::in_turn([half, list(&["b"], "9")]);
+    let started = Instant::now();
+    let mut events = watch(&server.client(), &WatchParams::with_initial_state());
+    assert!(timeout(SECOND * 5, events.next()).await.is_err());
+    tokio::time::sleep(SECOND * 20).await;
+    assert_eq!(written(events.next().await.unwrap().unwrap()), "+b");
+    assert_eq!(started.elapsed().as_secs(), 30 + 15);
+
+    // Nothing arrives until the limit, at which the reader pauses.
+    let server = Scripted::in_turn([Answer::pieces([added("a", 8)]).then_stalls()]);
+    let mut events = watch(&server.client(), &exact(7).timeout(SECOND * 400)).open().await.unwrap();
+    assert_eq!(written(events.next().await.unwrap().unwrap()), "+a");
+    assert!(timeout(SECOND, events.next()).await.is_err());
+    tokio::time::sleep(SECOND * 1000).await;
+    let started = Instant::now();
+    assert!(events.next().await.unwrap().unwrap_err().to_string().contains("the server has sent no byte"));
+    assert_eq!(started.elapsed(), Duration::ZERO);
+
     // A frame that drips has 90 s for its parts, which are awaited for 2 s each.
     let frame = added("a", 8);
     let parts = Answer::ok(frame.clone()).pieces_of(frame.len() / 10).paced(SECOND * 2).then_stalls();
@@ -234,4 +254,14 @@ async fn a_pause_of_the_reader_is_no_silence() {
     let error = events.next().await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the server has sent no byte for 150 s");
     assert_eq!(started.elapsed().as_secs(), 150);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_wakes_the_task_that_polled_last() {
+    let server = Scripted::in_turn([Answer::default().then(SECOND, added("a", 8)).then_stalls()]);
+    let mut events = watch(&server.client(), &exact(7)).open().await.unwrap();
+    assert!(events.next().now_or_never().is_none());
+    let started = Instant::now();
+    assert_eq!(written(timeout(SECOND * 10, events.next()).await.unwrap().unwrap().unwrap()), "+a");
+    assert_eq!(started.elapsed().as_secs(), 1);
 }

@@ -113,6 +113,11 @@ async fn an_error_names_its_namespace_and_ends_the_stream() {
     assert!(error.is_expired());
     assert_eq!((error.namespace(), error.items(), version.as_deref()), (Some("b"), 2, Some("7")));
     assert!(error.to_string().ends_with(r#", 2 items delivered, in namespace "b""#), "{error}");
+    // The connections of the others are closed, even if the stream is kept.
+    let client = server.client();
+    let mut events = watch(&client, &exact(7)).namespaces(["a", "b"]);
+    while events.next().await.unwrap().is_ok() {}
+    assert_eq!(client.metrics().open_watches, 0);
     // With one namespace there is nothing to name.
     let (_, error, _) = resumed(watch(&server.client(), &exact(7)).namespaces(["b", "b"])).await;
     assert_eq!(error.namespace(), None);

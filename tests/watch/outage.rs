@@ -127,6 +127,23 @@ async fn an_interrupted_initial_state_is_no_success() {
     assert_eq!(reported(&WatchParams::with_initial_state(), Scripted::always(whole), SECOND * 60).await, [""; 0]);
 }
 
+/// A server without initial events, or one that has only JSON, has not failed.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_changes_the_request_is_no_failure() {
+    let refused =
+        Scripted::in_turn([Answer::status(422), list(&["a"], "8")]).afterwards(Answer::default().then_stalls());
+    let only_json = Scripted::by(|asked, _| match asked.headers["accept"].to_str() {
+        Ok("application/json") => Answer::default().then_stalls(),
+        _ => Answer::pieces([error(406)]),
+    });
+    for (case, server, params) in
+        [("initial events", refused, WatchParams::with_initial_state()), ("only JSON", only_json, exact(7))]
+    {
+        assert_eq!(reported(&params, server.clone(), SECOND * 60).await, [""; 0], "{case}");
+        assert!(server.requests() >= 2, "{case}");
+    }
+}
+
 /// Warnings of a server that sends them with each response.
 #[tokio::test(start_paused = true)]
 async fn identical_warnings_of_a_server_are_logged_once_a_minute() {

@@ -121,6 +121,9 @@ mod tests {
         for (name, check, api_version, kind, expected) in [
             ("Pod", Kube::<Pod>::check_kind as Check, "v1", "PodList", None),
             ("Pod", Kube::<Pod>::check_kind, "v1", "ConfigMap", a_pod),
+            ("Json<Pod>", Json::<Pod>::check_kind, "v1", "PodList", None),
+            ("Json<Pod>", Json::<Pod>::check_kind, "v1", "ConfigMap", a_pod),
+            ("Json<Widget>", Json::<Widget>::check_kind, "v1", "ConfigMap", None),
             ("Widget", Kube::<Widget>::check_kind, "example.com/v1", "WidgetList", None),
             ("Widget", Kube::<Widget>::check_kind, "example.com/v1", "Widget", None),
             ("Widget", Kube::<Widget>::check_kind, "", "", None),

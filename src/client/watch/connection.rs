@@ -144,7 +144,6 @@ impl Connection {
     ) -> Result<Option<R>, ErrorKind> {
         let Self { client, answer, decoder, chunk, expected, shard, idle, .. } = self;
         loop {
-            let is_first = decoder.position() == 0;
             let mut rest = &chunk[..];
             let made = match decoder.decode(&mut rest) {
                 Ok(None) => {
@@ -161,7 +160,7 @@ impl Connection {
                 }
                 Err(error) => {
                     return Err(match error.kind() {
-                        DecodeErrorKind::UnexpectedEncoding(found) if is_first => {
+                        DecodeErrorKind::UnexpectedEncoding(found) => {
                             let mut kind = client.unexpected(chunk, &answer.headers);
                             if let ErrorKind::UnexpectedBody { format, .. } = &mut kind {
                                 *format = *found;
