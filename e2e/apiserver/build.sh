@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the API server, its loader, an informer of client-go and kubectl into bin/: build.sh [1.36]
-# kubectl is always of the newest release, which reads older servers too.
+# kubectl, storage and boltdiff are always of the newest release; kubectl reads older servers too.
 # The module for an older release is go-RELEASE.mod.
 set -eu
 cd "$(dirname "$0")"
@@ -9,6 +9,6 @@ release=$(sed -n 's/^\tk8s.io\/kubernetes v//p' "$mod")
 minor=${release#1.}
 version=k8s.io/component-base/version
 flags="-s -w -X $version.gitVersion=v$release -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*}"
-kubectl=k8s.io/kubernetes/cmd/kubectl
-[ $# -eq 0 ] || kubectl=
-exec go build -modfile="$mod" -ldflags "$flags" -o bin/ ./server ./load ./informer $kubectl
+newest="./storage ./boltdiff k8s.io/kubernetes/cmd/kubectl"
+[ $# -eq 0 ] || newest=
+exec go build -modfile="$mod" -ldflags "$flags" -o bin/ ./server ./load ./informer $newest

@@ -59,6 +59,7 @@ pub struct Get<O> {
     selection: Selection,
     /// The error of a type that reads another kind than the resource's.
     wrong_kind: Option<InvalidInput>,
+    accepts_any_kind: bool,
     at_least: Option<String>,
     limits: Limits,
     deadline: Option<Duration>,
@@ -79,6 +80,7 @@ impl Client {
             name: name.to_owned(),
             selection: Selection::all().encoded_as(T::ENCODING),
             wrong_kind: resource.check_type::<T>().err(),
+            accepts_any_kind: false,
             at_least: None,
             limits: self.limits,
             deadline: self.deadline,
@@ -91,6 +93,13 @@ impl<O> Get<O> {
     /// Requests only the metadata as a `PartialObjectMetadata`, as [`Selection::metadata_only`] does.
     pub fn metadata_only(mut self) -> Self {
         self.selection = self.selection.metadata_only();
+        self
+    }
+
+    /// Accepts an object of another version or kind than the resource's, for the command: kubectl prints what it gets.
+    #[doc(hidden)]
+    pub fn any_kind(mut self) -> Self {
+        self.accepts_any_kind = true;
         self
     }
 
@@ -120,8 +129,7 @@ impl<O> Get<O> {
     }
 
     async fn send(self, counters: Arc<Counters>) -> Result<O, Error> {
-        let Self { client, resource, namespace, name, selection, wrong_kind, at_least, limits, deadline, decode: _ } =
-            &self;
+        let Self { client, resource, namespace, name, selection, wrong_kind, at_least, limits, deadline, .. } = &self;
         if let Some(error) = wrong_kind {
             return Err(error.clone().into());
         }
@@ -161,7 +169,7 @@ impl<O> Get<O> {
         if found.kind == "Status" {
             return Err(body::api_error(500, headers, body, &*self.client.transport));
         }
-        if !found.is_expected(&expected) {
+        if !self.accepts_any_kind && !found.is_expected(&expected) {
             return Err(ErrorKind::OtherKind { expected, found });
         }
         let mut item = ItemRef::new(encoding, object).with_type_meta(&found);

@@ -1,5 +1,11 @@
-// Reads copies of a bbolt file of etcd, each with one damaged byte, and prints what bbolt reads from it: `OFFSET HASH`, or
-// `OFFSET error`. The example `damaged` of listwatch-etcd prints the same, so that both can be compared.
+// Boltdiff says what bbolt reads from damaged files, so that listwatch-etcd can be compared with it.
+//
+//	boltdiff FILE COPY
+//	boltdiff -write FILE
+//
+// The first form damages one byte of a copy of FILE after the other, and prints `OFFSET HASH` or `OFFSET error` for each.
+// The second writes a small file as etcd does, with pages of 1 KiB, which has branches, overflow pages, a nested bucket,
+// older revisions and deleted keys: crates/etcd/tests/branches.db.
 package main
 
 import (
@@ -17,6 +23,10 @@ import (
 )
 
 func main() {
+	if os.Args[1] == "-write" {
+		write(os.Args[2])
+		return
+	}
 	debug.SetPanicOnFault(true)
 	whole, err := os.ReadFile(os.Args[1])
 	if err != nil {
@@ -31,6 +41,57 @@ func main() {
 			panic(err)
 		}
 		fmt.Println(at, read(copied))
+	}
+}
+
+func write(path string) {
+	db, err := bolt.Open(path, 0o644, &bolt.Options{PageSize: 1024, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	check(err)
+	db.AllocSize = 1024
+	for _, name := range []string{"key", "meta", "auth", "lease"} {
+		check(db.Update(func(tx *bolt.Tx) error {
+			_, err := tx.CreateBucket([]byte(name))
+			return err
+		}))
+	}
+	check(db.Update(func(tx *bolt.Tx) error {
+		meta := tx.Bucket([]byte("meta"))
+		for name, value := range map[string][]byte{
+			"consistent_index": binary.BigEndian.AppendUint64(nil, 77), "scheduledCompactRev": revision(2, 0), "finishedCompactRev": revision(2, 0),
+		} {
+			check(meta.Put([]byte(name), value))
+		}
+		_, err := tx.Bucket([]byte("auth")).CreateBucket([]byte("nested"))
+		return err
+	}))
+	// One transaction after the other, so that pages split and become free as in etcd.
+	for main := int64(2); main < 30; main++ {
+		check(db.Update(func(tx *bolt.Tx) error {
+			key := fmt.Sprintf("/registry/pods/web/%d", main*7%11)
+			value := bytes.Repeat([]byte{byte('a' + main%26)}, int(20+main*13%60))
+			if main == 20 {
+				value = bytes.Repeat([]byte("large"), 500)
+			}
+			at, kv := revision(main, 0), mvccpb.KeyValue{Key: []byte(key), CreateRevision: 2, ModRevision: main, Version: main - 1, Value: value}
+			if main%9 == 8 {
+				at, kv = append(at, 't'), mvccpb.KeyValue{Key: []byte(key)}
+			}
+			encoded, err := proto.Marshal(&kv)
+			check(err)
+			return tx.Bucket([]byte("key")).Put(at, encoded)
+		}))
+	}
+	check(db.Close())
+}
+
+func revision(main, sub int64) []byte {
+	bytes := binary.BigEndian.AppendUint64(nil, uint64(main))
+	return binary.BigEndian.AppendUint64(append(bytes, '_'), uint64(sub))
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
 	}
 }
 

@@ -6,6 +6,7 @@
 
 mod controller;
 mod count;
+mod etcd;
 mod finalizer;
 mod get;
 mod list;

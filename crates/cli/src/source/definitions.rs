@@ -1,5 +1,7 @@
 //! Custom resources, from their definitions.
 
+use std::sync::Arc;
+
 use listwatch::client::Resource;
 use serde::Deserialize;
 
@@ -33,25 +35,34 @@ struct Names {
 }
 
 #[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
 struct Version {
     name: String,
-    #[serde(default)]
+    served: bool,
     storage: bool,
 }
 
-/// Returns the resource of a `CustomResourceDefinition` in JSON, in the version that is stored; nothing if the
-/// definition is malformed.
-pub fn resource_of(definition: Vec<u8>) -> Option<ListedResource> {
-    let Definition { spec } = serde_json::from_slice(&definition).ok()?;
+/// Returns the resources of a `CustomResourceDefinition` in JSON, one for each served version, with the stored one
+/// first; nothing if the definition is malformed.
+pub fn resources_of(definition: &[u8]) -> Vec<ListedResource> {
+    let Ok(Definition { spec }) = serde_json::from_slice(definition) else { return Vec::new() };
     let Names { plural, singular, kind, short_names, categories } = spec.names;
-    let stored = spec.versions.iter().find(|version| version.storage).or(spec.versions.first());
-    let version = stored.map(|version| version.name.clone()).or(spec.version)?;
-    let resource = Resource::new(spec.group, version, plural, kind);
-    Some(ListedResource {
-        resource: if spec.scope == "Cluster" { resource.cluster_scoped() } else { resource },
-        singular,
-        short_names,
-        categories,
-        definition: Some(definition),
-    })
+    let mut versions = spec.versions;
+    if let (true, Some(name)) = (versions.is_empty(), spec.version) {
+        versions.push(Version { name, served: true, storage: true });
+    }
+    versions.retain(|version| version.served || version.storage);
+    versions.sort_by_key(|version| !version.storage);
+    let resource = |Version { name, .. }| {
+        let resource = Resource::new(spec.group.clone(), name, plural.clone(), kind.clone());
+        ListedResource {
+            resource: if spec.scope == "Cluster" { resource.cluster_scoped() } else { resource },
+            singular: singular.clone(),
+            short_names: short_names.clone(),
+            categories: categories.clone(),
+            definition: Some(Arc::from(definition)),
+        }
+    };
+    versions.into_iter().map(resource).collect()
 }

@@ -4,6 +4,7 @@ use listwatch::client::Resource;
 use serde_json::{Value, json};
 
 use super::objects::ListedResource;
+use super::request::ResourcePath;
 
 /// A group with its versions, and the resources of each.
 type Group<'a> = (&'a str, Vec<(&'a str, Vec<&'a ListedResource>)>);
@@ -85,7 +86,10 @@ pub fn version_document(resources: &[ListedResource], api_version: &str) -> Opti
 }
 
 /// Returns the resource of a path.
-pub fn find<'a>(resources: &'a [ListedResource], group: &str, plural: &str) -> Option<&'a ListedResource> {
-    let is_path = |resource: &Resource| resource.group() == group && resource.plural() == plural;
+pub fn find<'a>(resources: &'a [ListedResource], path: &ResourcePath) -> Option<&'a ListedResource> {
+    let is_path = |resource: &Resource| {
+        let parts = [(resource.group(), &path.group), (resource.version(), &path.version)];
+        resource.plural() == path.plural && parts.iter().all(|(own, requested)| own == requested)
+    };
     resources.iter().find(|listed| is_path(&listed.resource))
 }

@@ -10,7 +10,7 @@ use listwatch::client::Resource;
 use listwatch::{Encoding, ItemRef};
 use listwatch_etcd::{DataFile, EncryptionConfig, KeyValue, State, StorageKey, StoredValue, storage_prefix};
 
-use super::definitions::resource_of;
+use super::definitions::resources_of;
 use super::objects::{Cursor, ListedResource, Object, ObjectSource};
 use super::yaml::yaml_to_json;
 use crate::notices;
@@ -103,7 +103,7 @@ impl ObjectSource for EtcdSource {
         let mut definitions = self.objects(&Resource::CUSTOM_RESOURCE_DEFINITIONS, None, None)?;
         let mut resources = Vec::new();
         while let Some(definition) = definitions.next()? {
-            resources.extend(resource_of(definition.json()?.into_owned()));
+            resources.extend(resources_of(&definition.json()?));
         }
         Ok(resources)
     }

@@ -18,7 +18,7 @@ use std::thread;
 use listwatch::TypeMeta;
 use listwatch::client::Resource;
 
-use super::definitions::resource_of;
+use super::definitions::resources_of;
 use super::documents::{Contents, Peeked, Visit};
 use super::objects::{Cursor, ListedResource, Object, ObjectSource, group_of};
 use crate::notices;
@@ -230,7 +230,7 @@ impl ObjectSource for FileSource {
         self.0.visit(&mut |object| {
             let TypeMeta { api_version, kind, .. } = &object.type_meta;
             if kind == "CustomResourceDefinition" && group_of(api_version) == "apiextensions.k8s.io" {
-                resources.extend(object.json().ok().and_then(|json| resource_of(json.into_owned())));
+                resources.extend(object.json().map(|json| resources_of(&json)).unwrap_or_default());
             }
             ControlFlow::Continue(())
         });

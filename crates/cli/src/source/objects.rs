@@ -1,6 +1,7 @@
 //! What a source is: resources, and their objects one after the other.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use listwatch::client::Resource;
 use listwatch::{Encoding, ItemRef, TypeMeta};
@@ -69,7 +70,7 @@ pub struct ListedResource {
     pub short_names: Vec<String>,
     pub categories: Vec<String>,
     /// The definition of a custom resource, as JSON.
-    pub definition: Option<Vec<u8>>,
+    pub definition: Option<Arc<[u8]>>,
 }
 
 /// Returns the group of an API version: `apps` of `apps/v1`, and nothing of `v1`.

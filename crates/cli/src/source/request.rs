@@ -21,6 +21,7 @@ pub enum Route {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourcePath {
     pub group: String,
+    pub version: String,
     pub plural: String,
     pub namespace: Option<String>,
     pub name: Option<String>,
@@ -31,8 +32,6 @@ pub struct ResourcePath {
 pub struct ListQuery {
     pub labels: LabelSelector,
     pub fields: FieldSelector,
-    /// The text of `fields`.
-    pub field_text: String,
     pub limit: Option<usize>,
     pub token: Option<String>,
     pub is_watch: bool,
@@ -55,12 +54,12 @@ impl Route {
         let decode = |part: &str| percent_decode_str(part).decode_utf8_lossy().into_owned();
         let parts: Vec<_> = path.trim_matches('/').split('/').map(decode).collect();
         let parts: Vec<_> = parts.iter().map(String::as_str).collect();
-        let (group, rest) = match &*parts {
+        let (group, version, rest) = match &*parts {
             ["api"] => return Self::Discovery { is_core: true },
             ["apis"] => return Self::Discovery { is_core: false },
             ["version"] => return Self::Version,
-            ["api", _version, rest @ ..] => ("", rest),
-            ["apis", group, _version, rest @ ..] => (*group, rest),
+            ["api", version, rest @ ..] => ("", *version, rest),
+            ["apis", group, version, rest @ ..] => (*group, *version, rest),
             _ => return Self::Other,
         };
         let (namespace, plural, name) = match rest {
@@ -74,6 +73,7 @@ impl Route {
         let own = |text: &str| text.to_owned();
         Self::Resource(ResourcePath {
             group: own(group),
+            version: own(version),
             plural: own(plural),
             namespace: namespace.map(own),
             name: name.map(own),
@@ -90,10 +90,7 @@ impl ListQuery {
             let is_set = !matches!(&*value, "0" | "false");
             match name {
                 "labelSelector" => parsed.labels = value.parse().map_err(|error| format!("{error}"))?,
-                "fieldSelector" => {
-                    parsed.fields = value.parse().map_err(|error| format!("{error}"))?;
-                    parsed.field_text = value;
-                }
+                "fieldSelector" => parsed.fields = value.parse().map_err(|error| format!("{error}"))?,
                 "limit" => parsed.limit = value.parse().ok().filter(|limit| *limit > 0),
                 "continue" if !value.is_empty() => parsed.token = Some(value),
                 "watch" => parsed.is_watch = is_set,
@@ -133,6 +130,7 @@ mod tests {
             let own = |text: &str| text.to_owned();
             Route::Resource(ResourcePath {
                 group: own(group),
+                version: "v1".to_owned(),
                 plural: own(plural),
                 namespace: namespace.map(own),
                 name: name.map(own),

@@ -1,15 +1,17 @@
 //! Field selectors, as a server applies them.
 
-use listwatch::{ItemError, LabelSelector};
-use serde_json::Value;
+use listwatch::{Encoding, ItemError, ItemRef, LabelSelector, TypeMeta};
 
 use super::objects::Object;
 use super::request::ListQuery;
 
+/// A version of no built-in kind, whose objects can be selected by any field.
+const ANY_GROUP: &str = "listwatch.invalid/v1";
+
 /// Returns true if the selectors select the object.
 ///
-/// A server has a fixed set of fields for each resource. A source compares any field by its path, so
-/// that the fields of events work as well. A field that an object does not have counts as the empty text.
+/// A server has a fixed set of fields for each resource. A source compares any field of the object in JSON, as a server
+/// does with custom resources, so that the fields of events work as well.
 pub fn selects(query: &ListQuery, object: &Object) -> Result<bool, String> {
     let item = object.item();
     let text = |error: ItemError| listwatch::internal::chain(&error);
@@ -23,8 +25,9 @@ pub fn selects(query: &ListQuery, object: &Object) -> Result<bool, String> {
         Err(ItemError::FieldSelector { .. }) => {}
         matched => return matched.map_err(text),
     }
-    let json: Value = serde_json::from_slice(&object.json()?).map_err(|error| error.to_string())?;
-    Ok(query.field_text.split(',').all(|term| matches_term(&json, term)))
+    let json = object.json()?;
+    let any_kind = TypeMeta::new(ANY_GROUP, &object.type_meta.kind);
+    query.fields.matches(&ItemRef::new(Encoding::Json, &json).with_type_meta(&any_kind)).map_err(text)
 }
 
 fn matches_labels(labels: &LabelSelector, object: &Object) -> Result<bool, String> {
@@ -33,19 +36,4 @@ fn matches_labels(labels: &LabelSelector, object: &Object) -> Result<bool, Strin
     }
     let meta = object.item().meta().map_err(|error| error.to_string())?;
     labels.matches(&meta).map_err(|error| error.to_string())
-}
-
-fn matches_term(json: &Value, term: &str) -> bool {
-    let (path, value, is_equal) = match (term.split_once("!="), term.split_once('=')) {
-        (Some((path, value)), _) => (path, value, false),
-        (None, Some((path, value))) => (path, value.strip_prefix('=').unwrap_or(value), true),
-        (None, None) => return term.trim().is_empty(),
-    };
-    let found = path.trim().split('.').try_fold(json, |value, name| value.get(name));
-    let text = match found {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Null) | None => String::new(),
-        Some(other) => other.to_string(),
-    };
-    (text == value) == is_equal
 }

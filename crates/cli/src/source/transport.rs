@@ -1,6 +1,6 @@
 //! A source as a transport: it answers requests as an API server does.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -79,12 +79,17 @@ impl SourceTransport {
         Self(Arc::new(Shared { source, name, readers, resources: Mutex::default(), parked: Mutex::default() }))
     }
 
-    /// Returns the resources whose objects the source contains, after reading the keys of the whole source.
+    /// Returns the resources whose objects the source contains, each in its first version, after reading the keys of
+    /// the whole source.
     pub fn resources_with_objects(&self) -> Result<Vec<ListedResource>, String> {
         let found = self.0.source.found()?;
         let resources = self.0.resources()?;
+        let mut taken = HashSet::new();
         let is_found = |listed: &&ListedResource| {
             let (group, plural) = (listed.resource.group(), listed.resource.plural());
+            if !taken.insert((group.to_owned(), plural.to_owned())) {
+                return false;
+            }
             let is_hidden = plural == "secrets" && group.is_empty() && self.0.hides_secrets();
             let full = format!("{plural}.{group}");
             !is_hidden && found.iter().any(|name| *name == full || name == plural)
@@ -152,11 +157,11 @@ impl Shared {
             let message = "secrets is forbidden: this mirror hides Secrets, unless it runs with --with-secrets";
             return Err(Refusal::Status(StatusCode::FORBIDDEN, "Forbidden", message.to_owned()));
         }
-        if let Some(listed) = discovery::find(&built_in(), &path.group, &path.plural) {
+        if let Some(listed) = discovery::find(&built_in(), path) {
             return Ok(listed.clone());
         }
         let resources = self.resources().map_err(Refusal::Source)?;
-        let found = discovery::find(&resources, &path.group, &path.plural);
+        let found = discovery::find(&resources, path);
         let missing = || {
             let message = "the server could not find the requested resource".to_owned();
             Refusal::Status(StatusCode::NOT_FOUND, "NotFound", message)

@@ -99,7 +99,7 @@ impl Source {
     pub async fn object(&self, found: &Found) -> Result<Box<RawValue>, SourceError> {
         let Self(client) = self;
         let (namespace, name) = (found.namespace.as_deref(), found.name.as_deref().unwrap_or_default());
-        let got = client.get::<Json<Box<RawValue>>>(&found.resource, namespace, name).await;
+        let got = client.get::<Json<Box<RawValue>>>(&found.resource, namespace, name).any_kind().await;
         got.map(|object| *object).map_err(|error| SourceError::Request(Box::new(error)))
     }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use listwatch::client::{Client, Transport};
-use listwatch_cache::ChangeLogLimits;
+use listwatch_cache::{ChangeLogLimits, Strategy};
 use listwatch_mirror::{Access, Limits, Mirror, MirroredSet};
 use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::oneshot;
@@ -169,7 +169,10 @@ impl CollectionFactory<'_> {
         for (((_, resource), projection), indexes) in lookup.found.iter().cloned().zip(projections).zip(indexes) {
             let namespace = args.namespace.as_deref().filter(|_| resource.is_namespaced()).map(str::to_owned);
             let file = args.dir.as_ref().map(|dir| dir.join(format!("{resource}.cache")));
-            let (format, strategy) = (args.format.into(), args.strategy.map(Into::into));
+            let format = args.format.into();
+            // A file does not stream its state.
+            let of_file = args.connection.from().map(|_| Strategy::ListThenWatch);
+            let strategy = args.strategy.map(Into::into).or(of_file);
             let (collection, reflector) =
                 MirroredCollection::new(&self.client, resource, namespace, format, projection, log, strategy);
             collections.push((Arc::new(MirroredCollection { indexes, file, ..collection }), reflector));
