@@ -88,9 +88,10 @@ impl Server {
         if status.success() { Ok(()) } else { Err(format!("load: {status}").into()) }
     }
 
+    /// Runs the kubectl of the same release as the server, never an installed one.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         let output =
-            Command::new("kubectl").arg("--kubeconfig").arg(self.dir().join("kubeconfig")).args(args).output()?;
+            Command::new(bin("kubectl")).arg("--kubeconfig").arg(self.dir().join("kubeconfig")).args(args).output()?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into());
         }

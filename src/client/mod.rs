@@ -90,6 +90,7 @@ pub(crate) mod outage;
 mod params;
 mod progress;
 mod proxy;
+mod raw;
 mod redact;
 mod redirect;
 mod resolve;
@@ -123,11 +124,15 @@ pub use self::metrics::Metrics;
 pub use self::params::{ListParams, ResourceVersion, Selection, WatchParams};
 pub use self::progress::Progress;
 pub use self::proxy::environment_proxy;
+#[doc(hidden)]
+pub use self::raw::RawBody;
 pub use self::redact::redact_secret;
 pub use self::redirect::Redirects;
 pub use self::resource::{Kind, Resource};
 pub use self::retry::Retry;
 pub use self::service::ServiceTransport;
+#[doc(hidden)]
+pub use self::table::TableForm;
 pub use self::transport::{
     MAX_HEADERS, Request, Response, ResponseFuture, Transport, TransportError, TransportErrorKind, is_loopback,
 };

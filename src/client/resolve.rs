@@ -77,6 +77,20 @@ pub(super) fn find<'a>(
     best(typed, &listed).map_err(|ambiguous| ErrorKind::Unresolved(OneLine(&ambiguous).to_string()))
 }
 
+/// Returns the resources of a category, in the server's order, each in its preferred version.
+pub(super) fn members<'a>(category: &str, resources: impl Iterator<Item = &'a DiscoveredResource>) -> Vec<Resource> {
+    let mut members = Vec::<&DiscoveredResource>::new();
+    for resource in resources.filter(|resource| resource.has_verb("list") && !resource.plural.contains('/')) {
+        let is_member = resource.categories.iter().any(|of| of == category);
+        let is_new =
+            || !members.iter().any(|known| (&known.group, &known.plural) == (&resource.group, &resource.plural));
+        if is_member && is_new() {
+            members.push(resource);
+        }
+    }
+    members.into_iter().map(Resource::from).collect()
+}
+
 /// Returns why no resource has the name. `unread` contains the paths of documents that could not be read.
 pub(super) fn unresolved<'a>(
     typed: &str,
@@ -390,6 +404,26 @@ mod tests {
         let found = resolve("sc", &discovery()).unwrap();
         assert_eq!(found, Resource::STORAGE_CLASSES);
         assert!(!resolve("pods", &discovery()).unwrap().is_watchable());
+    }
+
+    #[test]
+    fn a_category_has_each_resource_once_in_its_preferred_version() {
+        let mut discovered = discovery();
+        for resource in &mut discovered {
+            if resource.group == "autoscaling" || resource.plural == "pods" || resource.plural.contains('/') {
+                resource.categories.push("all".to_owned());
+            }
+        }
+        let members = members("all", discovered.iter());
+        let names: Vec<_> = members.iter().map(|found| format!("{} {}", found.api_version(), found.plural())).collect();
+        let expected = [
+            "v1 pods",
+            "apps/v1 deployments",
+            "apps/v1 statefulsets",
+            "autoscaling/v2 horizontalpodautoscalers",
+            "metrics.k8s.io/v1beta1 pods",
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -7,6 +7,14 @@ use std::process::{Command, Output};
 use listwatch_e2e::{Result, Server, bin};
 
 const PORT: u16 = 17093;
+const CLEAN_PORT: u16 = 17113;
+
+const JOB: &str = r#"
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: "job:1"}]}}}
+"#;
 
 /// How often a case is repeated: an age may change between the two commands.
 const TRIES: usize = 5;
@@ -227,6 +235,128 @@ const CASES: &[&str] = &[
     "deploy shop -o name --sort-by .spec.nope",
     "pods -A -o jsonpath='{.items[-3:].metadata.name}' --sort-by metadata.uid",
     "cm -A -A -o name -o json",
+    "all",
+    "all -A",
+    "all -n team-01 -o name",
+    "all -o yaml",
+    "all,cm -o json",
+    "all shop",
+    "all -l app=lonely -o wide",
+    "all -n none",
+    "pods -A --sort-by .metadata.uid",
+    "pods -A --sort-by .metadata.uid --no-headers",
+    "pods -A --sort-by .metadata.uid -o wide -L app --show-labels",
+    "pods -A --sort-by '{.metadata.name}' --show-kind",
+    "pods -A --sort-by metadata.uid --chunk-size 50",
+    "gd --sort-by .spec.count",
+    "gd --sort-by .spec.text",
+    "gd --sort-by .spec.ratio -o wide",
+    "cm -n none --sort-by .metadata.name",
+    "deploy shop --sort-by .spec.nope",
+    "globes --sort-by .metadata.name",
+    "pods -A --server-print=false",
+    "pods -A --server-print=false --no-headers",
+    "pods,cm,globes --server-print=false",
+    "deploy shop --server-print=false -o wide --show-labels -L app",
+    "gd --server-print=false --show-kind",
+    "pods -n none --server-print=false",
+    "pods -A --server-print=false -o name",
+    "deploy shop --subresource status",
+    "deploy shop --subresource scale",
+    "deploy shop --subresource scale -o json",
+    "deploy shop --subresource scale -o yaml",
+    "deploy/shop --subresource scale -o name",
+    "deploy/shop --subresource=scale -o jsonpath='{.spec.replicas}'",
+    "deploy/shop svc/web --subresource status",
+    "deploy/shop svc/web --subresource status -o json",
+    "deploy --subresource status",
+    "deploy shop --subresource nosuch",
+    "--raw /api/v1/namespaces/default",
+    "--raw /version",
+    "--raw /healthz",
+    "--raw /nosuch",
+    "--raw nosuch",
+    "--raw /version pods",
+    "--raw /version -o json",
+    "--raw '/api/v1/pods?limit=3'",
+    "-f {dir}/one.yaml",
+    "-f {dir}/one.yaml -o json",
+    "-f {dir}/one.yaml -o name",
+    "-f {dir}/one.yaml -o jsonpath='{.metadata.name}'",
+    "-f {dir}/two.yaml",
+    "-f {dir}/two.yaml -o json",
+    "-f {dir}/two.yaml -o wide --show-labels",
+    "-f {dir}/list.json",
+    "-f {dir}/list.json -o yaml",
+    "-f {dir}/one.yaml -f {dir}/list.json",
+    "-f {dir}/one.yaml,{dir}/list.json -o name",
+    "-f {dir}",
+    "-f {dir} -o json",
+    "-f {dir}/custom.yaml",
+    "-f {dir}/folder",
+    "-f {dir}/folder -R",
+    "-f {dir}/folder -R -o name",
+    "-f {dir}/missing.yaml",
+    "-f {dir}/gone.yaml",
+    "-f {dir}/gone.yaml --ignore-not-found",
+    "-f {dir}/gone.yaml -o json --ignore-not-found",
+    "-f {dir}/two.yaml -n team-01",
+    "-f {dir}/list.json -n team-01",
+    "-f {dir}/one.yaml cm",
+    "-f {dir}/one.yaml -A",
+    "cm --no-headers=false",
+    "cm --no-headers=true -A=false",
+    "cm --ignore-not-found=true --show-labels=1 --show-kind=T",
+    "cm --label-columns=app,example.com/tier",
+    "cm -L app -L example.com/tier",
+    "cm -oname",
+    "cm -o=name",
+    "cm -o name -o json -o name",
+    "cm --output-watch-events",
+    "cm --show-labels -o json",
+    "cm -L app -o custom-columns=A:.metadata.name",
+    "cm -L app -o name",
+    "cm --request-timeout=10s",
+    "cm --request-timeout 10",
+    "cm --request-timeout=x",
+    "pods -A --chunk-size 1 -l app=lonely",
+    "cm,svc -w",
+    "cm empty special -w -o no-such-format",
+    "nosuch -w",
+    "cm nosuch -w",
+    "cm nosuch -w --ignore-not-found",
+    "cm nosuch -w -o json",
+    "pods,svc",
+    "pods,svc -A -o wide -L app --show-labels",
+    "pod/lonely deploy/shop",
+    "pod/lonely deploy/shop -o wide",
+    "pod/lonely deploy/none -o name",
+    "pods nosuch",
+    "pods lonely nosuch -o yaml",
+    "pods -o json --field-selector metadata.name=lonely",
+    "events -A",
+    "cm -o jsonpath='{.items[*].data.unicode}'",
+];
+
+/// Manifests, some of which name objects that do not exist.
+const MANIFESTS: &[(&str, &str)] = &[
+    ("one.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: empty}\n"),
+    (
+        "two.yaml",
+        "# two documents\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: empty\n---\napiVersion: v1\nkind: \
+         Service\nmetadata:\n  name: web\n",
+    ),
+    (
+        "list.json",
+        r#"{"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "special", "namespace": "default"}},
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}]}"#,
+    ),
+    ("custom.yaml", "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: one}\n"),
+    ("gone.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: gone}\n"),
+    ("notes.txt", "kind: of\n"),
+    ("folder/one.yml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: empty}\n"),
+    ("folder/below/two.json", r#"{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}"#),
 ];
 
 #[test]
@@ -239,6 +369,11 @@ fn prints_what_kubectl_prints() -> Result<()> {
         server.kubectl(&["wait", "--for=condition=Established", definition])?;
     }
     server.apply(CUSTOM_OBJECTS)?;
+    for (name, manifest) in MANIFESTS {
+        let path = manifests(&server).join(name);
+        std::fs::create_dir_all(path.parent().ok_or("no folder")?)?;
+        std::fs::write(path, manifest)?;
+    }
     let resources = server.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
     // The server lists component statuses in a random order.
     let resources = resources.lines().filter(|resource| *resource != "componentstatuses");
@@ -251,6 +386,42 @@ fn prints_what_kubectl_prints() -> Result<()> {
         CASES.iter().map(|case| (*case).to_owned()).chain(resources.flat_map(of_resource)).filter(|case| !fails(case));
     let wrong: Vec<_> = cases.filter_map(|case| compare(&server, &case).err()).map(|error| error.to_string()).collect();
     assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
+
+fn manifests(server: &Server) -> PathBuf {
+    server.dir().join("manifests")
+}
+
+/// What `--clean` prints can be applied again, here and as new objects.
+#[test]
+fn prints_what_can_be_applied_again() -> Result<()> {
+    let server = Server::start(CLEAN_PORT, &[])?;
+    server.load(20)?;
+    server.apply(OBJECTS)?;
+    server.apply(JOB)?;
+    server.kubectl(&["create", "namespace", "copy"])?;
+    for resources in ["cm,svc,deploy,cj,jobs,sa", "pods"] {
+        let output = Command::new(command()?)
+            .args(["get", resources, "-n", "default", "-o", "yaml", "--clean", "--kubeconfig"])
+            .arg(server.dir().join("kubeconfig"))
+            .output()?;
+        let printed = String::from_utf8(output.stdout)?;
+        assert!(output.status.success() && !printed.contains("uid:"), "{printed}");
+        // As new objects, the server assigns its fields again.
+        let copied = printed.replace("namespace: default", "namespace: copy");
+        server.apply(&copied)?;
+        let names = |namespace| server.kubectl(&["get", resources, "-n", namespace, "-o", "name"]);
+        let (old, new) = (names("default")?, names("copy")?);
+        // The API server itself creates the Service `kubernetes`, and Pods of a Job have no controller here.
+        assert_eq!(old, new, "{resources}");
+        server.kubectl(&[
+            "apply",
+            "--dry-run=server",
+            "-f",
+            server.dir().join("applied").to_str().ok_or("no path")?,
+        ])?;
+    }
     Ok(())
 }
 
@@ -271,7 +442,8 @@ fn compare(server: &Server, case: &str) -> Result<()> {
 /// Returns the exit code, and the lines of stdout. All ages are equal.
 fn run(server: &Server, program: PathBuf, case: &str) -> Result<Vec<String>> {
     let mut command = Command::new(program);
-    command.arg("get").args(words(case)).arg("--kubeconfig").arg(server.dir().join("kubeconfig"));
+    let case = case.replace("{dir}", manifests(server).to_str().ok_or("no path")?);
+    command.arg("get").args(words(&case)).arg("--kubeconfig").arg(server.dir().join("kubeconfig"));
     let Output { status, stdout, .. } = command.output()?;
     // Only usage errors differ: kubectl has 1 for them too.
     let code = status.code().map(|code| if code == 2 { 1 } else { code });
@@ -282,7 +454,7 @@ fn run(server: &Server, program: PathBuf, case: &str) -> Result<Vec<String>> {
 }
 
 /// Splits a case at spaces, except inside of quotes.
-fn words(case: &str) -> Vec<String> {
+pub fn words(case: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
     for character in case.chars() {
@@ -297,7 +469,7 @@ fn words(case: &str) -> Vec<String> {
 }
 
 /// Replaces words such as `4m31s`, and drops the spaces after them and after their header: a younger age is narrower.
-fn mask_ages(line: &str) -> String {
+pub fn mask_ages(line: &str) -> String {
     let is_age = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_digit())
             && word.ends_with(['s', 'm', 'h', 'd'])

@@ -9,6 +9,7 @@ mod count;
 mod etcd;
 mod finalizer;
 mod get;
+mod get_watch;
 mod list;
 mod manifests;
 mod mirror;

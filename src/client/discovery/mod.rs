@@ -87,10 +87,20 @@ impl Client {
     /// core group could not be read and one of its resources has the name, because `pods` must not become the Pods of
     /// `metrics.k8s.io`.
     pub async fn resolve(&self, typed: &str) -> Result<Resource, Error> {
-        on_own_runtime(self.find_resource(typed)).await
+        let found = on_own_runtime(self.find_resources(typed, false)).await?;
+        // A name that is no category has one resource.
+        found.into_iter().next().ok_or_else(|| self.redacted(ErrorKind::Unresolved(format!("no resource {typed:?}"))))
     }
 
-    async fn find_resource(&self, typed: &str) -> Result<Resource, Error> {
+    /// Finds the resources of a name that a user typed, which may also be a category such as `all`, for the command.
+    ///
+    /// As in kubectl, a category comes before a resource of the same name.
+    #[doc(hidden)]
+    pub async fn resolve_all(&self, typed: &str) -> Result<Vec<Resource>, Error> {
+        on_own_runtime(self.find_resources(typed, true)).await
+    }
+
+    async fn find_resources(&self, typed: &str, with_categories: bool) -> Result<Vec<Resource>, Error> {
         let end = Instant::now() + TOTAL;
         let has_group = resolve::has_group(typed);
         let roots = if has_group { &["/apis"][..] } else { &["/api", "/apis"] };
@@ -101,6 +111,13 @@ impl Client {
         let mut parts: Vec<Part> = all(parts).await.into_iter().flatten().collect();
         for wanted in [Wanted::exactly(typed), Wanted::by_prefix(typed)] {
             self.read(&mut parts, &wanted, end).await;
+            if with_categories {
+                let members = resolve::members(typed, parts.iter().flat_map(Part::resources));
+                if !members.is_empty() {
+                    self.warn(parts.iter());
+                    return Ok(members);
+                }
+            }
             let of_wanted = || parts.iter().filter(|part| wanted.has(&part.group, &part.version));
             let found = resolve::find(typed, of_wanted().flat_map(Part::resources));
             if let Some(found) = found.map_err(|ambiguous| self.redacted(ambiguous))? {
@@ -109,7 +126,7 @@ impl Client {
                     return Err(error.clone());
                 }
                 self.warn(of_wanted());
-                return Ok(found);
+                return Ok(vec![found]);
             }
             if let Some(error) = of_wanted().find_map(Part::error).filter(|_| has_group) {
                 return Err(error.clone());

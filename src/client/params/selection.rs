@@ -18,6 +18,7 @@ pub struct Selection {
     shard: Option<Shard>,
     metadata_only: bool,
     json: bool,
+    table: bool,
 }
 
 impl Selection {
@@ -71,6 +72,16 @@ impl Selection {
         self
     }
 
+    /// Requests each change of a watch as a Table with one row, as kubectl prints it, for the command.
+    ///
+    /// A list cannot be requested so: see `Client::table_page`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn table(mut self) -> Self {
+        (self.table, self.json) = (true, true);
+        self
+    }
+
     /// Requests only the encoding from which a type is [decoded](crate::Item::ENCODING).
     #[doc(hidden)]
     #[must_use]
@@ -96,7 +107,9 @@ impl Selection {
     /// `meta.k8s.io/v1`.
     #[must_use]
     pub fn type_meta(&self, resource: &Resource) -> TypeMeta {
-        if self.metadata_only {
+        if self.table {
+            TypeMeta::new("meta.k8s.io/v1", "Table")
+        } else if self.metadata_only {
             TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata")
         } else {
             TypeMeta::new(resource.api_version(), resource.kind())
@@ -179,6 +192,9 @@ impl Selection {
     }
 
     fn accept(&self, metadata_kind: &str) -> String {
+        if self.table {
+            return "application/json;as=Table;g=meta.k8s.io;v=v1".to_owned();
+        }
         let form = if self.metadata_only { format!(";as={metadata_kind};g=meta.k8s.io;v=v1") } else { String::new() };
         let json = format!("application/json{form}");
         if self.json { json } else { format!("application/vnd.kubernetes.protobuf{form},{json}") }

@@ -40,7 +40,7 @@ use crate::notices;
 use crate::source::{FromArgs, Readers, SourceTransport};
 
 /// The server and the credentials. As in kubectl, each option overrides its part of the kubeconfig.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
     #[command(flatten)]

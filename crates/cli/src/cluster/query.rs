@@ -25,7 +25,7 @@ pub struct QueryArgs {
     pub version: VersionArgs,
 }
 
-#[derive(clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 pub struct VersionArgs {
     /// Resource version that the list must at least have [default: the most recent].
     ///

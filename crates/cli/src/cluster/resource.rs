@@ -57,6 +57,14 @@ pub async fn find_resource(client: &Client, typed: &str) -> Result<Resource, Fai
     }
 }
 
+/// Returns the resources of a name, which may also be a category such as `all`.
+pub async fn find_resources(client: &Client, typed: &str) -> Result<Vec<Resource>, Failure> {
+    match find_common(typed) {
+        Some(resource) => Ok(vec![resource.clone()]),
+        None => client.resolve_all(typed).await.map_err(|error| Failure::Error(lookup_error(typed, &error))),
+    }
+}
+
 /// Returns the text of an error, with the name unless the error names it, or is not about it.
 fn lookup_error(typed: &str, error: &Error) -> String {
     let text = chain(error);

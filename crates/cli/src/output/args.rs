@@ -112,7 +112,8 @@ pub struct OutputArgs {
 impl OutputArgs {
     /// Refuses options that do not apply to the format.
     pub fn check(&self) -> Result<(), Failure> {
-        let OutputOptions { no_headers, show_labels, label_columns, show_managed_fields, drop } = &self.options;
+        let OutputOptions { no_headers, show_labels, label_columns, show_managed_fields, drop, is_clean: _ } =
+            &self.options;
         let of_fields = "is for -o json and yaml: no other format prints fields";
         for (option, is_set, group, reason) in [
             ("--drop", !drop.is_empty(), OptionGroup::Fields, of_fields),

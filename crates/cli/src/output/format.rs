@@ -42,6 +42,11 @@ pub trait Format {
         Ok(())
     }
 
+    /// Writes what waits for later rows, when the rows so far are printed before a change.
+    fn flush(&self, _out: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Returns the error of an option that only the first item has shown to be wrong.
     fn usage_error(&self) -> Option<String> {
         None
@@ -156,6 +161,10 @@ pub struct OutputOptions {
     /// Examples: `status`, `metadata.annotations["KEY"]`.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub drop: Vec<String>,
+
+    /// True if objects are printed without what the server sets, so that they can be applied again.
+    #[arg(skip)]
+    pub is_clean: bool,
 }
 
 /// A change of a watch.

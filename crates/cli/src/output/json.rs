@@ -7,6 +7,7 @@ use listwatch::path::meta;
 use listwatch::{Encoding, ItemError, ItemRef, Projection, TypeMeta};
 use serde_json::Value;
 
+use super::clean::clean;
 use super::format::{
     Comparison, Constructor, Event, Format, FormatContext, FormatInfo, Needs, OptionGroup, OutputOptions, Row,
 };
@@ -121,6 +122,9 @@ pub fn printed_value(item: &ItemRef<'_>, options: &OutputOptions, unknown: &Cell
     add(unknown, unknown_fields);
     if let (false, Some(Value::Object(metadata))) = (options.show_managed_fields, object.get_mut("metadata")) {
         metadata.remove("managedFields");
+    }
+    if options.is_clean {
+        clean(&mut object);
     }
     Ok(object)
 }

@@ -89,6 +89,10 @@ impl Format for ListColumnsFormat {
         self.tabs.borrow_mut().flush(&mut out)
     }
 
+    fn flush(&self, mut out: &mut dyn Write) -> io::Result<()> {
+        self.tabs.borrow_mut().flush(&mut out)
+    }
+
     fn take_unknown_fields(&self) -> u64 {
         self.unknown_fields.take()
     }

@@ -35,6 +35,7 @@
 
 mod aligned;
 mod args;
+mod clean;
 mod custom_columns;
 mod format;
 mod json;
@@ -61,7 +62,7 @@ pub use self::format::{
 };
 pub use self::kind::TableKind;
 pub use self::progress::ListProgress;
-pub use self::sort::ObjectSorter;
+pub use self::sort::{ObjectSorter, RecordSorter};
 pub use self::stdout::{FLUSH_EVERY, Output, print_rows};
 pub use self::tab_writer::TabWriter;
 pub use self::yaml::to_yaml;

@@ -22,31 +22,33 @@ enum SortKey {
 }
 
 /// Sorts the objects of a list, which it keeps in JSON.
-pub struct ObjectSorter {
+pub struct ObjectSorter(RecordSorter);
+
+/// Sorts records, such as rows of a table, by a value of their objects.
+pub struct RecordSorter {
     path: SortPath,
-    objects: Sorter<SortKey>,
+    records: Sorter<SortKey>,
 }
 
 /// The path of `--sort-by`, while it is applied to objects.
 struct SortPath {
     path: JsonPath,
     reader: ObjectReader,
-    has_objects: bool,
+    objects: u64,
     /// True if an object had a value, or null.
     is_found: bool,
 }
 
 impl ObjectSorter {
     pub fn new(path: JsonPath) -> Self {
-        Self { path: SortPath::new(path), objects: Sorter::new() }
+        Self(RecordSorter::new(path))
     }
 
     /// Keeps an object.
     pub fn add(&mut self, item: &ItemRef<'_>) -> Result<(), ItemError> {
-        let key = self.path.key(item)?;
         let mut json = Vec::new();
         item.to_json(&mut json)?;
-        self.objects.add(key, &json).map_err(ItemError::other)
+        self.0.add(item, &json)
     }
 
     /// Passes the objects in order, those without a value first. Objects with equal values keep their order.
@@ -55,33 +57,54 @@ impl ObjectSorter {
     ///
     /// As in kubectl, no object has the field. Or a temporary file cannot be written.
     pub fn finish(self, mut visit: impl FnMut(&ItemRef<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
-        self.path.check()?;
-        let sorted = self.objects.finish(|json| {
+        self.0.path.check(1)?;
+        self.0.finish(|json| {
             let item = ItemRef::new(Encoding::Json, json);
             let own = item.own_type_meta().map_err(|error| Failure::Error(chain(&error)))?.unwrap_or_default();
             visit(&item.with_type_meta(&own))
-        });
-        sorted.map_err(|error| Failure::Error(error.to_string()))?
+        })
+    }
+}
+
+impl RecordSorter {
+    pub fn new(path: JsonPath) -> Self {
+        Self { path: SortPath::new(path), records: Sorter::new() }
+    }
+
+    /// Keeps a record of an object.
+    pub fn add(&mut self, item: &ItemRef<'_>, record: &[u8]) -> Result<(), ItemError> {
+        let key = self.path.key(item)?;
+        self.records.add(key, record).map_err(ItemError::other)
+    }
+
+    /// Fails if there are at least this many objects, and none has the field.
+    pub fn check(&self, least: u64) -> Result<(), Failure> {
+        self.path.check(least)
+    }
+
+    /// Passes the records in order, those without a value first. Records with equal values keep their order.
+    pub fn finish(self, visit: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
+        self.records.finish(visit).map_err(|error| Failure::Error(error.to_string()))?
     }
 }
 
 impl SortPath {
     fn new(path: JsonPath) -> Self {
-        Self { reader: ObjectReader::of_paths([&path]), path, has_objects: false, is_found: false }
+        Self { reader: ObjectReader::of_paths([&path]), path, objects: 0, is_found: false }
     }
 
     /// Returns the value that an object is sorted by.
     fn key(&mut self, item: &ItemRef<'_>) -> Result<SortKey, ItemError> {
         let (object, _) = self.reader.read(item)?;
         let found = self.path.find(&object).map_err(ItemError::other)?;
-        self.has_objects = true;
+        self.objects += 1;
         self.is_found |= !found.is_empty();
         Ok(found.first().map_or(SortKey::Missing, |value| SortKey::of(value)))
     }
 
-    /// Fails if no object had the field.
-    fn check(&self) -> Result<(), Failure> {
-        if self.has_objects && !self.is_found {
+    /// Fails if there are at least this many objects, and none had the field.
+    fn check(&self, least: u64) -> Result<(), Failure> {
+        if self.objects >= least && !self.is_found {
             return Err(Failure::Error("no object in the list has the field of --sort-by".to_owned()));
         }
         Ok(())

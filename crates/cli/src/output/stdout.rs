@@ -60,6 +60,12 @@ impl Output {
         self.out.flush()
     }
 
+    /// Prints everything so far, also what waits for the widths of later rows.
+    pub fn flush_changes(&mut self) -> io::Result<()> {
+        self.format.flush(&mut self.out)?;
+        self.out.flush()
+    }
+
     /// Prints the end of the output: the rest of a table, or what the format says about the whole list.
     pub fn end(&mut self, summary: Option<&SummaryObject<'_>>) -> io::Result<()> {
         let Self { format, out, table, has_text } = self;

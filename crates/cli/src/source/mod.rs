@@ -32,8 +32,13 @@ mod select;
 mod transport;
 mod yaml;
 
+use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use listwatch::ItemRef;
+
+use self::documents::{Contents, Peeked};
 use self::etcd::{EtcdOptions, EtcdSource};
 use self::files::FileSource;
 use self::objects::ObjectSource;
@@ -41,7 +46,7 @@ pub use self::transport::{Readers, SourceTransport};
 use crate::failure::Failure;
 
 /// What to read in place of a server.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 #[command(next_help_heading = "Source")]
 pub struct FromArgs {
     /// Read from this file or folder in place of a server; `-` for stdin.
@@ -95,6 +100,19 @@ impl FromArgs {
             Box::new(FileSource::open(path).map_err(named)?)
         };
         Ok(Some(SourceTransport::new(source, display(path), readers)))
+    }
+}
+
+/// Calls `visit` with each object of a text in JSON or YAML, as `kubectl get -f` reads it.
+pub fn visit_manifests(reader: impl Read, visit: &mut dyn FnMut(&ItemRef<'_>)) -> Result<(), String> {
+    let peeked = Peeked::open(reader).map_err(|error| error.to_string())?;
+    let contents = peeked.visit_objects(&mut |object: objects::Object| {
+        visit(&object.item());
+        ControlFlow::Continue(())
+    })?;
+    match contents {
+        Contents::Objects => Ok(()),
+        Contents::Other => Err("it has no objects of Kubernetes in JSON or YAML".to_owned()),
     }
 }
 

@@ -22,8 +22,8 @@ fn table(rows: &[(&str, &str)], next: &str) -> Answer {
         { "name": "Text", "type": "string", "priority": 0 },
         { "name": "Extra", "type": "integer", "priority": 1 }]);
     let rows = if rows.is_empty() { Value::Null } else { rows.into() };
-    json_body(&json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": { "continue": next },
-        "columnDefinitions": columns, "rows": rows }))
+    json_body(&json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+        "metadata": { "continue": next, "resourceVersion": "7" }, "columnDefinitions": columns, "rows": rows }))
 }
 
 /// A list of objects in JSON, or of their metadata. Its kind comes after its items, as after a sort of its fields.
@@ -42,6 +42,11 @@ fn not_found() -> Answer {
     status(404, "NotFound", "not found")
 }
 
+/// A category with Pods, whose Table has one page.
+const CATEGORY: &str = r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[
+    {"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["list"],"categories":["all"]},
+    {"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["list"],"categories":["all"]}]}"#;
+
 /// Pods `a` and `bbbbbbbb`, a Service `s`, and no ConfigMaps.
 fn cluster() -> Api {
     Api::by(|request: &RecordedRequest, _| {
@@ -50,7 +55,13 @@ fn cluster() -> Api {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let resource = path.trim_start_matches("/api/v1/").trim_start_matches("namespaces/default/");
         match (resource, is_table) {
+            ("/api", _) => json_body(&json!({ "kind": "APIVersions", "versions": ["v1"] })),
+            ("/apis", _) => json_body(&json!({ "kind": "APIGroupList", "groups": [] })),
+            ("/api/v1", _) => Answer::ok(Body::replay(CATEGORY)).content_type("application/json"),
             ("pods", true) if query.contains("continue=") => table(&[("bbbbbbbb", "x")], ""),
+            ("pods", true) if query.contains("includeObject=Object") => {
+                table(&[("bbbbbbbb", "x"), ("a", "a long text")], "")
+            }
             ("pods", true) => table(&[("a", "a long text")], "next"),
             ("pods/a", true) => table(&[("a", "a long text")], ""),
             ("services", true) => table(&[("s", "1\n2")], ""),
@@ -144,7 +155,33 @@ fn prints_what_kubectl_prints() {
         ("svc,pods -o jsonpath={.items[*].kind} --sort-by .metadata.name", "Pod Pod Service", "", 0),
         ("pods -o name --sort-by .spec.none", "", "no object in the list has the field of --sort-by", 1),
         ("cm -o name --sort-by .spec.none", "", "", 0),
-        ("pods --sort-by .metadata.name", "", "--sort-by needs an output format", 2),
+        ("pods --sort-by .metadata.name", "NAME       TEXT\na          a long text\nbbbbbbbb   x\n", "", 0),
+        ("pods --sort-by .spec.none", "", "no object in the list has the field of --sort-by", 1),
+        ("pod/a --sort-by .spec.none", "NAME   TEXT\na      a long text\n", "", 0),
+        ("all", "NAME           TEXT\npod/a          a long text\npod/bbbbbbbb   x\n", "", 0),
+        (
+            "pods --server-print=false --no-headers=0",
+            "NAME       AGE\na          <unknown>\nbbbbbbbb   <unknown>\n",
+            "",
+            0,
+        ),
+        ("pods --no-headers=maybe", "", "expected true or false", 2),
+        (
+            "--raw /api/v1/namespaces/default/pods/a",
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#,
+            "",
+            0,
+        ),
+        ("--raw /none", "", "404", 1),
+        ("--raw none", "", "expected a path", 2),
+        ("pod/a --subresource scale -o json", "", no_pod, 1),
+        ("pods --subresource scale", "", "--subresource is for objects with names", 2),
+        ("pod/a -o yaml --clean", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n", "", 0),
+        ("pods --clean", "", "--clean is for -o json and yaml", 2),
+        ("-k .", "", "kubectl kustomize DIR | listwatch get -f -", 2),
+        ("pods --template {{.}}", "", "-o jsonpath=", 2),
+        ("pods --kuberc x", "", "--kuberc is not supported", 2),
+        ("-f https://example.com/x.yaml", "", "curl URL | listwatch get -f -", 1),
         ("pods -o go-template={{.}}", "", "Go templates are not supported: use jsonpath=", 2),
         ("pods -o kyaml", "", "kyaml is not supported: use yaml", 2),
         ("cm -A -A --ignore-not-found --ignore-not-found", "", "", 0),
@@ -172,6 +209,9 @@ fn requests_pages_of_kubectl_and_follows_its_flags() {
             "/api/v1/namespaces/default/pods?labelSelector=a%3Db&fieldSelector=x%3Dy&limit=500",
         ),
         ("pods p", "/api/v1/namespaces/default/pods/p"),
+        ("pods --sort-by .a", "/api/v1/namespaces/default/pods?limit=100&includeObject=Object"),
+        ("pods --resource-version 0", "/api/v1/namespaces/default/pods?limit=500&resourceVersion=0"),
+        ("deploy d --subresource scale", "/apis/apps/v1/namespaces/default/deployments/d/scale"),
     ] {
         let api = Api::by(|_, _| table(&[], ""));
         api.run(&[&["get"][..], &args.split(' ').collect::<Vec<_>>()].concat());
@@ -330,18 +370,101 @@ fn a_failed_list_leaves_json_unterminated() {
     assert_eq!((stderr(&output), output.status.code()), ("error: API error: 403 Forbidden: no\n", Some(1)));
 }
 
+/// A server without Tables sends objects, which are printed as kubectl prints them.
+#[test]
+fn a_server_without_tables_gets_names_and_ages() {
+    let api = Api::by(|request: &RecordedRequest, _| match &*request.path {
+        path if path.contains("/pods/") => json_body(&json!({ "kind": "Pod", "metadata": { "name": "a" } })),
+        path if path.contains("/services") => list(request, "ServiceList", &["s"]),
+        _ => list(request, "PodList", &["a", "bbbbbbbb"]),
+    });
+    for (args, expected) in [
+        ("pods", "NAME       AGE\na          <unknown>\nbbbbbbbb   <unknown>\n"),
+        ("pod/a -L app", "NAME   AGE         APP\na      <unknown>   \n"),
+        (
+            "svc,pods -A",
+            "NAMESPACE   NAME        AGE\n            service/s   <unknown>\n\nNAMESPACE   NAME           AGE\n            pod/a          <unknown>\n            pod/bbbbbbbb   <unknown>\n",
+        ),
+    ] {
+        let output = api.run(&[&["get"][..], &args.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!((stdout(&output), stderr(&output), output.status.code()), (expected, "", Some(0)), "{args}");
+    }
+}
+
+/// The watch begins at the version of the list, and prints rows as wide as before.
+#[test]
+fn a_watch_prints_changes_until_it_ends() {
+    let event = |kind: &str, name: &str, version: u32| {
+        let metadata = json!({ "name": name, "namespace": "web", "labels": { "app": "x" }, "resourceVersion": version.to_string() });
+        (kind.to_owned(), metadata)
+    };
+    let events = [event("MODIFIED", "a", 8), event("ADDED", "much-longer", 9), event("DELETED", "a", 10)];
+    let frames = |form: &str| {
+        let object = |metadata: &Value| match form {
+            "Table" => json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+                "metadata": { "resourceVersion": metadata["resourceVersion"] },
+                "rows": [{ "cells": [metadata["name"], "y", 7], "object": { "metadata": metadata } }] }),
+            "ConfigMap" => json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata }),
+            _ => json!({ "kind": form, "apiVersion": "meta.k8s.io/v1", "metadata": metadata }),
+        };
+        let frame =
+            |(kind, metadata): &(String, Value)| json!({ "type": kind, "object": object(metadata) }).to_string() + "\n";
+        events.iter().map(frame).collect::<String>()
+    };
+    let expired = crate::support::api::expired();
+    for (args, expected) in [
+        ("-w", "NAME   TEXT\na      x\na      y\nmuch-longer   y\na             y\n"),
+        ("--watch-only", "NAME   TEXT\na      y\nmuch-longer   y\na             y\n"),
+        (
+            "-w --output-watch-events --no-headers",
+            "ADDED      a     x\nMODIFIED   a     y\nADDED      much-longer   y\nDELETED    a             y\n",
+        ),
+        ("-w -o name", "configmap/a\nconfigmap/a\nconfigmap/much-longer\nconfigmap/a\n"),
+        ("--watch-only -o jsonpath={.metadata.name}; --sort-by .metadata.name", "a;much-longer;a;"),
+        (
+            "-w -o jsonpath={.type}-{.object.metadata.name}; --output-watch-events",
+            "ADDED-a;MODIFIED-a;ADDED-much-longer;DELETED-a;",
+        ),
+        ("-w -o custom-columns=N:.metadata.name", "N\na\na\nmuch-longer\na\n"),
+    ] {
+        let all = ["Table", "PartialObjectMetadata", "ConfigMap"].map(|form| (form, frames(form)));
+        let expired = expired.clone();
+        let api = Api::by(move |request: &RecordedRequest, _| {
+            let is_table = accepts(request, "as=Table");
+            match &*request.path {
+                path if path.contains("resourceVersion=7") => {
+                    let (_, frames) = all.iter().find(|(form, _)| accepts(request, form)).unwrap_or(&all[2]);
+                    Answer::ok(Body::replay([&**frames, &*expired].concat())).content_type("application/json")
+                }
+                path if path.contains("watch=") => status(410, "Expired", "too old"),
+                _ if is_table => table(&[("a", "x")], ""),
+                _ => list(request, "ConfigMapList", &["a"]),
+            }
+        });
+        let output = api.run(&[&["get", "cm"][..], &args.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!(
+            (stdout(&output), output.status.code()),
+            (expected, Some(1)),
+            "{args}: {} {:?}",
+            stderr(&output),
+            api.paths()
+        );
+        assert!(stderr(&output).contains("410"), "{args}: {}", stderr(&output));
+    }
+}
+
 /// The tables that arrived are printed, as by kubectl, and the error is reported.
 #[test]
 fn a_failed_table_is_an_error_after_the_others() {
     let api = Api::by(|request: &RecordedRequest, _| match &*request.path {
         path if path.contains("/pods") && path.contains("continue=") => status(410, "Expired", "too old"),
         path if path.contains("/pods") => table(&[("a", "x")], "next"),
-        path if path.contains("/services") => list(request, "ServiceList", &[]),
+        path if path.contains("/services") => json_body(&json!({ "kind": "Status", "status": "Success" })),
         _ => table(&[("c", "x")], ""),
     });
     let output = api.run(&["get", "pods,svc,cm"]);
     assert_eq!(stdout(&output), "NAME    TEXT\npod/a   x\n\nNAME          TEXT\nconfigmap/c   x\n");
     let error = stderr(&output);
-    assert!(error.contains("too old") && error.contains("\"ServiceList\" in place of a Table"), "{error}");
+    assert!(error.contains("too old") && error.contains("\"Status\" in place of a Table"), "{error}");
     assert_eq!(output.status.code(), Some(1));
 }

@@ -7,14 +7,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::{Stream, StreamExt};
-use listwatch::client::{Client, Error, List, ListParams, ListSummary, Progress, Resource, Selection};
+use listwatch::client::{Client, Error, List, ListParams, ListSummary, Progress, Resource, Selection, TableForm};
 use listwatch::internal::chain;
 use listwatch::{FieldSelector, ItemError, ItemRef, Json, LabelSelector};
 use serde_json::value::RawValue;
 
 use super::table::Table;
 use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, list_resource};
-use crate::cluster::resource::find_resource;
+use crate::cluster::query::VersionArgs;
+use crate::cluster::resource::{find_resource, find_resources};
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{ListProgress, Row};
@@ -36,6 +37,7 @@ pub struct Found {
 pub struct Wanted {
     pub labels: Option<LabelSelector>,
     pub fields: Option<FieldSelector>,
+    pub version: VersionArgs,
     /// False if the metadata is enough.
     pub all_fields: bool,
     /// With all fields: true if protobuf is enough, which lacks those that the table of fields does not have.
@@ -70,6 +72,12 @@ impl Source {
         find_resource(client, typed).await
     }
 
+    /// Finds the resources of a name that the user typed, which may be a category.
+    pub async fn find_all(&self, typed: &str) -> Result<Vec<Resource>, Failure> {
+        let Self(client) = self;
+        find_resources(client, typed).await
+    }
+
     /// Returns the rows that `decode` makes of the objects of a resource. With a page, they end with it.
     pub fn rows<F>(&self, found: &Found, wanted: &Wanted, page: Page, is_single: bool, decode: F) -> Rows<F>
     where
@@ -83,7 +91,7 @@ impl Source {
             (true, true) => selection,
         };
         let place = (found.resource.clone(), found.namespace.clone());
-        let items = list_resource(client, &place, &page.params(selection), decode);
+        let items = list_resource(client, &place, &page.params(wanted, selection), decode);
         let items = if is_single { items.single_page(page.token) } else { items };
         Rows { progress: items.progress(), items }
     }
@@ -95,24 +103,39 @@ impl Source {
         count.map(|count| count.objects).map_err(|error| list_failure(&error, None))
     }
 
-    /// Returns the object of a name, in JSON.
-    pub async fn object(&self, found: &Found) -> Result<Box<RawValue>, SourceError> {
+    /// Returns the object of a name, or a subresource of it, in JSON.
+    pub async fn object(&self, found: &Found, subresource: Option<&str>) -> Result<Vec<u8>, SourceError> {
         let Self(client) = self;
         let (namespace, name) = (found.namespace.as_deref(), found.name.as_deref().unwrap_or_default());
+        if subresource.is_some() {
+            let form = TableForm::NoTable;
+            let answer = client.table_of(&found.resource, namespace, name, subresource, form).await;
+            return answer.map(|(body, _)| body).map_err(SourceError::request);
+        }
         let got = client.get::<Json<Box<RawValue>>>(&found.resource, namespace, name).any_kind().await;
-        got.map(|object| *object).map_err(|error| SourceError::Request(Box::new(error)))
+        got.map(|object| object.get().as_bytes().to_vec()).map_err(SourceError::request)
     }
 
     /// Returns a page of a collection, or an object, as a Table.
-    pub async fn table(&self, found: &Found, wanted: &Wanted, page: Page) -> Result<Table, SourceError> {
+    pub async fn table(
+        &self,
+        found: &Found,
+        wanted: &Wanted,
+        page: Page,
+        subresource: Option<&str>,
+        form: TableForm,
+    ) -> Result<Table, SourceError> {
         let Self(client) = self;
         let (Found { resource, namespace, name }, token) = (found, page.token.as_deref());
         let namespace = namespace.as_deref();
         let answer = match name {
-            Some(name) => client.table_of(resource, namespace, name).await,
-            None => client.table_page(resource, namespace, &page.params(wanted.selection()), token).await,
+            Some(name) => client.table_of(resource, namespace, name, subresource, form).await,
+            None => {
+                let params = page.params(wanted, wanted.selection());
+                client.table_page(resource, namespace, &params, token, form).await
+            }
         };
-        let (body, warnings) = answer.map_err(|error| SourceError::Request(Box::new(error)))?;
+        let (body, warnings) = answer.map_err(SourceError::request)?;
         // Later pages repeat them.
         if token.is_none() {
             for warning in &warnings {
@@ -129,7 +152,7 @@ impl Wanted {
         self.labels.is_none() && self.fields.is_none()
     }
 
-    fn selection(&self) -> Selection {
+    pub fn selection(&self) -> Selection {
         let mut selection = Selection::all();
         if let Some(selector) = &self.labels {
             selection = selection.labels(selector.clone());
@@ -142,15 +165,16 @@ impl Wanted {
 }
 
 impl Page {
-    fn params(&self, selection: Selection) -> ListParams {
-        match self.size {
-            Some(size) => ListParams::new(selection).page_size(size),
-            None => ListParams::new(selection),
-        }
+    fn params(&self, wanted: &Wanted, selection: Selection) -> ListParams {
+        wanted.version.list_params(selection, self.size)
     }
 }
 
 impl SourceError {
+    fn request(error: Error) -> Self {
+        Self::Request(Box::new(error))
+    }
+
     /// Returns true if the source has no such object.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Request(error) if error.code() == Some(404))

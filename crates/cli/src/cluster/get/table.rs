@@ -7,9 +7,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use jiff::Timestamp;
+use listwatch_tables::age_at;
 use listwatch_tables::json_path::print;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::output::TabWriter;
 
@@ -24,6 +27,11 @@ pub struct Table {
     metadata: Option<TableMeta>,
     column_definitions: Option<Vec<ColumnDefinition>>,
     rows: Option<Vec<TableRow>>,
+    /// Of a list, which a server without Tables sends.
+    items: Option<Vec<RowObject>>,
+    /// True if the server sent objects: kubectl then aligns all of them together.
+    #[serde(skip)]
+    is_of_objects: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -31,6 +39,7 @@ pub struct Table {
 #[serde(rename_all = "camelCase")]
 struct TableMeta {
     r#continue: String,
+    resource_version: String,
     remaining_item_count: Option<i64>,
 }
 
@@ -48,7 +57,7 @@ struct ColumnDefinition {
 #[serde(default)]
 struct TableRow {
     cells: Option<Vec<Value>>,
-    object: Option<RowObject>,
+    object: Option<Box<RawValue>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -58,20 +67,69 @@ struct RowObject {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct RowMeta {
+    name: String,
     namespace: String,
+    creation_timestamp: Option<String>,
     labels: Option<BTreeMap<String, String>>,
 }
 
+/// A row as it is printed, and the object that it is sorted by.
+pub struct PrintedRow {
+    pub cells: Vec<String>,
+    pub object: Option<Box<RawValue>>,
+}
+
 impl Table {
-    /// Parses the body of a response. An error says what the server sent in place of a Table.
+    /// Parses the body of a response. A server without Tables sends the objects, which get kubectl's columns for them:
+    /// their names and ages.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
-        let table: Self = serde_json::from_slice(body).map_err(|error| format!("cannot read a Table: {error}"))?;
-        match &*table.kind {
-            "Table" => Ok(table),
-            kind => Err(format!("the server sent {kind:?} in place of a Table: use -o name or json")),
+        let faulty = |error| format!("cannot read a Table: {error}");
+        let table: Self = serde_json::from_slice(body).map_err(faulty)?;
+        match (&*table.kind, table.items) {
+            ("Table", _) => Ok(Self { items: None, ..table }),
+            ("" | "Status", None) => Err(format!("the server sent {:?} in place of a Table", table.kind)),
+            (_, Some(items)) => Ok(Self::of_objects(table.metadata, items)),
+            (_, None) => {
+                let object = serde_json::from_slice(body).map_err(faulty)?;
+                Ok(Self::of_objects(None, vec![object]))
+            }
         }
+    }
+
+    fn of_objects(metadata: Option<TableMeta>, objects: Vec<RowObject>) -> Self {
+        let now = Timestamp::now();
+        let row = |RowObject { metadata }: RowObject| {
+            let metadata = metadata.unwrap_or_default();
+            let created = metadata.creation_timestamp.and_then(|created| created.parse().ok());
+            let labels = serde_json::json!({"metadata": {"namespace": metadata.namespace, "labels": metadata.labels}});
+            let cells = vec![metadata.name.into(), age_at(now, created).into()];
+            TableRow { cells: Some(cells), object: serde_json::value::to_raw_value(&labels).ok() }
+        };
+        let column = |name: &str, format: &str| ColumnDefinition {
+            name: name.to_owned(),
+            r#type: "string".to_owned(),
+            format: format.to_owned(),
+            ..ColumnDefinition::default()
+        };
+        Self {
+            kind: "Table".to_owned(),
+            metadata,
+            column_definitions: Some(vec![column("Name", "name"), column("Age", "")]),
+            rows: Some(objects.into_iter().map(row).collect()),
+            items: None,
+            is_of_objects: true,
+        }
+    }
+
+    /// Returns the version of the list.
+    pub fn version(&self) -> &str {
+        self.metadata.as_ref().map_or("", |metadata| &metadata.resource_version)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.as_ref().is_none_or(Vec::is_empty)
     }
 
     /// Returns what the server says about the number of rows after this page.
@@ -96,6 +154,8 @@ impl Table {
 /// The options of a table.
 #[derive(Clone)]
 pub struct TableOptions {
+    /// With a column of the types of events.
+    pub has_events: bool,
     pub is_wide: bool,
     pub no_headers: bool,
     pub show_labels: bool,
@@ -109,6 +169,18 @@ pub struct TablePrinter<W> {
     options: TableOptions,
     has_group: bool,
     group: Group,
+    page: PrintedPage,
+}
+
+/// The rows of one Table that are being printed.
+#[derive(Default)]
+struct PrintedPage {
+    widest: Vec<usize>,
+    /// True if the first row makes the columns as wide as the page needs, because no header does.
+    pads_first: bool,
+    /// True if the columns have their widths after some rows.
+    is_flushed: bool,
+    rows: usize,
 }
 
 /// The tables of one resource, which have one header.
@@ -125,7 +197,8 @@ struct Group {
 impl<W: Write> TablePrinter<W> {
     pub fn new(out: W, options: TableOptions) -> Self {
         let out = TrackedWriter { out, has_output: false, breaks: false };
-        Self { out, tabs: TabWriter::default(), options, has_group: false, group: Group::default() }
+        let (tabs, group, page) = (TabWriter::default(), Group::default(), PrintedPage::default());
+        Self { out, tabs, options, has_group: false, group, page }
     }
 
     /// Begins the tables of another resource, with a column of namespaces, and with a prefix before names such as
@@ -139,39 +212,62 @@ impl<W: Write> TablePrinter<W> {
         Ok(())
     }
 
-    /// Prints a table of the resource that was begun last.
-    pub fn print(&mut self, table: Table) -> io::Result<()> {
-        let Table { column_definitions, rows, .. } = table;
-        let (column_definitions, rows) = (column_definitions.unwrap_or_default(), rows.unwrap_or_default());
-        let is_same = column_definitions.is_empty() || column_definitions == self.group.last_columns;
-        let has_header = self.options.no_headers || self.group.has_header && is_same;
-        if !is_same {
-            self.group.last_columns = column_definitions;
-            self.group.has_header = false;
-        }
-        self.group.has_header |= !rows.is_empty();
+    /// Prints a table of the resource that was begun last, or an event, whose type is given.
+    pub fn print(&mut self, table: Table, event: Option<&str>) -> io::Result<()> {
+        let is_of_objects = table.is_of_objects;
+        let rows = self.read(table, event);
         if rows.is_empty() {
             return Ok(());
         }
-        let columns = self.columns();
-        let rows: Vec<_> = rows.into_iter().map(|row| self.cells(row, &columns)).collect();
-        let mut widest = vec![0; columns.len()];
-        for cells in &rows {
-            widest.iter_mut().zip(cells).for_each(|(widest, cell)| *widest = cell.len().max(*widest));
+        let mut widest = Vec::new();
+        if !is_of_objects {
+            rows.iter().for_each(|row| widen(&mut widest, &row.cells));
         }
+        self.begin_rows(widest)?;
+        self.page.is_flushed = !is_of_objects;
+        rows.iter().try_for_each(|row| self.print_row(&row.cells))
+    }
+
+    /// Returns the rows of a Table as they are printed, and learns its columns.
+    pub fn read(&mut self, table: Table, event: Option<&str>) -> Vec<PrintedRow> {
+        let Table { column_definitions, rows, .. } = table;
+        let (column_definitions, rows) = (column_definitions.unwrap_or_default(), rows.unwrap_or_default());
+        if !column_definitions.is_empty() && column_definitions != self.group.last_columns {
+            self.group.last_columns = column_definitions;
+            self.group.has_header = false;
+        }
+        let columns = self.columns().len();
+        rows.into_iter().map(|row| self.printed(row, columns, event)).collect()
+    }
+
+    /// Begins to print the rows of a Table, whose cells have at most these numbers of bytes.
+    pub fn begin_rows(&mut self, widest: Vec<usize>) -> io::Result<()> {
+        let has_header = self.options.no_headers || self.group.has_header;
         if !has_header {
-            let headers: Vec<_> = columns.iter().map(|column| column.name.to_uppercase()).collect();
+            let headers: Vec<_> = self.columns().iter().map(|column| column.name.to_uppercase()).collect();
             self.tabs.add_line(&mut self.out, &join_cells(&headers, &widest))?;
         }
-        for (number, cells) in (1..).zip(&rows) {
-            // Without a header, the first row makes the columns as wide as the page needs.
-            let widths = if number == 1 && has_header { &*widest } else { &[] };
-            self.tabs.add_line(&mut self.out, &join_cells(cells, widths))?;
-            if number % FLUSH_LINES == 0 {
-                self.tabs.flush(&mut self.out)?;
-            }
+        self.group.has_header = true;
+        self.page = PrintedPage { widest, pads_first: has_header, is_flushed: true, rows: 0 };
+        Ok(())
+    }
+
+    /// Prints a row of the Table that was begun last.
+    pub fn print_row(&mut self, cells: &[String]) -> io::Result<()> {
+        self.page.rows += 1;
+        let pads = self.page.pads_first && self.page.rows == 1;
+        let widths = if pads { &*self.page.widest } else { &[] };
+        self.tabs.add_line(&mut self.out, &join_cells(cells, widths))?;
+        if self.page.is_flushed && self.page.rows.is_multiple_of(FLUSH_LINES) {
+            self.tabs.flush(&mut self.out)?;
         }
         Ok(())
+    }
+
+    /// Prints the rows so far, also those that wait for the widths of later ones.
+    pub fn flush_rows(&mut self) -> io::Result<()> {
+        self.tabs.flush(&mut self.out)?;
+        self.out.flush()
     }
 
     /// Prints the rest, and returns true if anything was printed.
@@ -190,21 +286,27 @@ impl<W: Write> TablePrinter<W> {
     fn columns(&self) -> Vec<ColumnDefinition> {
         let column = |name: &str| ColumnDefinition { name: name.to_owned(), ..ColumnDefinition::default() };
         let TableOptions { is_wide, show_labels, label_columns, .. } = &self.options;
+        let event = self.options.has_events.then(|| column("EVENT"));
         let namespace = self.group.with_namespace.then(|| column("NAMESPACE"));
         let of_table = self.group.last_columns.iter().filter(|column| *is_wide || column.priority == 0).cloned();
         let labels = label_columns.iter().map(|label| column(label.rsplit('/').next().unwrap_or(label)));
-        namespace.into_iter().chain(of_table).chain(labels).chain(show_labels.then(|| column("LABELS"))).collect()
+        let first = event.into_iter().chain(namespace);
+        first.chain(of_table).chain(labels).chain(show_labels.then(|| column("LABELS"))).collect()
     }
 
-    /// Returns the texts of a row's cells that are printed.
-    fn cells(&self, row: TableRow, columns: &[ColumnDefinition]) -> Vec<String> {
+    /// Returns a row as it is printed in this number of columns.
+    fn printed(&self, row: TableRow, columns: usize, event: Option<&str>) -> PrintedRow {
         let TableRow { cells, object } = row;
-        let (cells, metadata) =
-            (cells.unwrap_or_default(), object.and_then(|object| object.metadata).unwrap_or_default());
+        let metadata = object.as_ref().and_then(|object| serde_json::from_str::<RowObject>(object.get()).ok());
+        let metadata = metadata.and_then(|object| object.metadata).unwrap_or_default();
+        let cells = cells.unwrap_or_default();
         let TableOptions { is_wide, show_labels, label_columns, .. } = &self.options;
         let labels = metadata.labels.unwrap_or_default();
         let of_table = &self.group.last_columns;
-        let mut texts: Vec<_> = self.group.with_namespace.then_some(metadata.namespace).into_iter().collect();
+        // As wide as the longest type.
+        let event = event.map(|event| format!("{event:8}"));
+        let namespace = self.group.with_namespace.then_some(metadata.namespace);
+        let mut texts: Vec<_> = event.into_iter().chain(namespace).collect();
         let has_more = !label_columns.is_empty() || *show_labels;
         let count = cells.len();
         let named = of_table.iter().position(|column| column.format == "name" && column.r#type == "string");
@@ -220,15 +322,21 @@ impl<W: Write> TablePrinter<W> {
         }
         // Columns that follow the cells of the table need one for each of its columns.
         if has_more && count < of_table.len() {
-            texts.resize(columns.len() - label_columns.len() - usize::from(*show_labels), String::new());
+            texts.resize(columns - label_columns.len() - usize::from(*show_labels), String::new());
         }
         texts.extend(label_columns.iter().map(|label| labels.get(label).cloned().unwrap_or_default()));
         if *show_labels {
             let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             texts.push(if labels.is_empty() { "<none>".to_owned() } else { labels.join(",") });
         }
-        texts
+        PrintedRow { cells: texts, object }
     }
+}
+
+/// Makes columns as wide as these cells need, in bytes as kubectl counts.
+pub fn widen(widest: &mut Vec<usize>, cells: &[String]) {
+    widest.resize(widest.len().max(cells.len()), 0);
+    widest.iter_mut().zip(cells).for_each(|(widest, cell)| *widest = cell.len().max(*widest));
 }
 
 /// Returns the text of a cell, as Go's `fmt.Sprint`.

@@ -13,6 +13,7 @@ use listwatch::client::WatchParams;
 use self::diff::PreviousObjects;
 pub use self::list_changes::print_list_changes;
 use self::printer::WatchPrinter;
+pub use self::printer::print_end;
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::list_failure;
 use crate::cluster::query::{SelectionArgs, name_selector, split_names};

@@ -221,7 +221,7 @@ impl EventObject {
 }
 
 /// Prints that the server ended the watch, and how it continues. The log of the library reports failures.
-fn print_end(disconnect: &Disconnect) {
+pub fn print_end(disconnect: &Disconnect) {
     let Disconnect { error: None, resource_version, lists, wait, .. } = disconnect else { return };
     let from = match resource_version {
         Some(version) => format!("from version {version}"),
