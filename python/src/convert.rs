@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use listwatch::value::{Array, Object, Value};
+use listwatch::value::{Array, Key, Object, Value};
 use listwatch::{Encoding, Fault, ItemRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyString};
@@ -14,12 +14,48 @@ use crate::errors;
 /// The deepest nesting that is converted, as in `serde_json`.
 const DEEPEST: usize = 128;
 
-/// The number of kept keys, a power of two, and the longest.
-const KEYS: usize = 2048;
-const LONGEST_KEY: usize = 64;
+/// The number of kept keys of each kind, a power of two.
+const KEYS: usize = 1024;
+
+/// The longest kept text, so that a [`TextKey`] fits in a cache line.
+const LONGEST_KEY: usize = 55;
 
 /// Strings of keys, which most objects share. A key replaces another one with the same hash.
-struct Keys(Vec<Option<(Box<str>, Py<PyString>)>>);
+struct Keys {
+    fields: Vec<Option<FieldKey>>,
+    texts: Vec<Option<TextKey>>,
+}
+
+/// The name of a field of the schema, which is known by its address.
+struct FieldKey {
+    name: &'static str,
+    key: Py<PyString>,
+}
+
+/// A key of a map, or a name in JSON.
+struct TextKey {
+    key: Py<PyString>,
+    len: u8,
+    text: [u8; LONGEST_KEY],
+}
+
+impl Keys {
+    fn new() -> Self {
+        Self { fields: (0..KEYS).map(|_| None).collect(), texts: (0..KEYS).map(|_| None).collect() }
+    }
+}
+
+impl TextKey {
+    fn new(py: Python<'_>, text: &str) -> Option<Self> {
+        let mut kept = [0; LONGEST_KEY];
+        kept.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(Self { key: PyString::new(py, text).unbind(), len: u8::try_from(text.len()).ok()?, text: kept })
+    }
+
+    fn is(&self, text: &str) -> bool {
+        self.text.get(..usize::from(self.len)) == Some(text.as_bytes())
+    }
+}
 
 /// Keys that no conversion uses at the moment. The lock is not held while Python runs.
 static UNUSED: Mutex<Vec<Keys>> = Mutex::new(Vec::new());
@@ -34,25 +70,33 @@ impl<'py> Converter<'py> {
     pub fn new(py: Python<'py>) -> Self {
         // A lock that is taken is rather not waited for: the process may have forked while another thread had it.
         let unused = UNUSED.try_lock().ok().and_then(|mut unused| unused.pop());
-        let keys = unused.unwrap_or_else(|| Keys((0..KEYS).map(|_| None).collect()));
-        Self { py, keys: Some(keys) }
+        Self { py, keys: Some(unused.unwrap_or_else(Keys::new)) }
     }
 
-    fn key(&mut self, text: &str) -> Bound<'py, PyString> {
-        let slot = if text.len() <= LONGEST_KEY {
-            self.keys.as_mut().and_then(|keys| keys.0.get_mut(hash(text)))
-        } else {
-            None
-        };
-        let Some(slot) = slot else { return PyString::new(self.py, text) };
-        match slot {
-            Some((known, key)) if **known == *text => key.bind(self.py).clone(),
-            _ => {
-                let key = PyString::new(self.py, text);
-                *slot = Some((text.into(), key.clone().unbind()));
-                key
-            }
+    /// Sets a member, whose key most objects share.
+    fn set(&mut self, dict: &Bound<'py, PyDict>, key: &Key<'_>, value: Bound<'py, PyAny>) -> PyResult<()> {
+        let py = self.py;
+        if let Key::Field(name) = *key
+            && let Some(slot) = self.keys.as_mut().and_then(|keys| keys.fields.get_mut(hash_of_address(name)))
+        {
+            let known = match slot {
+                Some(known) if std::ptr::eq(known.name, name) => known,
+                slot => slot.insert(FieldKey { name, key: PyString::new(py, name).unbind() }),
+            };
+            return dict.set_item(known.key.bind(py), value);
         }
+        dict.set_item(self.text_key(key.as_str()), value)
+    }
+
+    fn text_key(&mut self, text: &str) -> Bound<'py, PyString> {
+        let keys = self.keys.as_mut().filter(|_| text.len() <= LONGEST_KEY);
+        let Some(slot) = keys.and_then(|keys| keys.texts.get_mut(hash(text))) else {
+            return PyString::new(self.py, text);
+        };
+        if slot.as_ref().is_none_or(|known| !known.is(text)) {
+            *slot = TextKey::new(self.py, text);
+        }
+        slot.as_ref().map_or_else(|| PyString::new(self.py, text), |known| known.key.bind(self.py).clone())
     }
 
     /// Converts a value.
@@ -89,7 +133,7 @@ impl<'py> Converter<'py> {
         object
             .try_for_each(|key, value| {
                 let value = self.value(&value, depth + 1)?;
-                dict.set_item(self.key(key.as_str()), value).map_err(Stop)
+                self.set(&dict, &key, value).map_err(Stop)
             })
             .map_err(|Stop(error)| error)?;
         Ok(dict)
@@ -177,6 +221,11 @@ impl From<Fault> for Stop {
     fn from(fault: Fault) -> Self {
         Self(Python::attach(|py| errors::fault(py, fault)))
     }
+}
+
+fn hash_of_address(name: &'static str) -> usize {
+    let address = name.as_ptr().addr() as u64 ^ (name.len() as u64) << 48;
+    usize::try_from(address.wrapping_mul(0x517c_c1b7_2722_0a95) >> 40).unwrap_or_default() & (KEYS - 1)
 }
 
 /// The hash of FxHash, which rustc uses.
@@ -270,7 +319,7 @@ impl<'py> Visitor<'_> for KeySeed<'_, 'py> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(self.0.key(text))
+        Ok(self.0.text_key(text))
     }
 }
 

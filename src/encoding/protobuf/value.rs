@@ -44,7 +44,9 @@ pub(crate) fn visit<'a, E: From<Fault>>(
         let own = rest.iter().take_while(|found| found.place == place).count();
         let (own, later) = rest.split_at_checked(own).unwrap_or((rest, &[]));
         rest = later;
-        if let Some(inlined) = inlined(field) {
+        if let Some(value) = plain_value(root, field, own)? {
+            each(Key::Field(field.name()), value)?;
+        } else if let Some(inlined) = inlined(field) {
             visit(root, inlined, &message_pieces(root, own)?, each)?;
         } else if let Some(value) = member_value(root, field, own)? {
             each(Key::Field(field.name()), value)?;
@@ -148,6 +150,39 @@ fn message_pieces(root: &[u8], own: &[Found<'_>]) -> Result<Pieces, Fault> {
     }
     let ranges = own.iter().map(|found| Ok(Pieces::range_in(root, found.value.bytes()?)));
     Ok(Pieces::from_ranges(ranges.collect::<Result<Vec<_>, Fault>>()?.into_iter()))
+}
+
+/// Returns the value of a member of the usual kinds, if it is there in one place: a text, a number, an object, or a list
+/// or a map of them. `None` leaves the member to [`member_value`], with which tests compare every value.
+///
+/// It saves a sixth of the time of a conversion of a whole Pod to Python.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a value that is returned through memory costs as much as reading it")]
+fn plain_value<'a>(root: &'a [u8], field: &'static Field, own: &[Found<'a>]) -> Result<Option<Value<'a>>, Fault> {
+    let ([found], 1..) = (own, field.name.len) else { return Ok(None) };
+    let pieces = || Pieces::One(found.start..found.end);
+    Ok(match (field.shape, field.of, found.value) {
+        (Shape::Map, ..) => {
+            let place = Place { form: PlaceForm::Map(field), pieces: pieces() };
+            Some(Value::Object(Object { root, place, type_meta: None }))
+        }
+        (Shape::Repeated, Type::String | Type::Message(_), _) => {
+            Some(Value::Array(Array { root, place: Place { form: PlaceForm::Repeated(field), pieces: pieces() } }))
+        }
+        (Shape::Repeated, ..) => None,
+        (_, Type::String, value @ WireValue::Len([_, ..])) => Some(Value::String(value.text()?)),
+        (_, Type::Int32 | Type::Int64 | Type::Bool, WireValue::Varint(value @ 1..0x8000_0000)) => {
+            Some(number(field.of, value))
+        }
+        (_, Type::Message(_), WireValue::Len(bytes)) => match field.of.message() {
+            Some(message) if message.form == Form::Object => {
+                let place = Place { form: PlaceForm::Message(message), pieces: Pieces::one(root, bytes) };
+                Some(Value::Object(Object { root, place, type_meta: None }))
+            }
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 /// Returns the value of a member with these occurrences, unless JSON omits it.
@@ -271,6 +306,8 @@ fn message_value<'a>(root: &'a [u8], message: &'static Message, pieces: Pieces) 
             place_value(root, message, &pieces, usize::from(has_second))?
         }
         Form::Raw => match Single::read(root, message, &pieces)?.text {
+            // Whoever reads an object or a list checks its syntax.
+            Some(raw @ [b'{' | b'[', ..]) => json::value::value(root, raw)?,
             Some(raw @ [_, ..]) => json::value::whole(root, raw).map_err(|_| Fault::Value)?,
             _ => Value::Null,
         },
@@ -324,7 +361,8 @@ fn quoted<'a>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> Result<V
     let mut out = Vec::with_capacity(32);
     write(&mut out)?;
     out.pop();
-    let text = String::from_utf8(out.split_off(1.min(out.len()))).map_err(|_| Fault::Utf8)?;
+    out.drain(..1.min(out.len()));
+    let text = String::from_utf8(out).map_err(|_| Fault::Utf8)?;
     Ok(Value::String(text.into()))
 }
 
