@@ -10,6 +10,7 @@
 //! | `errors`, `options` | exceptions and arguments |
 //! | `convert`, `raw`, `fields` | values of the JSON form as Python's, objects as bytes, paths to fields |
 //! | `object`, `rows`, `event`, `change` | what lists, watches and caches deliver |
+//! | `columns` | the rows of a list in Arrow's layout |
 //! | `stream`, `cache`, `client` | what Python calls |
 //! | `logs` | warnings for `logging` |
 //!
@@ -23,6 +24,7 @@
 mod cache;
 mod change;
 mod client;
+mod columns;
 mod convert;
 mod errors;
 mod event;
@@ -46,6 +48,8 @@ mod _listwatch {
     use crate::change::Change;
     #[pymodule_export]
     use crate::client::Client;
+    #[pymodule_export]
+    use crate::columns::Columns;
     #[pymodule_export]
     use crate::convert::drop_keys;
     #[pymodule_export]

@@ -164,3 +164,20 @@ impl Tree {
         converter.value(&value, 0)
     }
 }
+
+impl From<&Tree> for serde_json::Value {
+    fn from(tree: &Tree) -> Self {
+        match tree {
+            Tree::Null => Self::Null,
+            Tree::Bool(value) => Self::Bool(*value),
+            Tree::Int(value) => Self::from(*value),
+            Tree::Double(value) => Self::from(*value),
+            Tree::Number(text) => serde_json::from_str(text).unwrap_or_default(),
+            Tree::String(text) => Self::String(text.to_string()),
+            Tree::List(list) => Self::Array(list.iter().map(Self::from).collect()),
+            Tree::Dict(members) => {
+                Self::Object(members.iter().map(|(key, value)| (key.to_string(), Self::from(value))).collect())
+            }
+        }
+    }
+}

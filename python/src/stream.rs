@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyType};
 use tokio::task::AbortHandle;
 
 use crate::change::Change;
+use crate::columns::Columns;
 use crate::errors::{self, Failure};
 use crate::event::Event;
 use crate::process::{OfProcess, runtime};
@@ -254,6 +255,32 @@ impl Stream {
             ready.push(output.into_py(py)?);
         }
         Ok(Some(ready))
+    }
+
+    /// Reads the rest of a list of fields, and returns its values as columns.
+    fn _columns(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        quantities: Vec<String>,
+        quantity: &Bound<'_, PyAny>,
+    ) -> PyResult<Columns> {
+        let reader = self.reader.get(self.what)?;
+        let waiter = wake::this_thread()?;
+        let mut columns: Vec<_> = names.into_iter().map(|name| (name, Vec::new())).collect();
+        loop {
+            while let Some(output) = reader.pop() {
+                let Output::Row(Row::Fields(row)) = output else {
+                    return Err(errors::invalid(py, "columns are made of a list with fields"));
+                };
+                columns.iter_mut().zip(row).for_each(|((_, values), value)| values.push(value));
+            }
+            match reader.take(py, &waiter)? {
+                Progress::Taken => {}
+                Progress::Ended => return Columns::new(py, columns, &quantities, quantity),
+                Progress::Waiting => wake::wait(py, &waiter, None)?,
+            }
+        }
     }
 
     /// Ends the request, and what has arrived is dropped.

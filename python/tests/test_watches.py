@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fake import FakeServer, Request, watch_frame, widget, widget_list
 
@@ -110,6 +112,29 @@ def test_a_cache(fake: FakeServer, client: listwatch.Client, tmp_path: object) -
             len(widgets)
         # Outlives the cache.
         assert found["spec"] == {"node": "n2"}
+
+
+def test_a_cache_resumes_from_a_file(fake: FakeServer, client: listwatch.Client, tmp_path: Path) -> None:
+    file = tmp_path / "widgets"
+    fake.answers[PATH] = Versions([watch_frame("ADDED", widget("a", 5)), bookmark(7, True)])
+    with client.cache("widgets", load=file) as widgets:
+        widgets.wait(timeout=60)
+        widgets.save(file)
+    fake.answers[PATH] = versions = Versions([watch_frame("ADDED", widget("b", 8))])
+    # The cache asks for an object of the file, to see that it is of this cluster.
+    fake.answers["/apis/example.com/v1/namespaces/default/widgets/a"] = lambda request: request.send_json(widget("a", 5))
+    with client.cache("widgets", load=str(file)) as widgets:
+        assert widgets.wait(timeout=60, resource_version="8") == "8"
+        assert [found.name for found in widgets] == ["a", "b"]
+    assert versions.watched_from == ["7"]
+    # A file that cannot be used is no obstacle.
+    file.write_bytes(b"garbage" * 100)
+    fake.answers[PATH] = Versions([watch_frame("ADDED", widget("c", 5)), bookmark(7, True)])
+    with client.cache("widgets", load=file) as widgets:
+        widgets.wait(timeout=60)
+        assert [found.name for found in widgets] == ["c"]
+    with client.cache("widgets", load=tmp_path) as widgets, pytest.raises(listwatch.Error):
+        widgets.save(tmp_path)
 
 
 def test_a_dropped_cache_ends_its_watch(fake: FakeServer, client: listwatch.Client) -> None:

@@ -33,7 +33,7 @@ from ._errors import (
     TimeoutError,
     UnknownResourceError,
 )
-from ._listwatch import Change, Event, Mapping, Object, Sequence
+from ._listwatch import Change, Columns, Event, Mapping, Object, Sequence
 from ._quantity import quantity
 
 __version__ = "0.1.0"
@@ -45,6 +45,7 @@ __all__ = [
     "Changes",
     "Client",
     "ClosedError",
+    "Columns",
     "ConfigError",
     "ConnectionError",
     "Error",

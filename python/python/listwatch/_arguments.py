@@ -76,6 +76,17 @@ def texts(name: str, value: object, what: str = "strings") -> list[str]:
     return found
 
 
+def fields(value: object) -> tuple[list[str], list[str]] | None:
+    """Returns the names and the paths of fields: those of a dict, or the paths as their own names."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        paths = texts("fields", value, "paths")
+        return paths, paths
+    named = cast("Mapping[object, object]", value)
+    return texts("fields", named, "names"), texts("fields", named.values(), "paths")
+
+
 def selector(name: str, value: object) -> str | None:
     """Returns a selector as text: a dict stands for equalities."""
     if value is None or isinstance(value, str):

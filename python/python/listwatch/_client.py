@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 from . import _arguments as check
 from . import _logs
 from ._cache import Cache
-from ._errors import ConfigError, Error
+from ._errors import ConfigError, Error, InputError
 from ._listwatch import Cache as _RawCache
 from ._listwatch import Client as _RawClient
-from ._listwatch import Event, Object, Stream
+from ._listwatch import Columns, Event, Object, Stream
+from ._quantity import quantity
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,6 +41,32 @@ class List(_Open[T]):
     It either delivers the whole collection, or raises an error with the number of items that it delivered. A ``with``
     block, ``close()`` and the end of its last reference end the request.
     """
+
+    _names: builtins.list[str] | None = None
+
+    def columns(self, *, quantities: Iterable[str] = ()) -> Columns:
+        """Reads the rest of a list with ``fields``, and returns its values as columns.
+
+        pandas, polars and pyarrow take them by the Arrow PyCapsule interface, without a copy. The names are the keys of
+        a dict of ``fields``, else the paths. Texts and timestamps are text, several values are a list, and a column of
+        mappings or of different types is text in JSON. Only the columns are in memory, not the objects.
+
+        :param quantities: names of columns of quantities, which become numbers: ``250m`` is 0.25 and ``64Mi`` 67108864
+
+        >>> fields = {"node": "spec.nodeName", "cpu": "spec.containers[*].resources.requests.cpu"}
+        >>> columns = client.list("pods", fields=fields).columns(quantities=["cpu"])
+        >>> columns.names
+        ['node', 'cpu']
+
+        Then ``polars.DataFrame(columns)``, ``pyarrow.table(columns)`` or ``pandas.DataFrame.from_arrow(columns)``.
+        """
+        if self._names is None:
+            raise TypeError("columns() needs a list with fields=")
+        wanted = check.texts("quantities", quantities, "names of columns")
+        for name in wanted:
+            if name not in self._names:
+                raise InputError(f"quantities names {name!r}, which is no column")
+        return self._columns(self._names, wanted, quantity)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -207,7 +234,7 @@ class Client:
         :param timeout: the seconds after which the whole list fails
         :param fields: paths of fields; the items are then tuples of their values, and nothing else is decoded:
             ``["metadata.name", "spec.containers[*].image", "metadata.labels['app']"]``. A field that an object does
-            not have is ``None``.
+            not have is ``None``. A dict gives the paths names for :meth:`List.columns`.
 
         An error raises when the iterator reaches it, with the number of delivered items, so a list never ends early
         without one. :class:`ExpiredError` means that a page has expired: list again.
@@ -219,7 +246,8 @@ class Client:
         >>> rows.meta["resource_version"]
         '48213'
         """
-        return List(
+        selected_fields = check.fields(fields)
+        found: List[Any] = List(
             self._inner.list(
                 check.text("resource", resource),
                 check.selected(namespace, label_selector, field_selector, metadata_only),
@@ -228,9 +256,11 @@ class Client:
                 check.optional_text("continue_token", continue_token),
                 check.optional_text("resource_version", resource_version),
                 check.seconds("timeout", timeout),
-                None if fields is None else check.texts("fields", fields, "paths"),
+                selected_fields and selected_fields[1],
             )
         )
+        found._names = selected_fields and selected_fields[0]  # pyright: ignore[reportPrivateUsage]
+        return found
 
     def get(
         self,
@@ -329,6 +359,7 @@ class Client:
         ...     if event.type == "SYNCED":
         ...         break
         """
+        selected_fields = check.fields(fields)
         return Watch(
             self._inner.watch(
                 check.text("resource", resource),
@@ -337,7 +368,7 @@ class Client:
                 check.optional_text("resource_version", resource_version),
                 initial_state,
                 check.flag("fail_fast", fail_fast),
-                None if fields is None else check.texts("fields", fields, "paths"),
+                selected_fields and selected_fields[1],
             )
         )
 
@@ -357,6 +388,8 @@ class Client:
     ) -> Cache:
         """Keeps a whole collection in memory, which a watch keeps up to date.
 
+        :param namespace: one namespace; all unless set. Several namespaces need a cache each, because each has its
+            own resource version.
         :param index: names of indexes, and the paths of the fields by which they find objects
         :param compressed: keeps the objects compressed, which takes about a twentieth of the memory of Python objects
         :param budget: the most memory in bytes. Objects beyond it are skipped, and ``status()`` counts them.
