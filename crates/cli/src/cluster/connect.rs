@@ -116,15 +116,31 @@ pub struct ConnectionArgs {
     impersonate_uid: Option<String>,
 }
 
+/// A client with the default namespace, and the address of its server or the name of its file.
+pub struct NamedClient {
+    pub client: Client,
+    pub namespace: String,
+    pub name: String,
+}
+
 impl ConnectionArgs {
     /// Returns a client of the server, and the default namespace.
     pub async fn client(self) -> Result<(Client, String), Failure> {
+        let NamedClient { client, namespace, .. } = self.named_client().await?;
+        Ok((client, namespace))
+    }
+
+    /// Returns a client of the server, with what a report calls the server.
+    pub async fn named_client(self) -> Result<NamedClient, Failure> {
         if let Some(transport) = self.from.open(Readers::Own)? {
-            return Ok((Client::new(transport), "default".to_owned()));
+            let name = self.from().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+            return Ok(NamedClient { client: Client::new(transport), namespace: "default".to_owned(), name });
         }
         let config = self.config()?;
         let (compression, namespace) = (self.compression(&config), config.default_namespace().to_owned());
-        Ok((Client::new(open_transport(config).await?).compression(compression), namespace))
+        let name = config.server().split_once("://").map_or(config.server(), |(_, address)| address);
+        let name = name.trim_end_matches('/').to_owned();
+        Ok(NamedClient { client: Client::new(open_transport(config).await?).compression(compression), namespace, name })
     }
 
     /// Opens the file that is read in place of a server, if one is given.

@@ -207,6 +207,16 @@ impl SelectionArgs {
         ItemFilter { namespace: self.namespace.clone(), labels: self.selector.clone().unwrap_or_default() }
     }
 
+    /// Says which objects of a source these options select: `namespace web, labels app=shop`.
+    pub fn describe(&self, default_namespace: Option<&str>) -> String {
+        let namespace = self.namespace.as_deref().or(default_namespace).filter(|_| !self.all_namespaces);
+        let mut parts = vec![namespace.map_or_else(|| "all namespaces".to_owned(), |name| format!("namespace {name}"))];
+        parts.extend(self.selector.as_ref().map(|labels| format!("labels {labels}")));
+        parts.extend(self.field_selector.as_ref().map(|fields| format!("fields {fields}")));
+        parts.extend(self.shard.map(|shard| format!("shard {shard}")));
+        parts.join(", ")
+    }
+
     /// Returns true if they select all objects.
     pub fn selects_all(&self) -> bool {
         self.selector.is_none() && self.field_selector.is_none() && self.shard.is_none()

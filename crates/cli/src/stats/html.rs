@@ -1,22 +1,33 @@
 //! The report as an HTML page that loads nothing.
+//!
+//! All numbers are in tables with captions and headers, so that a screen reader can read them; the bars in them are
+//! decoration. The histogram is an image with a description, and its numbers follow in a table.
 
 use indicatif::HumanCount;
+use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::report::{FieldRow, ItemSizes, SizeBin, StatsReport, format_size};
+use super::report::{FieldRow, ItemSizes, Origin, SizeBin, StatsReport, format_size};
 use crate::escape::escape_controls;
 
 /// Returns the page. Text of the server stays text: maud escapes it, and the page's policy allows no script.
-pub fn render_page(report: &StatsReport) -> String {
+pub fn render_page(report: &StatsReport, origin: &Origin) -> String {
     let contents = html! {
         (render_facts(report))
         @if let Some(sizes) = &report.sizes { (render_sections(report, sizes)) }
     };
-    page_of(&report.title(), "", &contents)
+    let Origin { source, selection } = origin;
+    let from = escape_controls(source);
+    page_of(&format!("{} of {from}, {}, read on {}", report.title(), escape_controls(selection), date()), &contents)
 }
 
-/// Returns a page with these contents, and `style` beside the style of all pages.
-pub fn page_of(title: &str, style: &str, contents: &Markup) -> String {
+/// Returns the time of the report, to the minute.
+pub fn date() -> String {
+    Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// Returns a page with these contents.
+pub fn page_of(title: &str, contents: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -26,16 +37,37 @@ pub fn page_of(title: &str, style: &str, contents: &Markup) -> String {
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
                 title { (title) }
-                style { (PreEscaped(include_str!("page.css"))) (PreEscaped(style)) }
+                style { (PreEscaped(include_str!("page.css"))) }
             }
             body {
-                h1 { (title) }
-                (contents)
+                main {
+                    h1 { (title) }
+                    (contents)
+                }
                 footer { "listwatch stats " (env!("CARGO_PKG_VERSION")) }
             }
         }
     }
     .into_string()
+}
+
+/// Returns a table whose first cells are the headers of their rows.
+pub fn render_table(caption: &str, header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Markup {
+    html! {
+        table {
+            caption { (caption) }
+            thead { tr { @for name in header { th scope="col" { (name) } } } }
+            tbody {
+                @for row in rows {
+                    tr {
+                        @for (index, cell) in row.iter().enumerate() {
+                            @if index == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn render_facts(report: &StatsReport) -> Markup {
@@ -50,82 +82,125 @@ fn render_facts(report: &StatsReport) -> Markup {
     }
 }
 
+/// A row of a table with bars.
+struct Bar {
+    label: String,
+    /// The whole name, if the label is a part of it.
+    title: String,
+    depth: usize,
+    bytes: u64,
+}
+
+impl Bar {
+    fn new(label: String, bytes: u64) -> Self {
+        Self { label, title: String::new(), depth: 0, bytes }
+    }
+}
+
 fn render_sections(report: &StatsReport, sizes: &ItemSizes) -> Markup {
-    let largest = sizes.largest;
+    let fields = report.fields.iter().map(|FieldRow { path, name, depth, bytes, items, .. }| {
+        let label = items.map_or_else(|| name.clone(), |items| label_with_items(name, items));
+        Bar { label: escape_controls(&label).into_owned(), title: path.clone(), depth: *depth, bytes: *bytes }
+    });
+    let drop = report.drop.iter().map(|saving| Bar::new(label_with_items(&saving.path, saving.items), saving.bytes));
+    let namespaces = report
+        .namespaces
+        .iter()
+        .map(|namespace| Bar::new(label_with_items(&namespace.label(), namespace.items), namespace.bytes));
+    let largest = report.largest.iter().map(|object| Bar::new(object.label(), object.bytes));
     html! {
         section {
             h2 { "Fields" }
-            p { "Share of each field, including the fields in it, in the bytes of all items; in parentheses the items that have it." }
-            @for FieldRow { path, name, depth, bytes, items, .. } in &report.fields {
-                @let label = items.map_or_else(|| name.clone(), |items| label_with_items(name, items));
-                (render_bar(report, &escape_controls(&label), path, *depth, *bytes, report.bytes))
-            }
+            (render_bars(
+                report,
+                "Share of each field, including the fields in it, in the bytes of all items; in parentheses the items that have it.",
+                "Field", report.bytes, fields,
+            ))
         }
         @if !report.drop.is_empty() {
             section {
                 h2 { "Without" }
-                p { "Bytes saved by dropping fields." }
-                @for saving in &report.drop {
-                    (render_bar(report, &label_with_items(&saving.path, saving.items), "", 0, saving.bytes, report.bytes))
-                }
+                (render_bars(report, "Bytes saved by dropping fields.", "Field", report.bytes, drop))
             }
         }
         section {
             h2 { "Sizes of items" }
-            p { "Number of items by size, on a logarithmic scale." }
             (render_histogram(&sizes.histogram))
         }
         @if report.is_namespaced() {
             section {
                 h2 { "Namespaces" }
-                p { "Share of each namespace in the bytes of all items." }
-                @for namespace in &report.namespaces {
-                    (render_bar(report, &label_with_items(&namespace.label(), namespace.items), "", 0, namespace.bytes, report.bytes))
-                }
+                (render_bars(report, "Share of each namespace in the bytes of all items.", "Namespace", report.bytes, namespaces))
             }
         }
         section {
             h2 { "Largest objects" }
-            p { "Bars are relative to the largest object." }
-            @for object in &report.largest { (render_bar(report, &object.label(), "", 0, object.bytes, largest)) }
+            (render_bars(report, "Bars are relative to the largest object.", "Object", sizes.largest, largest))
         }
     }
 }
 
-/// Returns a bar. `whole` is the size at full width.
-fn render_bar(report: &StatsReport, label: &str, title: &str, depth: usize, bytes: u64, whole: u64) -> Markup {
+/// Returns a table with bars. `whole` is the size at full width.
+fn render_bars(report: &StatsReport, caption: &str, name: &str, whole: u64, rows: impl Iterator<Item = Bar>) -> Markup {
     #[expect(clippy::cast_precision_loss, reason = "a rounded bar looks the same")]
-    let width = bytes as f64 * 100.0 / whole.max(1) as f64;
+    let width = |bytes: u64| format!("{:.2}", bytes as f64 * 100.0 / whole.max(1) as f64);
     html! {
-        div.bar title=(escape_controls(title)) style={ "--depth:" (depth) } {
-            span.label { (label) }
-            span.track { span style={ "width:" (format!("{width:.2}")) "%" } {} }
-            span.number { (format_size(bytes)) }
-            span.number { (report.share(bytes)) }
+        table.bars {
+            caption { (caption) }
+            thead { tr { th scope="col" { (name) } td aria-hidden="true" {} th scope="col" { "Bytes" } th scope="col" { "Share" } } }
+            tbody {
+                @for Bar { label, title, depth, bytes } in rows {
+                    tr {
+                        th scope="row" title=[(!title.is_empty()).then(|| escape_controls(&title))] style={ "--depth:" (depth) } { (label) }
+                        td.track aria-hidden="true" { span style={ "width:" (width(bytes)) "%" } {} }
+                        td { (format_size(bytes)) }
+                        td { (report.share(bytes)) }
+                    }
+                }
+            }
         }
     }
 }
 
 fn render_histogram(bins: &[SizeBin]) -> Markup {
-    let most = bins.iter().map(|bin| bin.items).max().unwrap_or(1).max(1);
+    let most = bins.iter().max_by_key(|bin| bin.items);
+    let largest = most.map_or(1, |bin| bin.items).max(1);
     #[expect(clippy::cast_precision_loss, reason = "a rounded bar looks the same")]
-    let height = |bin: &SizeBin| format!("{:.2}", bin.items as f64 * 100.0 / most as f64);
-    let middle = &bins[bins.len() / 2];
+    let height = |bin: &SizeBin| format!("{:.2}", bin.items as f64 * 100.0 / largest as f64);
+    let range = |bin: &SizeBin| format!("{} to {}", format_size(bin.from), format_size(bin.to));
+    let described = match (bins.first(), most, bins.last()) {
+        (Some(first), Some(most), Some(last)) => format!(
+            "Number of items by size, from {} to {} on a logarithmic scale. Most items, {}, have {}.",
+            format_size(first.from),
+            format_size(last.to),
+            HumanCount(most.items),
+            range(most)
+        ),
+        _ => String::new(),
+    };
+    let filled = bins.iter().filter(|bin| bin.items > 0);
     html! {
-        div.histogram {
-            span.most { (items_text(most)) }
+        p { (described) }
+        div.histogram role="img" aria-label=(described) {
+            span.most { (items_text(largest)) }
             @for bin in bins {
-                span.bin title={ (format_size(bin.from)) " to " (format_size(bin.to)) ": " (items_text(bin.items)) } {
+                span.bin title={ (range(bin)) ": " (items_text(bin.items)) } {
                     @if bin.items > 0 { span style={ "height:" (height(bin)) "%" } {} }
                 }
             }
         }
-        div.axis {
+        div.axis aria-hidden="true" {
             @if let (Some(first), Some(last)) = (bins.first(), bins.last()) {
                 span { (format_size(first.from)) }
-                @if bins.len() > 4 { span { (format_size(middle.from)) } }
+                @if let Some(middle) = bins.get(bins.len() / 2).filter(|_| bins.len() > 4) {
+                    span { (format_size(middle.from)) }
+                }
                 span { (format_size(last.to)) }
             }
+        }
+        details {
+            summary { "Numbers of the histogram" }
+            (render_table("Items by size.", &["Size", "Items"], filled.map(|bin| vec![range(bin), HumanCount(bin.items).to_string()])))
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::collect::ListStats;
-use super::report::StatsReport;
-use crate::cluster::connect::ConnectionArgs;
+use super::report::{Origin, StatsReport};
+use crate::cluster::connect::{ConnectionArgs, NamedClient};
 use crate::cluster::listing::{SMALLER_PAGES, list_failure, list_progress, print_warnings};
 use crate::cluster::query::{PageArgs, QueryArgs, SelectionArgs, VersionArgs};
 use crate::failure::Failure;
@@ -57,13 +57,18 @@ impl LiveArgs {
         self.connection.from().filter(|_| self.selection.resource() == "-")
     }
 
+    /// Returns where the objects of a saved body come from.
+    pub fn origin_of_body(&self, source: String) -> Origin {
+        Origin { source, selection: self.selection.describe(None) }
+    }
+
     /// Returns the filter of a saved body.
     pub fn item_filter(&self) -> ItemFilter {
         self.selection.item_filter()
     }
 }
 
-pub async fn read_live(mut stats: ListStats, args: LiveArgs) -> Result<StatsReport, Failure> {
+pub async fn read_live(mut stats: ListStats, args: LiveArgs) -> Result<(StatsReport, Origin), Failure> {
     let LiveArgs { selection, version, pages, connection } = args;
     if selection.is_file() {
         let hint = format!("{} is a file: to read it, use --file {0}", selection.resource());
@@ -72,7 +77,8 @@ pub async fn read_live(mut stats: ListStats, args: LiveArgs) -> Result<StatsRepo
     let page_size = pages.page_size(&version);
     let query = QueryArgs { selection, version };
     let selection = query.selection.selection();
-    let (client, namespace) = connection.client().await?;
+    let NamedClient { client, namespace, name } = connection.named_client().await?;
+    let origin = Origin { source: name, selection: query.selection.describe(Some(&namespace)) };
     let row = |item: listwatch::ItemRef<'_>| stats.add_item(&item).map(|()| None);
     let list = query.list(&client, selection, page_size, namespace, row).await?;
     let progress = list.progress();
@@ -86,5 +92,5 @@ pub async fn read_live(mut stats: ListStats, args: LiveArgs) -> Result<StatsRepo
     })?;
     let summary = summary.expect("without an error the list is complete");
     print_warnings(&summary);
-    Ok(stats.report(&summary.type_meta, &summary.list_meta, summary.bytes))
+    Ok((stats.report(&summary.type_meta, &summary.list_meta, summary.bytes), origin))
 }

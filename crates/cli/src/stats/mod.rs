@@ -88,12 +88,16 @@ pub async fn run(args: StatsArgs) -> Result<(), Failure> {
         }
     }
     let file = args.file.or_else(|| args.live.whole_file().map(Path::to_owned));
-    let report = match file {
-        Some(file) => read_saved(stats, &file, &args.live.item_filter()).await?,
+    let (report, origin) = match file {
+        Some(file) => {
+            let name = if file == Path::new("-") { "stdin".into() } else { file.to_string_lossy() };
+            let origin = args.live.origin_of_body(name.into_owned());
+            (read_saved(stats, &file, &args.live.item_filter()).await?, origin)
+        }
         None => live::read_live(stats, args.live).await?,
     };
     if let Some(page) = page {
-        page.write(&html::render_page(&report))?;
+        page.write(&html::render_page(&report, &origin))?;
     }
     let mut out = BufWriter::new(io::stdout().lock());
     match args.output {

@@ -10,6 +10,14 @@ use serde::Serialize;
 
 use crate::escape::escape_controls;
 
+/// Where the objects of a report come from.
+pub struct Origin {
+    /// The address of the server, or the name of the file.
+    pub source: String,
+    /// The namespace and the selectors.
+    pub selection: String,
+}
+
 /// Where the bytes of a collection are. Sizes are in bytes of the list's encoding.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

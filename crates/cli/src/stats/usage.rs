@@ -6,19 +6,15 @@ use std::path::Path;
 
 use indicatif::HumanCount;
 use listwatch_etcd::{DataFile, KeyUsage, Usage, UsedKey};
-use maud::{Markup, html};
+use maud::html;
 use serde_json::{Value, json};
 
-use super::html::page_of;
+use super::html::{date, page_of, render_table};
 use super::report::{format_size, table};
 use crate::escape::escape_controls;
 
 /// The bytes of keys that are kept in memory while they are counted.
 const SORT_MEMORY: usize = 64 << 20;
-
-/// The style of the tables on the page.
-const TABLE_STYLE: &str = "table{width:100%;border-collapse:collapse}th,td{text-align:right;padding:.15rem .5rem}\
-                           th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}";
 
 pub struct UsageReport {
     file: String,
@@ -91,10 +87,7 @@ impl UsageReport {
         for (name, rows) in self.groups() {
             let mut table = table([name, "KEYS", "BYTES", "DELETED", "OLD REVISIONS", "OLD BYTES"], 1);
             for (name, usage) in rows {
-                let KeyUsage { keys, bytes, deleted_keys, old_revisions, old_bytes, .. } = usage;
-                let [keys, deleted, old] =
-                    [keys, deleted_keys, old_revisions].map(|number| HumanCount(number).to_string());
-                table.add_row([name, keys, format_size(bytes), deleted, old, format_size(old_bytes)]);
+                table.add_row(group_cells(&name, &usage));
             }
             writeln!(out, "\n{table}")?;
         }
@@ -129,54 +122,42 @@ impl UsageReport {
         writeln!(out)
     }
 
-    /// Returns the report as a page that loads nothing. Tables are tables, so that a screen reader can read them.
+    /// Returns the report as a page that loads nothing.
     pub fn render_page(&self) -> String {
-        let used = |title: &str, keys: &[UsedKey]| {
-            html! {
+        let contents = html! {
+            dl { @for (name, value) in self.facts() { div { dt { (name) } dd { (value) } } } }
+            @for (name, rows) in self.groups() {
+                section {
+                    h2 { "By " (name.to_lowercase()) }
+                    (render_table(
+                        "Keys and bytes of the newest revisions, and what a compaction would free.",
+                        &[name.to_lowercase().as_str(), "Keys", "Bytes", "Deleted", "Old revisions", "Old bytes"],
+                        rows.iter().map(|(name, usage)| group_cells(name, usage)),
+                    ))
+                }
+            }
+            @for (title, caption, keys) in [
+                ("Most revisions", "The keys that are written most often.", &self.usage.most_revisions),
+                ("Largest", "The keys with the largest values.", &self.usage.largest),
+            ] {
                 section {
                     h2 { (title) }
-                    table {
-                        thead { tr { th { "Key" } th { "Revisions" } th { "Newest" } th { "All revisions" } } }
-                        tbody {
-                            @for UsedKey { key, revisions, bytes, newest_bytes, .. } in keys {
-                                tr { td { (label(key)) } td { (HumanCount(*revisions)) } td { (format_size(*newest_bytes)) } td { (format_size(*bytes)) } }
-                            }
-                        }
-                    }
+                    (render_table(caption, &["Key", "Revisions", "Newest", "All revisions"], keys.iter().map(key_cells)))
                 }
             }
         };
-        let contents = html! {
-            dl { @for (name, value) in self.facts() { div { dt { (name) } dd { (value) } } } }
-            @for (name, rows) in self.groups() { (render_groups(name, &rows)) }
-            (used("Most revisions", &self.usage.most_revisions))
-            (used("Largest", &self.usage.largest))
-        };
-        page_of(&self.title(), TABLE_STYLE, &contents)
+        page_of(&format!("{}, read on {}", self.title(), date()), &contents)
     }
 }
 
-fn render_groups(name: &str, rows: &[(String, KeyUsage)]) -> Markup {
-    html! {
-        section {
-            h2 { "By " (name.to_lowercase()) }
-            table {
-                thead { tr { th { (name.to_lowercase()) } th { "Keys" } th { "Bytes" } th { "Deleted" } th { "Old revisions" } th { "Old bytes" } } }
-                tbody {
-                    @for (name, usage) in rows {
-                        tr {
-                            td { (name) }
-                            td { (HumanCount(usage.keys)) }
-                            td { (format_size(usage.bytes)) }
-                            td { (HumanCount(usage.deleted_keys)) }
-                            td { (HumanCount(usage.old_revisions)) }
-                            td { (format_size(usage.old_bytes)) }
-                        }
-                    }
-                }
-            }
-        }
-    }
+fn group_cells(name: &str, usage: &KeyUsage) -> Vec<String> {
+    let KeyUsage { keys, bytes, deleted_keys, old_revisions, old_bytes, .. } = *usage;
+    let [keys, deleted, old] = [keys, deleted_keys, old_revisions].map(|number| HumanCount(number).to_string());
+    vec![name.to_owned(), keys, format_size(bytes), deleted, old, format_size(old_bytes)]
+}
+
+fn key_cells(UsedKey { key, revisions, bytes, newest_bytes, .. }: &UsedKey) -> Vec<String> {
+    vec![label(key), HumanCount(*revisions).to_string(), format_size(*newest_bytes), format_size(*bytes)]
 }
 
 fn usage_json(usage: &KeyUsage) -> Value {
