@@ -3,11 +3,14 @@
 //! Everything is read from front to back. Of a list, one object is in memory; of a YAML document that is no list, the
 //! document.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 
 use flate2::bufread::MultiGzDecoder;
 use listwatch::{Encoding, ItemRef, ListReader, TypeMeta};
+use serde::Deserializer as _;
+use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::objects::Object;
@@ -78,6 +81,9 @@ impl<'a> Peeked<'a> {
                 visit_json(self.into_reader(), visit)
             };
         }
+        if start.starts_with(b"[") {
+            return visit_array(self.into_reader(), visit);
+        }
         if is_yaml(start) {
             return visit_yaml(BufReader::new(self.into_reader()), visit).map(|()| Contents::Objects);
         }
@@ -138,9 +144,13 @@ fn split_string(text: &str) -> Option<(&str, &str)> {
     Some((text.get(..end)?, text.get(end + 1..)?))
 }
 
-/// Returns true if a text may be YAML of Kubernetes: a line of the first ones begins with `apiVersion:` or `kind:`.
+/// Returns true if a text may be YAML of Kubernetes: a line of the first ones begins with `apiVersion:` or `kind:`, also
+/// as an element of a sequence.
 fn is_yaml(start: &[u8]) -> bool {
-    let has_key = |line: &[u8]| line.starts_with(b"apiVersion:") || line.starts_with(b"kind:");
+    let has_key = |line: &[u8]| {
+        let line = line.strip_prefix(b"- ").unwrap_or(line);
+        line.starts_with(b"apiVersion:") || line.starts_with(b"kind:")
+    };
     start.split(|byte| *byte == b'\n').take(200).any(has_key)
 }
 
@@ -190,6 +200,55 @@ fn visit_json(reader: impl Read, visit: &mut Visit<'_>) -> Result<Contents, Stri
         }
     }
     Ok(contents)
+}
+
+/// Reads the objects in a JSON array, as a support bundle has them.
+fn visit_array(reader: impl Read, visit: &mut Visit<'_>) -> Result<Contents, String> {
+    let mut elements = Elements { visit, contents: Contents::Other, untyped: 0, has_ended: false };
+    let mut deserializer = serde_json::Deserializer::from_reader(BufReader::new(reader));
+    let read = deserializer.deserialize_seq(&mut elements);
+    let Elements { contents, untyped, has_ended, .. } = elements;
+    match read {
+        _ if has_ended => Ok(contents),
+        Ok(()) if untyped > 0 => Err(format!("an array has {untyped} objects without apiVersion and kind")),
+        Ok(()) => Ok(contents),
+        // A log whose lines begin with a bracket.
+        Err(_) if contents == Contents::Other => Ok(contents),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The elements of an array, which are read one by one.
+struct Elements<'v, 'a> {
+    visit: &'v mut Visit<'a>,
+    contents: Contents,
+    /// The elements that have metadata, but not their kind.
+    untyped: u64,
+    has_ended: bool,
+}
+
+impl<'de> Visitor<'de> for &mut Elements<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        while let Some(element) = elements.next_element::<Box<RawValue>>()? {
+            let bytes = element.get().as_bytes();
+            if let Some(object) = json_object(bytes.to_vec()) {
+                self.contents = Contents::Objects;
+                if (self.visit)(object).is_break() {
+                    self.has_ended = true;
+                    return Ok(());
+                }
+            } else if ItemRef::new(Encoding::Json, bytes).meta().is_ok_and(|meta| !meta.uid().is_empty()) {
+                self.untyped += 1;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Returns an object of Kubernetes; nothing for other JSON.
@@ -255,6 +314,11 @@ impl YamlPart {
         let content = line.trim();
         let is_item = content == "-" || content.starts_with("- ");
         match self.items {
+            // A document that is a sequence.
+            Items::None if is_item && column == 0 && self.text.trim().is_empty() => {
+                self.items = Items::In(0);
+                self.push_item_line(line, 0);
+            }
             Items::None if content == "items:" && column == 0 => {
                 self.text.clear();
                 self.items = Items::Begun;
@@ -346,12 +410,22 @@ mod tests {
             (server.to_owned(), &both[..1]),
             (format!("{POD}{server}"), &["Pod web/a", "Pod web/a"]),
             (yaml_list.to_owned(), &both),
+            (format!("[\n {POD},\n {POD}]\n"), &["Pod web/a", "Pod web/a"]),
+            (format!("[{{\"name\": \"no object\"}}, {POD}]"), &both[..1]),
+            (
+                "---\n- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: a\n    namespace: web\n- kind: ConfigMap\n  \
+                 apiVersion: v1\n  metadata: {name: b, namespace: web}\n"
+                    .to_owned(),
+                &both,
+            ),
             (indented, &both),
             (documents.to_owned(), &both),
             ("apiVersion: v1\nitems: []\nkind: List\n".to_owned(), &[]),
             // Other files of a dump.
             ("I1127 started\nkind: of\n".replace("kind", "a kind"), &[]),
             (r#"{"level":"info","msg":"x"}"#.to_owned() + "\nnext", &[]),
+            ("[INFO] started\n".to_owned(), &[]),
+            (r#"[{"level":"info"}, 1]"#.to_owned(), &[]),
             (String::new(), &[]),
         ] {
             assert_eq!(
@@ -376,6 +450,11 @@ mod tests {
             (format!(r#"{{"apiVersion":"v1","items":[{POD},"#), "end"),
             ("apiVersion: v1\nkind: Pod\nmetadata: {name: [\n".to_owned(), "the YAML before line 4"),
             (format!("{POD}\n{{"), "EOF"),
+            (format!("[{POD},"), "EOF"),
+            (
+                r#"[{"metadata":{"name":"a","uid":"1"}}]"#.to_owned(),
+                "an array has 1 objects without apiVersion and kind",
+            ),
         ] {
             let found = names(text.as_bytes()).unwrap_err();
             assert!(found.contains(error), "{found}");
