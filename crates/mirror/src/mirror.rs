@@ -124,6 +124,16 @@ impl Mirror {
         self
     }
 
+    /// Sets for how long the mirror uses the last review of a reader while the API server cannot be reached, answers
+    /// with 429 or 5xx, or does not answer within 2 s. Default: 5 min, as long as kube-apiserver keeps the right that a
+    /// webhook has granted. [`Duration::ZERO`] turns it off.
+    ///
+    /// Only a token that was valid and a request that was allowed count for longer. Other readers get 503.
+    pub fn stale_reviews(mut self, max_age: Duration) -> Self {
+        self.settings.stale_reviews = max_age;
+        self
+    }
+
     /// Serves TLS with the certificate and the key of these files, both in PEM. Intermediate certificates follow the
     /// certificate.
     ///

@@ -7,17 +7,35 @@ use std::time::Duration;
 use listwatch::internal::without_os_numbers;
 
 /// The settings of a mirror that the steps of a request need.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct MirrorSettings {
     pub(crate) access: Access,
     /// The audiences of readers' tokens; empty for those of the API server.
     pub(crate) audiences: Vec<String>,
+    /// How long the last review of a reader is used while the API server answers none.
+    pub(crate) stale_reviews: Duration,
     /// True if reads without a version are answered at the version of the cache.
     pub(crate) stale_reads: bool,
     /// The lag of all resources at which `/readyz` fails.
     pub(crate) unready_after: Option<Duration>,
     pub(crate) limits: Limits,
 }
+
+impl Default for MirrorSettings {
+    fn default() -> Self {
+        Self {
+            access: Access::default(),
+            audiences: Vec::new(),
+            stale_reviews: STALE_REVIEWS,
+            stale_reads: false,
+            unready_after: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// As long as kube-apiserver and the kubelet keep the right that a webhook has granted.
+const STALE_REVIEWS: Duration = Duration::from_secs(300);
 
 /// Who may read from a mirror.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

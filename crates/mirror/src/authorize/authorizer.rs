@@ -288,7 +288,8 @@ mod tests {
     }
 
     fn authorizer(transport: Arc<dyn Transport>) -> Authorizer {
-        let settings = MirrorSettings { access: Access::Reviewed, ..MirrorSettings::default() };
+        let (access, stale_reviews) = (Access::Reviewed, Duration::ZERO);
+        let settings = MirrorSettings { access, stale_reviews, ..MirrorSettings::default() };
         Authorizer::new(&settings, transport, MirrorMetrics::default())
     }
 

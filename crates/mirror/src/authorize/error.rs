@@ -9,10 +9,17 @@ use crate::fairness::PoolFull;
 pub(super) enum ReviewError {
     /// Too many reviews wait.
     TooMany,
+    /// The API server cannot be reached, does not answer in time, or is overloaded.
+    Unanswered(String),
+    /// The API server refuses the review, or its answer is none.
     Failed(String),
 }
 
 impl ReviewError {
+    pub(super) fn unanswered(reason: impl Into<String>) -> Self {
+        Self::Unanswered(reason.into())
+    }
+
     pub(super) fn failed(reason: impl Into<String>) -> Self {
         Self::Failed(reason.into())
     }
@@ -22,7 +29,7 @@ impl fmt::Display for ReviewError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooMany => "too many reviews",
-            Self::Failed(reason) => reason,
+            Self::Unanswered(reason) | Self::Failed(reason) => reason,
         })
     }
 }

@@ -11,7 +11,8 @@
 //! - Each caller stores the result when it gets it, because the first caller may leave before the end. The first one
 //!   that comes takes `running`, so a result is stored once.
 //! - An entry that is not expendable stays after its lifetime. The next review of a token then counts against the user
-//!   whom the last one found. So a flood of random tokens does not delay readers whose results have expired.
+//!   whom the last one found. So a flood of random tokens does not delay readers whose results have expired. While the
+//!   API server answers no reviews, the reviewer uses such an entry for longer.
 //! - Errors are not stored. After an error the entry is removed, unless its key was known before.
 //! - Unknown tokens and denied rights are expendable. A full map drops them first, so a flood evicts no known reader.
 //! - Keys are digests. The map then holds no token, and its size does not depend on the length of attributes.
@@ -107,6 +108,14 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + Sync + 'static> ReviewCache<K, V> {
         let result = review.clone().await;
         self.keep_result(&key, &review, &result);
         result.map(|kept| kept.value)
+    }
+
+    /// Returns the last result of a key, unless it is expendable, or its review began longer than `max_age` ago.
+    pub(super) fn last_result(&self, key: &K, max_age: Duration) -> Option<V> {
+        let entries = self.lock_entries();
+        let (kept, until) = entries.get(key)?.last.as_ref().filter(|(kept, _)| !kept.expendable)?;
+        let age = (Instant::now() + kept.lifetime).saturating_duration_since(*until);
+        (age < max_age).then(|| kept.value.clone())
     }
 
     /// Keeps the result of a review. The first of its callers does.

@@ -1,4 +1,8 @@
 //! Reviews of tokens and of access, with a cache of their results.
+//!
+//! While the API server answers no reviews, the last review of a reader counts for some time. Only a review that found a
+//! user, or allowed the request, is used so: nobody gains a right by an outage. An answer always replaces it, also a
+//! denial, and so does the refusal of a review.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,9 +10,11 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use listwatch::client::Transport;
+use listwatch::internal::WarningLimit;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::error::ReviewError;
 use super::review_cache::{CachedReview, ReviewCache};
@@ -27,8 +33,12 @@ const ALLOWED_LIFETIME: Duration = Duration::from_secs(10);
 /// How long a denial is used.
 const DENIED_LIFETIME: Duration = Duration::from_secs(5);
 
+/// How long a reader with an older review waits for a new one.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Results that are cached, of each kind.
 const MAX_RESULTS: usize = 10_000;
+
 /// Reviews tokens and access. Concurrent equal reviews share one request.
 pub(super) struct Reviewer {
     client: Arc<ReviewClient>,
@@ -38,6 +48,10 @@ pub(super) struct Reviewer {
     tokens: ReviewCache<Digest, Option<Arc<UserInfo>>>,
     /// By the digest of the review, because a user chooses the length of its attributes.
     access: ReviewCache<Digest, AccessDecision>,
+    /// How long the last review of a reader is used while the API server answers none.
+    stale_reviews: Duration,
+    metrics: MirrorMetrics,
+    warnings: WarningLimit,
 }
 
 /// A user, as a TokenReview returns it and a SubjectAccessReview expects it.
@@ -88,9 +102,15 @@ fn digest_of(text: &str) -> Digest {
 
 impl Reviewer {
     pub(super) fn new(transport: Arc<dyn Transport>, settings: &MirrorSettings, metrics: MirrorMetrics) -> Self {
-        let client = Arc::new(ReviewClient::new(transport, &settings.limits, metrics));
-        let audiences = settings.audiences.clone().into();
-        Self { client, audiences, tokens: ReviewCache::new(MAX_RESULTS), access: ReviewCache::new(MAX_RESULTS) }
+        Self {
+            client: Arc::new(ReviewClient::new(transport, &settings.limits, metrics.clone())),
+            audiences: settings.audiences.clone().into(),
+            tokens: ReviewCache::new(MAX_RESULTS),
+            access: ReviewCache::new(MAX_RESULTS),
+            stale_reviews: settings.stale_reviews,
+            metrics,
+            warnings: WarningLimit::default(),
+        }
     }
 
     /// Returns the user of a token, which this peer has sent; `None` if it has none.
@@ -105,7 +125,7 @@ impl Reviewer {
             let holder = last.and_then(Option::as_ref).map_or(Holder::Address(peer), |user| user.holder());
             async move { send_token_review(&client, &token, &audiences, &holder).await }
         };
-        self.tokens.get_or_review(key, review).await
+        self.review_or_last(&self.tokens, key, self.tokens.get_or_review(key, review)).await
     }
 
     /// Returns whether a user has a right.
@@ -143,7 +163,34 @@ impl Reviewer {
                 Ok(CachedReview { expendable: !access.allowed, value: access, lifetime })
             }
         };
-        self.access.get_or_review(digest_of(&body), review).await
+        let key = digest_of(&body);
+        self.review_or_last(&self.access, key, self.access.get_or_review(key, review)).await
+    }
+
+    /// Returns the result of a review, or the last one of this key if the API server does not answer.
+    async fn review_or_last<V: Clone + Send + Sync + 'static>(
+        &self,
+        cache: &ReviewCache<Digest, V>,
+        key: Digest,
+        review: impl Future<Output = Result<V, ReviewError>>,
+    ) -> Result<V, ReviewError> {
+        let Some(last) = cache.last_result(&key, self.stale_reviews) else { return review.await };
+        if !self.client.is_failing() {
+            let error = match timeout(PATIENCE, review).await {
+                Ok(Err(ReviewError::Unanswered(error))) => error,
+                Ok(reviewed) => return reviewed,
+                Err(_) => {
+                    self.client.record_answer(false);
+                    format!("no answer within {} s", PATIENCE.as_secs())
+                }
+            };
+            if let Some(left_out) = self.warnings.admit(error.clone()) {
+                let message = "cannot review readers: their last reviews are used for a while";
+                tracing::warn!(name: "listwatch.mirror.stale_review", error, left_out, message);
+            }
+        }
+        self.metrics.count_stale_review();
+        Ok(last)
     }
 }
 
@@ -197,4 +244,113 @@ fn to_json(of: &ResourceAttributes) -> Value {
         }
     }
     attributes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use futures::{FutureExt as _, StreamExt as _, stream};
+    use http::{HeaderMap, StatusCode};
+    use listwatch::client::{Request, Response, ResponseFuture};
+    use tokio::time::{Instant, advance};
+
+    use super::*;
+    use crate::settings::Access;
+
+    /// What the API server does with a review: it answers with this code, and grants everything, or does not answer.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Answer {
+        Granted,
+        Denied,
+        Unknown,
+        Code(u16),
+        Never,
+    }
+
+    struct ReviewServer(Mutex<Answer>);
+
+    impl Transport for ReviewServer {
+        fn get(&self, _: Request) -> ResponseFuture<'_> {
+            std::future::pending().boxed()
+        }
+
+        fn post(&self, _: Request, _: Bytes) -> ResponseFuture<'_> {
+            let (code, status) = match *self.0.lock().unwrap() {
+                Answer::Never => return std::future::pending().boxed(),
+                Answer::Granted => (201, r#"{"authenticated": true, "user": {"username": "jane"}, "allowed": true}"#),
+                Answer::Denied => (201, r#"{"authenticated": true, "user": {"username": "jane"}}"#),
+                Answer::Unknown => (201, "{}"),
+                Answer::Code(code) => (code, "{}"),
+            };
+            let body = stream::iter([Ok(Bytes::from(format!(r#"{{"status": {status}}}"#)))]).boxed();
+            std::future::ready(Ok(Response::new(StatusCode::from_u16(code).unwrap(), HeaderMap::new(), body))).boxed()
+        }
+    }
+
+    fn reviewer() -> (Arc<ReviewServer>, Reviewer) {
+        let api = Arc::new(ReviewServer(Mutex::new(Answer::Granted)));
+        let settings = MirrorSettings { access: Access::Reviewed, ..MirrorSettings::default() };
+        (Arc::clone(&api), Reviewer::new(api, &settings, MirrorMetrics::default()))
+    }
+
+    /// Returns `allowed`, `denied`, `unknown` or `failed`, and after how many seconds.
+    async fn review(reviewer: &Reviewer, token: &str) -> (&'static str, u64) {
+        let started = Instant::now();
+        let path = Attributes::Path { verb: "get", path: "/version".to_owned() };
+        let result = match reviewer.review_token(&token.into(), Peer::new([10, 0, 0, 1].into())).await {
+            Ok(Some(user)) => match reviewer.review_access(&user, &path).await {
+                Ok(access) if access.allowed => "allowed",
+                Ok(_) => "denied",
+                Err(_) => "failed",
+            },
+            Ok(None) => "unknown",
+            Err(_) => "failed",
+        };
+        (result, started.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_keeps_its_right_while_the_api_server_answers_no_reviews() {
+        for (outage, late, (first, of_stranger)) in [
+            (Answer::Code(500), "failed", (("allowed", 0), ("failed", 0))),
+            (Answer::Code(429), "failed", (("allowed", 0), ("failed", 0))),
+            // The second review does not wait.
+            (Answer::Never, "failed", (("allowed", 2), ("failed", 10))),
+            // It answers.
+            (Answer::Code(403), "failed", (("failed", 0), ("failed", 0))),
+            (Answer::Denied, "denied", (("denied", 0), ("denied", 0))),
+            (Answer::Unknown, "unknown", (("unknown", 0), ("unknown", 0))),
+        ] {
+            let (api, reviewer) = reviewer();
+            assert_eq!(review(&reviewer, "t0ken").await, ("allowed", 0));
+            *api.0.lock().unwrap() = outage;
+            assert_eq!(review(&reviewer, "t0ken").await, ("allowed", 0), "{outage:?}: the review is new");
+            advance(Duration::from_secs(11)).await;
+            assert_eq!(review(&reviewer, "t0ken").await, first, "{outage:?}");
+            if first.0 == "allowed" {
+                assert_eq!(review(&reviewer, "t0ken").await, ("allowed", 0), "{outage:?}");
+            }
+            assert_eq!(review(&reviewer, "other").await, of_stranger, "{outage:?}");
+            advance(Duration::from_secs(270)).await;
+            assert_eq!(review(&reviewer, "t0ken").await.0, first.0, "{outage:?}");
+            advance(Duration::from_secs(20)).await;
+            assert_eq!(review(&reviewer, "t0ken").await.0, late, "{outage:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_restores_no_right_that_was_withdrawn() {
+        for (withdrawn, expected) in [(Answer::Denied, "denied"), (Answer::Unknown, "unknown")] {
+            let (api, reviewer) = reviewer();
+            assert_eq!(review(&reviewer, "t0ken").await.0, "allowed");
+            *api.0.lock().unwrap() = withdrawn;
+            advance(Duration::from_secs(11)).await;
+            assert_eq!(review(&reviewer, "t0ken").await.0, expected);
+            *api.0.lock().unwrap() = Answer::Code(503);
+            advance(Duration::from_secs(11)).await;
+            assert_eq!(review(&reviewer, "t0ken").await.0, "failed", "{withdrawn:?}");
+        }
+    }
 }

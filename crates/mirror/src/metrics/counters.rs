@@ -42,6 +42,7 @@ struct Counters {
     pool_used: LabelledGauge<1>,
     pool_refused: LabelledCounter<1>,
     denied: LabelledCounter<1>,
+    stale_reviews: Counter,
     forwarded: LabelledCounter<1>,
     sent_bytes: LabelledCounter<1>,
     connections: Gauge,
@@ -64,6 +65,7 @@ impl Default for Counters {
             pool_used: LabelledGauge::default(),
             pool_refused: LabelledCounter::default(),
             denied: LabelledCounter::default(),
+            stale_reviews: Counter::default(),
             forwarded: LabelledCounter::default(),
             sent_bytes: LabelledCounter::default(),
             connections: Gauge::default(),
@@ -149,6 +151,11 @@ impl MirrorMetrics {
         self.0.denied.get_or_create(&[("reason", reason.to_owned())]).inc();
     }
 
+    /// Counts a review that the API server did not answer, in place of which an older one was used.
+    pub(crate) fn count_stale_review(&self) {
+        self.0.stale_reviews.inc();
+    }
+
     /// Counts a request that is forwarded for this reason, which is one of a few words.
     pub(crate) fn count_forwarded(&self, reason: &'static str) {
         self.0.forwarded.get_or_create(&[("reason", reason.to_owned())]).inc();
@@ -220,6 +227,8 @@ impl MirrorMetrics {
         let Counters { requests, denied, forwarded, connections, certificate_expiry, .. } = &*self.0;
         registry.register("requests", "Requests by kind and status code", requests.clone());
         registry.register("denied", "Requests that were denied, by reason", denied.clone());
+        let help = "Reviews in place of which an older one was used, because the API server did not answer";
+        registry.register("stale_reviews", help, self.0.stale_reviews.clone());
         registry.register("forwarded", "Requests that were forwarded to the API server, by reason", forwarded.clone());
         registry.register("connections", "Open connections of readers", connections.clone());
         self.register_pools(registry);

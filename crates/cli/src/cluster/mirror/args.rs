@@ -186,6 +186,13 @@ pub struct MirrorArgs {
     #[arg(long, value_name = "AUDIENCE", requires = "tls_cert")]
     pub token_audience: Vec<String>,
 
+    /// How long a reader's last review is used while the API server answers no reviews, such as 5m or 1h.
+    ///
+    /// A reader that was allowed to read then keeps reading from memory during an outage of the API server. In this
+    /// time, the mirror does not notice that a token has expired or a right was withdrawn. 0s turns it off.
+    #[arg(long, value_name = "DURATION", default_value = "5m", requires = "tls_cert")]
+    pub stale_reviews: LifetimeArg,
+
     /// With --from, serve Secrets too
     #[arg(long, requires = "from")]
     pub with_secrets: bool,

@@ -217,6 +217,7 @@ fn create_mirror(
     }
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
         mirror = mirror.tls(certificate, key).access(Access::Reviewed).token_audiences(args.token_audience.clone());
+        mirror = mirror.stale_reviews(args.stale_reviews.0);
     }
     mirror
 }
