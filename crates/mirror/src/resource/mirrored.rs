@@ -11,6 +11,7 @@ use listwatch::internal::is_older;
 use listwatch::schema::Message;
 use listwatch::{Encoding, FieldPath, ItemError, TypeMeta};
 use listwatch_cache::{Cache, Index, Object, ObjectKey, Snapshot};
+use tokio::time::Instant;
 
 use super::confirmations::Confirmations;
 use super::current_version::CurrentVersion;
@@ -174,7 +175,7 @@ impl Mirrored {
         ResourceStatus {
             name: self.resource.to_string(),
             source,
-            lag: status.last_synced_at.map(|at| at.elapsed()),
+            lag: status.last_synced_at.map(|at| Instant::now().into_std().saturating_duration_since(at)),
             upstream: match upstream {
                 Some(error) => error.class().as_str(),
                 None if status.is_up_to_date => "ok",
