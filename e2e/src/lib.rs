@@ -49,15 +49,23 @@ impl Server {
 
     /// Starts a server with the data and certificates of another one, if the directory has them.
     pub fn start_in(dir: TempDir, port: u16, flags: &[&str]) -> Result<Self> {
-        let (child, url) = spawn(dir.path(), port, flags)?;
+        let (child, url) = spawn_with_etcd(dir.path(), port, flags)?;
         Ok(Self { child, port, url, dir })
     }
 
     /// Kills the process if it runs, and starts the server again, with its data and certificates.
     pub fn restart(&mut self, flags: &[&str]) -> Result<()> {
         self.kill();
-        (self.child, self.url) = spawn(self.dir(), self.port, flags)?;
+        (self.child, self.url) = spawn_with_etcd(self.dir(), self.port, flags)?;
         Ok(())
+    }
+
+    /// Starts a second server of this cluster, which has the same credentials, and whose etcd is at this port.
+    pub fn start_second(&self, port: u16, etcd: u16) -> Result<SecondServer> {
+        let mut command = Command::new(bin("server"));
+        command.args(["-etcd", &format!("http://127.0.0.1:{etcd}")]);
+        let (child, url) = spawn(command, self.dir(), port, &[])?;
+        Ok(SecondServer { child, url })
     }
 
     /// Kills the process with SIGKILL.
@@ -74,7 +82,7 @@ impl Server {
     /// Returns the exit status and the last lines of the log, if the server has ended by itself.
     pub fn last_words(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
-        let log = fs::read_to_string(self.dir().join("server.log")).unwrap_or_default();
+        let log = fs::read_to_string(log_of(self.dir(), self.port)).unwrap_or_default();
         let last: Vec<_> = log.lines().rev().take(20).collect();
         Some(format!("{status}\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n")))
     }
@@ -163,20 +171,43 @@ impl Drop for Server {
     }
 }
 
-/// Starts the process, and returns its URL once it is ready.
-fn spawn(dir: &Path, port: u16, flags: &[&str]) -> Result<(Child, String)> {
-    let mut child = Command::new(bin("server"))
-        .args(["-port", &port.to_string(), "-etcd-port", &(port + 1).to_string(), "-dir"])
+/// Another API server of the cluster of a [`Server`]. Dropping it kills the process with SIGKILL.
+pub struct SecondServer {
+    child: Child,
+    pub url: String,
+}
+
+impl Drop for SecondServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts the process with an etcd of its own at the next port, and returns its URL once it is ready.
+fn spawn_with_etcd(dir: &Path, port: u16, flags: &[&str]) -> Result<(Child, String)> {
+    let mut command = Command::new(bin("server"));
+    command.args(["-etcd-port", &(port + 1).to_string()]);
+    spawn(command, dir, port, flags)
+}
+
+fn spawn(mut command: Command, dir: &Path, port: u16, flags: &[&str]) -> Result<(Child, String)> {
+    let mut child = command
+        .args(["-port", &port.to_string(), "-dir"])
         .arg(dir)
         .arg("--")
         .args(flags)
         .stdout(Stdio::piped())
-        .stderr(File::create(dir.join("server.log"))?)
+        .stderr(File::create(log_of(dir, port))?)
         .spawn()?;
     let stdout = child.stdout.take().ok_or("no stdout")?;
     let ready = BufReader::new(stdout).lines().next().ok_or("the server ended before it was ready")??;
     let url = ready.strip_prefix("ready ").ok_or(ready.clone())?.to_owned();
     Ok((child, url))
+}
+
+fn log_of(dir: &Path, port: u16) -> PathBuf {
+    dir.join(format!("server-{port}.log"))
 }
 
 /// Returns the path of a program that apiserver/build.sh builds.

@@ -1,28 +1,32 @@
 //! A mirror answers reads without a version never from an older state than the server had when they arrived, also if
 //! one of several API servers lags behind the others.
 //!
-//! A transport holds back the bodies of some watches: their server is then one that is behind.
+//! In one test, a transport holds back the bodies of some watches. In the other, a second kube-apiserver uses the same
+//! etcd, whose answers reach it late.
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::channel::mpsc::unbounded;
 use futures::{FutureExt as _, StreamExt as _};
 use http::header::ACCEPT;
-use listwatch::client::{Client, Request, Resource, Response, ResponseFuture, Transport};
+use listwatch::client::{Client, Config, Request, Resource, Response, ResponseFuture, Transport};
 use listwatch::{Event, ListDecoder};
 use listwatch_cache::StorageFormat;
 use listwatch_e2e::{CHANGED, Result, Server, annotate, listed, pod};
 use listwatch_mirror::Mirror;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::mirror::{Informer, Running, collection};
 
 const PORT: u16 = 17193;
+const TWO_SERVERS_PORT: u16 = 17203;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Delays the bodies of watches by this many milliseconds.
@@ -129,24 +133,8 @@ impl Tested {
         self.server.kubectl(&["annotate", "--overwrite", "configmap", "-n", "default", "other", &at]).map(drop)
     }
 
-    /// Lists all Pods. Returns the annotation of the Pod, and whether the answer is from memory.
     async fn list(&self, query: &str) -> Result<(String, bool)> {
-        let url = format!("{}/api/v1/pods{query}", self.mirror.url);
-        let response = self.http.get(url).header(ACCEPT, PROTOBUF).send().await?.error_for_status()?;
-        let is_cached = response.headers().contains_key("listwatch-lag-seconds");
-        let body = response.bytes().await?;
-        let (mut decoder, mut rest) = (ListDecoder::new(), &body[..]);
-        let mut found = None;
-        while let Some(event) = decoder.decode(&mut rest)? {
-            if let Event::Item(item) = event {
-                let meta = item.meta()?;
-                if format!("{}/{}", meta.namespace(), meta.name()) == self.key {
-                    found = Some(meta.annotation(CHANGED)?.unwrap_or_default().into_owned());
-                }
-            }
-        }
-        decoder.finish()?;
-        Ok((found.ok_or("no Pod")?, is_cached))
+        list(&self.http, &self.mirror.url, query, &self.key).await
     }
 
     /// Starts a watch without a version, and returns its status.
@@ -155,6 +143,26 @@ impl Tested {
         let url = format!("{}/api/v1/pods?{query}", self.mirror.url);
         Ok(self.http.get(url).send().await?.status().as_u16())
     }
+}
+
+/// Lists all Pods. Returns the annotation of the Pod with this key, and whether the answer is from memory.
+async fn list(http: &reqwest::Client, mirror: &str, query: &str, key: &str) -> Result<(String, bool)> {
+    let url = format!("{mirror}/api/v1/pods{query}");
+    let response = http.get(url).header(ACCEPT, PROTOBUF).send().await?.error_for_status()?;
+    let is_cached = response.headers().contains_key("listwatch-lag-seconds");
+    let body = response.bytes().await?;
+    let (mut decoder, mut rest) = (ListDecoder::new(), &body[..]);
+    let mut found = None;
+    while let Some(event) = decoder.decode(&mut rest)? {
+        if let Event::Item(item) = event {
+            let meta = item.meta()?;
+            if format!("{}/{}", meta.namespace(), meta.name()) == key {
+                found = Some(meta.annotation(CHANGED)?.unwrap_or_default().into_owned());
+            }
+        }
+    }
+    decoder.finish()?;
+    Ok((found.ok_or("no Pod")?, is_cached))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -197,4 +205,139 @@ async fn reads_without_a_version_are_not_older_than_their_request() -> Result<()
     let informer = block_in_place(|| Informer::start(&tested.mirror.url, true, false))?;
     drop(informer);
     tested.mirror.stop().await
+}
+
+/// Forwards connections to etcd, and holds back what etcd sends by this many milliseconds.
+async fn slow_etcd(etcd: u16, lag: Arc<AtomicU64>) -> Result<u16> {
+    let listener = net::TcpListener::bind("127.0.0.1:0").await?;
+    let port = listener.local_addr()?.port();
+    tokio::spawn(async move {
+        while let Ok((server, _)) = listener.accept().await {
+            let Ok(etcd) = net::TcpStream::connect(("127.0.0.1", etcd)).await else { return };
+            let ((mut from_server, mut to_server), (mut from_etcd, mut to_etcd)) =
+                (server.into_split(), etcd.into_split());
+            tokio::spawn(async move { drop(copy(&mut from_server, &mut to_etcd).await) });
+            let (sender, mut receiver) = unbounded();
+            tokio::spawn(async move {
+                let mut chunk = vec![0; 1 << 16];
+                while let Ok(len @ 1..) = from_etcd.read(&mut chunk).await {
+                    drop(sender.unbounded_send((Instant::now(), chunk[..len].to_vec())));
+                }
+            });
+            let lag = Arc::clone(&lag);
+            tokio::spawn(async move {
+                while let Some((at, chunk)) = receiver.next().await {
+                    sleep_until(at + Duration::from_millis(lag.load(Relaxed))).await;
+                    if to_server.write_all(&chunk).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    Ok(port)
+}
+
+/// Sends the watch of the cache to one server, and everything else to both in turn.
+struct TwoServers {
+    servers: [Arc<dyn Transport>; 2],
+    /// The one of the watch.
+    main: usize,
+    versions: AtomicUsize,
+    bookmarks: AtomicUsize,
+    others: AtomicUsize,
+}
+
+impl Transport for TwoServers {
+    fn get(&self, request: Request) -> ResponseFuture<'_> {
+        let path = &request.path_and_query;
+        let at = if path.contains("timeoutSeconds=3") {
+            // Both servers confirm versions of both.
+            self.bookmarks.fetch_add(1, Relaxed) / 2
+        } else if path.contains("watch=1") {
+            self.main
+        } else if path.contains("limit=1") {
+            self.versions.fetch_add(1, Relaxed)
+        } else {
+            self.others.fetch_add(1, Relaxed)
+        };
+        self.servers[at % 2].get(request)
+    }
+
+    fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
+        self.servers[0].post(request, body)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_are_not_older_than_their_request_with_a_second_server_that_lags() -> Result<()> {
+    let server = Server::start(TWO_SERVERS_PORT, &[])?;
+    server.load(300)?;
+    server.kubectl(&["create", "configmap", "-n", "default", "other"])?;
+    let lag = Arc::new(AtomicU64::default());
+    let etcd = slow_etcd(TWO_SERVERS_PORT + 1, Arc::clone(&lag)).await?;
+    let second = block_in_place(|| server.start_second(TWO_SERVERS_PORT + 3, etcd))?;
+    let behind = Config::new(&second.url).bearer_token("admin").ca_pem(server.ca()?);
+    let servers: [Arc<dyn Transport>; 2] = [Arc::new(server.http("admin")?.build()?), Arc::new(behind.build()?)];
+    let (key, _) = listed(&server.client()?, "").await?.pop_first().ok_or("no Pod")?;
+    let mut tested = Vec::new();
+    for main in 0..2 {
+        let servers = servers.clone();
+        let transport: Arc<dyn Transport> = Arc::new(TwoServers {
+            servers,
+            main,
+            versions: AtomicUsize::default(),
+            bookmarks: AtomicUsize::default(),
+            others: AtomicUsize::default(),
+        });
+        let pods = collection(&Client::new(Arc::clone(&transport)), Resource::PODS, StorageFormat::Compressed);
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let mirror = Running::start(Mirror::new(transport), vec![pods], listener, "http").await?;
+        tested.push(MirrorOfTwo { mirror, http: reqwest::Client::new(), key: key.clone() });
+    }
+    let writer = server.kube_client().await?;
+    let (pods, name) = pod(&writer, &key);
+    let mut writes = 0;
+    for milliseconds in [0, 300, 700] {
+        lag.store(milliseconds, Relaxed);
+        for (main, of_two) in tested.iter().enumerate() {
+            let (mut from_memory, mut quiet_from_memory) = (0, 0);
+            for _ in 0..10 {
+                writes += 1;
+                annotate(&pods, name, &writes.to_string()).await?;
+                let (found, is_cached) = of_two.list().await?;
+                assert_eq!(found, writes.to_string(), "server {main}, lag {milliseconds} ms: an older state");
+                from_memory += u32::from(is_cached);
+                let at = format!("at={writes}");
+                block_in_place(|| {
+                    server.kubectl(&["annotate", "--overwrite", "configmap", "-n", "default", "other", &at])
+                })?;
+                let (found, is_cached) = of_two.list().await?;
+                assert_eq!(found, writes.to_string(), "server {main}, lag {milliseconds} ms: an older state");
+                quiet_from_memory += u32::from(is_cached);
+            }
+            println!(
+                "the watch is at server {main}, and server 1 lags {milliseconds} ms: {from_memory} of 10 lists after a change, and \
+                 {quiet_from_memory} of 10 without one from memory"
+            );
+            assert!(milliseconds > 0 || from_memory + quiet_from_memory >= 18, "most come from memory");
+        }
+    }
+    for of_two in &mut tested {
+        of_two.mirror.stop().await?;
+    }
+    Ok(())
+}
+
+/// A mirror that reads from two servers.
+struct MirrorOfTwo {
+    mirror: Running,
+    http: reqwest::Client,
+    key: String,
+}
+
+impl MirrorOfTwo {
+    async fn list(&self) -> Result<(String, bool)> {
+        list(&self.http, &self.mirror.url, "", &self.key).await
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! bin/server -dir state &                                      # in e2e/apiserver, as bin/load
-//! bin/load -n 5000
+//! bin/load -n 5000                                             # 1000 for watches: then each change matches one
 //! KUBECONFIG=state/kubeconfig listwatch mirror pods & pid=$!
 //! mirror-figures lists                                         # the share from memory, and the added latency
 //! mirror-figures watches --pid $pid                            # CPU time, while bin/load -change 100 -for 60s runs
@@ -165,12 +165,21 @@ impl Measured {
             }
         }
         println!("{} watches are open", queries.len());
-        let before = (cpu_seconds(pid)?, events.load(Relaxed));
+        let before = (cpu_seconds(pid)?, events.load(Relaxed), self.changes().await?);
         sleep(time).await;
-        let after = (cpu_seconds(pid)?, events.load(Relaxed));
-        let (cpu, received) = (after.0 - before.0, after.1 - before.1);
-        println!("{cpu:.2} s of CPU time and {received} chunks of events in {} s", time.as_secs());
+        let after = (cpu_seconds(pid)?, events.load(Relaxed), self.changes().await?);
+        let (cpu, received, changes) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
+        println!("{cpu:.2} s of CPU time, {changes} changes and {received} chunks of events in {} s", time.as_secs());
         Ok(())
+    }
+
+    /// Returns the number of changes of Pods that the mirror has received.
+    async fn changes(&self) -> Result<u64> {
+        let request = self.http.get(format!("{}/metrics", self.servers.mirror)).bearer_auth(&self.servers.token);
+        let metrics = request.send().await?.error_for_status()?.text().await?;
+        let sample = "listwatch_mirror_changes_total{resource=\"pods\"} ";
+        let count = metrics.lines().find_map(|line| line.strip_prefix(sample)).ok_or("no changes in the metrics")?;
+        Ok(count.parse()?)
     }
 
     /// Returns a query for each watch, of the values that Pods have, and then of values that none has.
@@ -181,7 +190,7 @@ impl Measured {
         let (pointer, query) = match selector {
             Selector::Node => ("/spec/nodeName", "fieldSelector=spec.nodeName%3D"),
             Selector::Name => ("/metadata/name", "fieldSelector=metadata.name%3D"),
-            Selector::Label => ("/metadata/labels/app", "labelSelector=app%3D"),
+            Selector::Label => ("/metadata/labels/pod-template-hash", "labelSelector=pod-template-hash%3D"),
         };
         let items = list["items"].as_array().ok_or("no items")?;
         let values: BTreeSet<_> = items.iter().filter_map(|item| item.pointer(pointer)?.as_str()).collect();
