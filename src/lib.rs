@@ -84,6 +84,7 @@ pub mod internal {
         watch::{Connections, PAGE},
     };
     pub use crate::error::without_os_numbers;
+    pub use crate::object::item_ref::json_of_body;
     pub use crate::object::version::{is_comparable, is_older};
     pub use crate::object::view::{Checked, check, number, trusted};
     pub use crate::schema::rust_type::check_kind;

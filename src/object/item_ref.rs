@@ -172,6 +172,18 @@ impl<'a> ItemRef<'a> {
     }
 }
 
+/// Returns the JSON form of the object that is a whole body, such as that of a POST; `None` if it cannot be read.
+#[must_use]
+pub fn json_of_body(encoding: Encoding, body: &[u8]) -> Option<Vec<u8>> {
+    if !with_codec!(encoding, C => body.starts_with(C::MAGIC)) {
+        return None;
+    }
+    let (type_meta, object) = with_codec!(encoding, C => C::document(body)).ok()?;
+    let mut json = Vec::new();
+    ItemRef::new(encoding, object).with_type_meta(&type_meta).to_json(&mut json).ok()?;
+    Some(json)
+}
+
 /// Returns true for a wrapper type, or a box of one, because prost implements `Message` for boxes too. The compiler
 /// evaluates this for each `M`.
 fn is_wrapper<M: 'static>() -> bool {

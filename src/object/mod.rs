@@ -2,7 +2,7 @@
 
 mod field_path;
 mod item;
-mod item_ref;
+pub(crate) mod item_ref;
 pub(crate) mod meta_view;
 pub mod path;
 mod projection;

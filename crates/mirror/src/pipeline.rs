@@ -43,7 +43,9 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use listwatch::Encoding;
 use listwatch::client::{Client, Transport};
+use listwatch::internal::json_of_body;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -209,13 +211,15 @@ impl Pipeline {
         reader: Reader,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if !content_type.starts_with("application/json") {
-            return Err(status::unsupported_media_type("the mirror reads reviews in JSON only").into());
-        }
+        let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let Some(encoding) = Encoding::from_media_type(&media_type) else {
+            return Err(status::unsupported_media_type("the mirror reads reviews in JSON and protobuf only").into());
+        };
         let body = Limited::new(body, MAX_REVIEW_BYTES).collect().await;
         let body = body.map_err(|_| status::bad_request("the review cannot be read, or is too long"))?.to_bytes();
-        let mut review: Value =
-            serde_json::from_slice(&body).map_err(|_| status::bad_request("the review is not JSON"))?;
+        // kubectl sends protobuf, and reads the answer in JSON.
+        let review = json_of_body(encoding, &body).and_then(|json| serde_json::from_slice(&json).ok());
+        let mut review: Value = review.ok_or_else(|| status::bad_request("the review cannot be decoded"))?;
         let spec = review.get("spec").cloned().unwrap_or_default();
         if spec["resourceAttributes"].is_object() == spec["nonResourceAttributes"].is_object() {
             let message = "the review must have either resourceAttributes or nonResourceAttributes";

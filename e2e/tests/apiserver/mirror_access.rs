@@ -274,6 +274,11 @@ impl Deployed {
             table.lines().map(|row| row.rsplit_once(' ').map(|(row, _)| row.trim().to_owned())).collect()
         };
         assert_eq!(rows(&kubectl(&tokens.reader, &table)?), rows(&self.server.kubectl(&table)?));
+        assert_eq!(kubectl(&tokens.reader, &["auth", "can-i", "list", "pods", "-n", TEAM])?, "yes\n");
+        for other in [["auth", "can-i", "delete", "pods", "-n", TEAM], ["auth", "can-i", "list", "pods", "-n", OTHER]] {
+            // kubectl prints `no` to stdout, and exits with 1.
+            assert_eq!(kubectl(&tokens.reader, &other).unwrap_err().to_string(), "", "{other:?}");
+        }
         let error = kubectl(&tokens.reader, &all).unwrap_err().to_string();
         assert!(error.contains("(Forbidden)") && error.contains("at the cluster scope"), "{error}");
         Ok(())

@@ -136,6 +136,23 @@ async fn answers_probes_without_a_token() {
 /// Sends a `SelfSubjectAccessReview`, as `kubectl auth can-i` does.
 async fn can_i(mirror: &Running, headers: &str, spec: &str) -> String {
     let body = format!(r#"{{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{spec}}}"#);
+    post_review(mirror, headers, &body).await
+}
+
+/// Returns a review in protobuf, as kubectl sends it.
+fn protobuf_review(verb: &str, resource: &str) -> String {
+    let field = |number: u8, text: &str| {
+        let head = [number << 3 | 2, u8::try_from(text.len()).unwrap()].map(char::from);
+        assert!(head.iter().all(char::is_ascii), "one byte each");
+        head.into_iter().collect::<String>() + text
+    };
+    let attributes = field(2, verb) + &field(5, resource);
+    let review = field(1, "") + &field(2, &field(1, &attributes));
+    let type_meta = field(1, "authorization.k8s.io/v1") + &field(2, "SelfSubjectAccessReview");
+    "k8s\0".to_owned() + &field(1, &type_meta) + &field(2, &review) + &field(3, "") + &field(4, "")
+}
+
+async fn post_review(mirror: &Running, headers: &str, body: &str) -> String {
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost:PORT\r\nConnection: close\r\n{headers}");
     mirror.raw(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await
@@ -156,13 +173,23 @@ async fn answers_what_a_reader_can_do() {
         (&headers, SECRETS, "201", r#""status":{"allowed":false}"#),
         (&headers, r#"{"nonResourceAttributes":{"verb":"get","path":"/x"}}"#, "201", r#""allowed":true"#),
         (&headers, "{}", "400", "resourceAttributes"),
-        (&headers, "x", "400", "not JSON"),
+        (&headers, "x", "400", "cannot be decoded"),
         (JSON, PODS, "401", "Unauthorized"),
         (TOKEN, PODS, "415", "UnsupportedMediaType"),
     ] {
         let response = can_i(&mirror, headers, spec).await;
         assert_eq!(code(&response), expected, "{spec}: {response}");
         assert!(response.contains(part), "{spec}: {response}");
+    }
+    let headers_of_protobuf = format!("{TOKEN}Content-Type: application/vnd.kubernetes.protobuf\r\n");
+    for (verb, resource, is_allowed) in [("list", "pods", true), ("list", "secrets", false)] {
+        let body = protobuf_review(verb, resource);
+        let response = post_review(&mirror, &headers_of_protobuf, &body).await;
+        assert_eq!(code(&response), "201", "{response}");
+        assert!(response.contains(&format!(r#""status":{{"allowed":{is_allowed}}}"#)), "{response}");
+    }
+    for body in ["", "k8s\0", "k8s\0\n", "{}", r#"{"spec":{}}"#] {
+        assert_eq!(code(&post_review(&mirror, &headers_of_protobuf, body).await), "400", "{body:?}");
     }
     let long = format!(r#"{{"resourceAttributes":{{"name":"{}"}}}}"#, "x".repeat(70_000));
     assert_eq!(code(&can_i(&mirror, &headers, &long).await), "400");
