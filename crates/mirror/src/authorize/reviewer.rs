@@ -1,8 +1,8 @@
 //! Reviews of tokens and of access, with a cache of their results.
 //!
-//! While the API server answers no reviews, the last review of a reader counts for some time. Only a review that found a
-//! user, or allowed the request, is used so: nobody gains a right by an outage. An answer always replaces it, also a
-//! denial, and so does the refusal of a review.
+//! While the API server answers no reviews, the last review of a reader counts for some time. Only a review that found
+//! a user or allowed the request is used in this way: nobody gains a right by an outage. Any answer replaces it, also a
+//! denial. A review that the API server refuses is no outage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -185,8 +185,12 @@ impl Reviewer {
                 }
             };
             if let Some(left_out) = self.warnings.admit(error.clone()) {
-                let message = "cannot review readers: their last reviews are used for a while";
-                tracing::warn!(name: "listwatch.mirror.stale_review", error, left_out, message);
+                tracing::warn!(
+                    name: "listwatch.mirror.stale_review",
+                    %error,
+                    left_out,
+                    "cannot review readers, and uses their last reviews for a while"
+                );
             }
         }
         self.metrics.count_stale_review();
