@@ -42,6 +42,13 @@ pub(crate) struct Identity<'a> {
 }
 
 impl Identity<'_> {
+    pub(crate) fn into_owned(self) -> Identity<'static> {
+        let Self { namespace, name, uid, resource_version } = self;
+        let [namespace, name, uid, resource_version] =
+            [namespace, name, uid, resource_version].map(|text| Cow::Owned(text.into_owned()));
+        Identity { namespace, name, uid, resource_version }
+    }
+
     pub(super) fn key(&self) -> ObjectKey {
         ObjectKey { namespace: self.namespace.clone().into_owned(), name: self.name.clone().into_owned() }
     }

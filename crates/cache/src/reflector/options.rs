@@ -198,6 +198,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
             stop: Arc::default(),
             quiet_spans: mpsc::channel(8),
             collection: Arc::default(),
+            serves_unchecked: false,
         }
     }
 

@@ -55,6 +55,8 @@ pub struct PreparedReflector<T: StoreType + ?Sized> {
     pub(super) quiet_spans: (mpsc::Sender<QuietSpan>, mpsc::Receiver<QuietSpan>),
     /// Which objects the reflector stores; set once it runs.
     pub(super) collection: Arc<OnceLock<Collection>>,
+    /// True if a file is put into the store before the server has answered.
+    pub(super) serves_unchecked: bool,
 }
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {

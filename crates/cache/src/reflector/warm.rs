@@ -3,12 +3,13 @@
 use std::cmp::Ordering;
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
 use listwatch::client::Error;
 use listwatch::internal::{MAX_RETRY_AFTER, RetryAdvice, chain, on_own_runtime};
 use listwatch::{Item, ItemError, ItemRef, StoreType, compare_resource_versions};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::file::format::FileError;
 use crate::file::load::SavedStore;
@@ -18,6 +19,18 @@ use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
+    /// Lets [`load`](Self::load) put the file into the store as soon as the server turns out not to answer, so that
+    /// readers have its objects during an outage.
+    ///
+    /// The cache is then synced at the version of the file, but not up to date, and
+    /// [`last_synced_at`](crate::reflector::ReflectorStatus::last_synced_at) is when the file was written. The check
+    /// follows once the server answers. If the file is of another cluster or history, `load` returns that error, and
+    /// [`run`](Self::run) lists and replaces all objects. So call this only if the file was saved from this server.
+    pub fn serve_unchecked(mut self) -> Self {
+        self.serves_unchecked = true;
+        self
+    }
+
     /// Loads a file that [`Cache::save`](crate::reflector::Cache::save) wrote into the empty store.
     ///
     /// [`run`](Self::run) then watches from the resource version of the file, without a list. The cache is synced as
@@ -39,7 +52,8 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// While the server cannot be reached, or answers with 408, 429 or 5xx, the method retries with the backoff of
     /// [`run`](Self::run) and without a limit, so that an outage discards no valid file. Until then the cache is empty,
     /// and [`last_error`](crate::reflector::ReflectorStatus::last_error) contains the last error. Drop the future to
-    /// start without the file.
+    /// start without the file. With [`serve_unchecked`](Self::serve_unchecked), the cache has the objects of the file
+    /// meanwhile.
     ///
     /// One case goes undetected: a server that was restored from a backup and has since passed the saved version, if
     /// the object that was changed last has changed again, or if there were only deletions between backup and file.
@@ -55,24 +69,59 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
 
     async fn load_file(&mut self, path: &Path) -> Result<(), FileError> {
         let (store, path, holds) = (self.store.clone(), path.to_owned(), self.describe_collection()?);
-        let reading = spawn_blocking(move || store.read_saved(&path, &holds));
-        let saved = reading.await.map_err(|error| FileError::from(io::Error::other(error)))??;
-        self.check_origin(&saved).await?;
-        let (store, version) = (self.store.clone(), saved.resumes_from().to_owned());
-        self.store.set_type_meta(self.selection.type_meta(&self.resource));
-        let putting = spawn_blocking(move || store.put_saved(saved));
-        putting.await.map_err(|error| FileError::from(io::Error::other(error)))??;
+        let reading = spawn_blocking(move || {
+            let written_at = path.metadata().and_then(|file| file.modified());
+            store.read_saved(&path, &holds).map(|store| UncheckedFile { store, written_at: written_at.ok() })
+        });
+        let file = reading.await.map_err(|error| FileError::from(io::Error::other(error)))??;
+        let (version, objects) = (file.store.resumes_from().to_owned(), file.store.identifying_objects());
+        let objects: Vec<_> = objects.into_iter().map(Identity::into_owned).collect();
+        let mut file = Some(file);
+        self.check_origin(&version, objects, &mut file).await?;
+        if let Some(file) = file {
+            self.put_file(file.store).await?;
+        }
         tracing::info!(resource = %self.resource, resource_version = version, objects = self.store.len(), "loaded the cache");
         self.sync.record_load(&version);
         Ok(())
     }
 
-    async fn check_origin(&self, saved: &SavedStore) -> Result<(), FileError> {
+    async fn put_file(&self, saved: SavedStore) -> Result<(), FileError> {
+        let store = self.store.clone();
+        self.store.set_type_meta(self.selection.type_meta(&self.resource));
+        let putting = spawn_blocking(move || store.put_saved(saved));
+        putting.await.map_err(|error| FileError::from(io::Error::other(error)))?
+    }
+
+    /// Gives readers the objects of a file that is not checked yet. Until the check has succeeded, the next attempt
+    /// replaces them.
+    async fn serve_file(&mut self, UncheckedFile { store, written_at }: UncheckedFile) -> Result<(), FileError> {
+        let version = store.resumes_from().to_owned();
+        self.put_file(store).await?;
+        self.sync.record_load(&version);
+        self.sync.record_older_server();
+        self.store.open_log(&version);
+        let age = written_at.and_then(|at| SystemTime::now().duration_since(at).ok());
+        self.status.send_modify(|status| {
+            status.last_synced_at = age.and_then(|age| Instant::now().into_std().checked_sub(age));
+            status.resumes_from = Some(version.clone());
+            status.resource_version = Some(version);
+        });
+        Ok(())
+    }
+
+    /// Compares objects of the file with the server's. Takes the file to serve it, if the server does not answer.
+    async fn check_origin(
+        &mut self,
+        version: &str,
+        objects: Vec<Identity<'static>>,
+        file: &mut Option<UncheckedFile>,
+    ) -> Result<(), FileError> {
         let mut is_known = false;
-        for object in saved.identifying_objects().into_iter().filter(|object| !object.uid.is_empty()) {
+        for object in objects.into_iter().filter(|object| !object.uid.is_empty()) {
             let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
-            let (name, version) = (&object.name, saved.resumes_from());
-            let found = match self.get_from_server(namespace, name, version).await {
+            let name = &object.name;
+            let found = match self.get_from_server(namespace, name, version, file).await? {
                 Ok(found) => found,
                 Err(error) if error.code() == Some(404) => continue,
                 Err(error) => return Err(error.into()),
@@ -95,19 +144,30 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     }
 
     /// Requests the state of an object, and retries until the server answers. A server that has not reached this
-    /// version returns an error.
-    async fn get_from_server(&self, namespace: Option<&str>, name: &str, version: &str) -> Result<ServerObject, Error> {
+    /// version returns an error. The outer error is that of the file, which is served meanwhile.
+    async fn get_from_server(
+        &mut self,
+        namespace: Option<&str>,
+        name: &str,
+        version: &str,
+        file: &mut Option<UncheckedFile>,
+    ) -> Result<Result<ServerObject, Error>, FileError> {
         let client = self.once();
         let mut backoff = client.backoff(MAX_DELAY);
         loop {
             let error = match client.get::<ServerObject>(&self.resource, namespace, name).at_least(version).await {
-                Ok(found) => return Ok(found),
+                Ok(found) => return Ok(Ok(found)),
                 Err(error) => error,
             };
             let asked = error.retry_after().unwrap_or_default();
             let is_transient = client.classify(&error) == RetryAdvice::Retry || asked > MAX_RETRY_AFTER;
             if !is_transient || error.is_too_large_version() {
-                return Err(error);
+                return Ok(Err(error));
+            }
+            if self.serves_unchecked
+                && let Some(file) = file.take()
+            {
+                self.serve_file(file).await?;
             }
             let wait = backoff.next().unwrap_or(MAX_DELAY).max(asked.min(MAX_RETRY_AFTER));
             tracing::warn!(
@@ -137,6 +197,12 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         }
         Ok(holds)
     }
+}
+
+/// A file that was read, and is not yet compared with the server.
+struct UncheckedFile {
+    store: SavedStore,
+    written_at: Option<SystemTime>,
 }
 
 /// The state of an object on the server.

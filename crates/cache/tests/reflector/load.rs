@@ -7,8 +7,8 @@ use listwatch::Shard;
 use listwatch::client::{Selection, TransportErrorKind};
 use listwatch::path::meta;
 use listwatch::{FieldPath, Projection};
-use listwatch_cache::{Change, FileError, Reflector, Strategy};
-use tokio::time::{Instant, sleep};
+use listwatch_cache::{Change, ChangeLogLimits, FileError, Reflector, Strategy};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{
     FIRST, LIST, added, deleted, idle_watch, list, modified, objects, one, reflector, requests, scripted, too_large,
@@ -226,6 +226,54 @@ async fn an_outage_at_the_start_drops_no_file() {
     assert!(requests.ends_with("get b 10, get a 10, get a 10, get a 10, watch 10"), "{requests}");
     assert_eq!((requests.matches("get b 10").count(), cache.status().syncs), (21, 0));
     run.abort();
+}
+
+/// Readers have the objects of the file meanwhile, and the check follows.
+#[tokio::test(start_paused = true)]
+async fn serves_an_unchecked_file_during_an_outage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config-maps");
+    for (name, answers, asked, expected, version) in [
+        ("the same history", vec![one("b@5"), watch([modified("b@11")]).then_stalls()], "watch 10", "a@1 b@11", "11"),
+        // The server has another state of an object than the file would have.
+        ("another history", vec![one("b@4"), list("7", "b@4 c@6"), idle_watch()], "list, watch 7", "b@4 c@6", "7"),
+        ("no right to get", vec![Answer::status(403), list("20", "b@5"), idle_watch()], "list, watch 20", "b@5", "20"),
+    ] {
+        let logged = |script| reflector(script, LIST).change_log(ChangeLogLimits::default()).prepare();
+        let before = logged(scripted([list("10", "a@1 b@5"), idle_watch()]));
+        let cache = before.cache();
+        let run = tokio::spawn(before.run());
+        cache.synced().await.unwrap();
+        cache.save(&path).unwrap();
+        run.abort();
+
+        let outage = [Answer::fails(TransportErrorKind::Connect, "connection refused"), Answer::status(503)];
+        let script = scripted(outage.into_iter().chain(answers));
+        let mut after = logged(script.clone()).serve_unchecked();
+        let cache = after.cache();
+        let file = path.clone();
+        let run = tokio::spawn(async move {
+            let loaded = after.load(&file).await;
+            assert_eq!(loaded.is_ok(), name == "the same history", "{loaded:?}");
+            after.run().await
+        });
+        cache.synced().await.unwrap();
+        assert_eq!((&*objects(&cache), &*cache.resource_version()), ("a@1 b@5", "10"), "{name}");
+        let status = cache.status();
+        assert!(!status.is_up_to_date && status.last_error.is_some() && status.last_synced_at.is_some(), "{name}");
+        assert!(cache.changes_after("10").is_ok(), "{name}: watches begin");
+        let reached = async {
+            while !cache.status().is_up_to_date || *cache.resource_version() != *version {
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let reached = timeout(Duration::from_secs(600), reached).await;
+        assert!(reached.is_ok(), "{name}: {} {:?}", requests(&script), cache.status());
+        assert_eq!(objects(&cache), expected, "{name}");
+        let requests = requests(&script);
+        assert!(requests.ends_with(asked), "{name}: {requests}");
+        run.abort();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -713,7 +713,11 @@ fn starts_with_a_custom_resource_while_the_server_does_not_answer() {
     assert_eq!(Running::start(&api, &args).end("-TERM").0, Some(0));
     is_down.store(true, Ordering::Relaxed);
     let mut running = Running::start(&api, &args);
-    assert_eq!(running.get(JSON, "/readyz").code, 503);
+    // The server is the one that the file is from, so the file is served before it is compared.
+    while running.get(JSON, "/readyz").code != 200 {
+        std::thread::yield_now();
+    }
+    assert_eq!(names(&running.json("/apis/example.com/v1/widgets?resourceVersion=0")), ["a"]);
     is_down.store(false, Ordering::Relaxed);
     let loaded = running.lines.find(|line| line.as_ref().unwrap().starts_with("loaded: ")).unwrap().unwrap();
     assert_eq!(loaded, "loaded: widgets.example.com: 1 objects at version 7");

@@ -8,6 +8,7 @@ mod lifetime;
 mod lookup;
 mod offline;
 mod open_files;
+mod origin;
 mod settings;
 mod start;
 mod status;
@@ -36,6 +37,7 @@ use self::endpoint::MirrorEndpoint;
 use self::lookup::{FoundResource, Lookup, find_later};
 use self::offline::OfflineSource;
 use self::open_files::{raise_open_files_limit, reader_limits};
+use self::origin::FileOrigin;
 pub use self::settings::add_settings;
 use self::start::{CollectionAndReflector, share_budget, start_all, start_one};
 use self::status::StatusDisplay;
@@ -98,7 +100,8 @@ async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Resul
         Some(source) if args.resources.is_empty() => source.lookup().await?,
         _ => Lookup::start(&client, &args.resources, args.dir.as_deref()).await?,
     };
-    let factory = CollectionFactory { args: &args, client: reflecting };
+    let origin = args.dir.as_deref().zip(transport.server()).map(|(dir, server)| FileOrigin::open(dir, server));
+    let factory = CollectionFactory { args: &args, client: reflecting, origin };
     let all = factory.create_all(&lookup)?;
     if let Some(dir) = &args.dir {
         lookup.keep(dir);
@@ -147,6 +150,8 @@ fn bind(args: &MirrorArgs) -> Result<TcpListener, Failure> {
 struct CollectionFactory<'a> {
     args: &'a MirrorArgs,
     client: Client,
+    /// The server of the files; `None` without files.
+    origin: Option<FileOrigin>,
 }
 
 impl CollectionFactory<'_> {
@@ -175,6 +180,8 @@ impl CollectionFactory<'_> {
             let strategy = args.strategy.map(Into::into).or(of_file);
             let (collection, reflector) =
                 MirroredCollection::new(&self.client, resource, namespace, format, projection, log, strategy);
+            let is_same = self.origin.as_ref().is_some_and(FileOrigin::is_same);
+            let reflector = if is_same { reflector.serve_unchecked() } else { reflector };
             collections.push((Arc::new(MirroredCollection { indexes, file, ..collection }), reflector));
         }
         if let Some(dir) = &args.dir {
@@ -276,7 +283,7 @@ async fn sync_and_serve(
                 frozen.cancel();
                 _ = shutdown.send(());
                 _ = serving.await;
-                save_all(&collections).await;
+                save_all(&collections, factory.origin.as_ref()).await;
                 status.end();
                 return Ok(());
             }
@@ -294,7 +301,7 @@ async fn sync_and_serve(
                     }
                 }
             }
-            _ = save_tick.tick() => save_all(&collections).await,
+            _ = save_tick.tick() => save_all(&collections, factory.origin.as_ref()).await,
             _ = share_tick.tick(), if has_started => if let Some(budget) = budget {
                 share_budget(budget, &collections, None);
             },
@@ -304,9 +311,13 @@ async fn sync_and_serve(
 }
 
 /// Saves the caches. While a cache is incomplete, its previous file stays.
-async fn save_all(collections: &[Arc<MirroredCollection>]) {
+async fn save_all(collections: &[Arc<MirroredCollection>], origin: Option<&FileOrigin>) {
     for collection in collections {
         collection.save().await;
+    }
+    let are_from_server = collections.iter().all(|collection| collection.cache.status().is_up_to_date);
+    if let Some(origin) = origin.filter(|_| are_from_server) {
+        origin.keep();
     }
 }
 
