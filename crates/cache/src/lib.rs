@@ -69,6 +69,7 @@ mod write;
 #[doc(inline)]
 pub use listwatch::StoreType;
 
+pub use self::compress::states::{PackedState, StateCodec, StateNames};
 pub use self::error::{EndReason, ObjectError, StoreError};
 pub use self::file::format::FileError;
 pub use self::index::handle::Index;

@@ -145,7 +145,7 @@ impl Decoder {
 }
 
 /// Replaces the context's packed object by an object that is stored whole.
-fn read_whole(context: &mut DecoderContext, object: StoredWhole<'_>) -> Option<()> {
+pub(super) fn read_whole(context: &mut DecoderContext, object: StoredWhole<'_>) -> Option<()> {
     let (values_len, body) = pack::split(object.body)?;
     let (values, body) = body.split_at_checked(values_len)?;
     let DecoderContext { whole, frame, packed, .. } = context;
@@ -161,7 +161,7 @@ fn read_whole(context: &mut DecoderContext, object: StoredWhole<'_>) -> Option<(
 }
 
 /// Replaces the context's packed object by the delta to a reference.
-fn read_delta(context: &mut DecoderContext, wire_len: u32, body: &[u8], reference: &[u8]) -> Option<()> {
+pub(super) fn read_delta(context: &mut DecoderContext, wire_len: u32, body: &[u8], reference: &[u8]) -> Option<()> {
     let (values_len, body) = pack::split(body)?;
     let DecoderContext { delta, frame, packed, .. } = context;
     restore(wire_len, body, frame, packed);

@@ -64,4 +64,5 @@ pub(crate) mod group;
 mod pack;
 pub(crate) mod pool;
 mod renewal;
+pub(crate) mod states;
 pub(crate) mod training;

@@ -51,7 +51,7 @@ const SEPARATORS: [(usize, u8); 5] = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':
 /// The time before the first: the beginning of 2026.
 const EPOCH: u64 = 2026 * 12 * 31 * 24 * 60 * 61;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct PackedObject {
     /// The text with its markers, followed by the values.
     pub(super) bytes: Vec<u8>,

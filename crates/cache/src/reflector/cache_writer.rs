@@ -10,6 +10,7 @@ use listwatch::{Encoding, ItemRef, StoreType, TypeMeta};
 use tokio::sync::{mpsc, watch};
 
 use crate::error::StoreError;
+use crate::log::open_log::ChangeLogLimits;
 use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::status::ReflectorStatus;
 use crate::state::entry::StorageFormat;
@@ -101,6 +102,15 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
         Self { cache, status }
     }
 
+    /// Keeps the changes from now on, as [`Reflector::change_log`](super::Reflector::change_log) does.
+    #[must_use]
+    pub fn change_log(self, limits: ChangeLogLimits) -> Self {
+        let store = &self.cache.store;
+        store.keep_changes(limits);
+        store.open_log(&store.resource_version());
+        self
+    }
+
     /// Returns a handle for readers.
     #[must_use]
     pub fn cache(&self) -> Cache<T> {
@@ -142,6 +152,24 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
         Ok(Some(object))
     }
 
+    /// Deletes an object, as a watch does that delivers its final state, which has a version of its own.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`apply`](Self::apply).
+    pub fn apply_deletion(&self, encoding: Encoding, bytes: &[u8]) -> Result<(), StoreError> {
+        ItemRef::new(encoding, bytes).check_encoding::<T>()?;
+        self.write(ItemRef::new(encoding, bytes), true)
+    }
+
+    /// Notes that all changes up to this version were written, as a bookmark of a watch does.
+    pub fn bookmark(&self, resource_version: &str) {
+        if is_older(&self.cache.store.resource_version(), resource_version) {
+            self.cache.store.advance(resource_version);
+        }
+        self.report();
+    }
+
     fn write(&self, written: ItemRef<'_>, is_deleted: bool) -> Result<(), StoreError> {
         let store = &self.cache.store;
         store.apply_watched(written, is_deleted)?;
@@ -149,15 +177,19 @@ impl<T: StoreType + ?Sized> CacheWriter<T> {
         if is_older(&store.resource_version(), &version) {
             store.advance(&version);
         }
+        self.report();
+        Ok(())
+    }
+
+    fn report(&self) {
         // A function under the writer's lock may read the status, so no write may wait under the lock of the status.
-        let version = Some(store.resource_version());
+        let version = Some(self.cache.store.resource_version());
         self.status.send_modify(|status| {
             status.events += 1;
             status.last_synced_at = Some(Instant::now());
             status.resumes_from.clone_from(&version);
             status.resource_version = version;
         });
-        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@ use crate::key::{Identity, ObjectKey};
 use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
+use crate::store::handle::Store;
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Lets [`load`](Self::load) put the file into the store as soon as the server turns out not to answer, so that
@@ -65,6 +66,19 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// [`FileError`]. It is [`FileError::Io`] with [`NotFound`](io::ErrorKind::NotFound) when nothing was saved yet.
     pub async fn load(&mut self, path: impl AsRef<Path>) -> Result<(), FileError> {
         on_own_runtime(self.load_file(path.as_ref())).await
+    }
+
+    /// Saves a store as the file of this reflector's collection, from which [`load`](Self::load) then starts it.
+    ///
+    /// It is for callers that keep the collection in another form, such as a history. The store must contain the
+    /// collection at its [resource version](crate::StoreReader::resource_version), from which the watch resumes; objects
+    /// that are newer are delivered again.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`], as [`Store::save`](crate::Store::save) returns it.
+    pub fn save_store(&self, path: impl AsRef<Path>, store: &Store<T>) -> Result<(), FileError> {
+        store.save_from(path.as_ref(), &self.describe_collection()?, None)
     }
 
     async fn load_file(&mut self, path: &Path) -> Result<(), FileError> {
