@@ -68,7 +68,7 @@ impl ViewKind {
         self.api_versions
     }
 
-    /// Returns the message of the kind, and the number of the message, which is never 0.
+    /// Returns the message of the kind, and the number of the kind, which is never 0.
     fn find(&self) -> Result<(u16, &'static Message), ItemError> {
         let api_version = || self.api_versions.first().copied().unwrap_or_default();
         let found = self.found.get_or_init(|| Message::numbered(api_version(), self.kind));
@@ -93,7 +93,7 @@ impl ViewKind {
 
 /// The result of [`check`].
 pub struct Checked {
-    /// The number of the message.
+    /// The number of the view's kind.
     pub number: u16,
     /// The canonical form, if the object is not canonical itself.
     pub rewritten: Option<Box<[u8]>>,
@@ -127,7 +127,7 @@ fn rewrite(message: &'static Message, item: &ItemRef<'_>) -> Result<Box<[u8]>, I
     Ok(canonical::rewrite(message, item.bytes()).into())
 }
 
-/// Returns the number of a view's message; 0 if the table does not have it.
+/// Returns the number of a view's kind; 0 if the table does not have it.
 pub fn number(kind: &ViewKind) -> u16 {
     kind.find().map_or(0, |(number, _)| number)
 }

@@ -1756,1250 +1756,794 @@ x-kubernetes-validations\
 zone\
 ";
 
-pub(super) static MESSAGES: [Message; 1219] = [
+pub(super) static MESSAGES: [Message; 763] = [
     message(181, 16, Object, 0, 15), // admission/v1.AdmissionRequest
     message(197, 17, Object, 15, 7), // admission/v1.AdmissionResponse
     message(214, 15, Object, 22, 2), // admission/v1.AdmissionReview
-    message(181, 16, Object, 24, 15), // admission/v1beta1.AdmissionRequest
-    message(197, 17, Object, 39, 7), // admission/v1beta1.AdmissionResponse
-    message(214, 15, Object, 46, 2), // admission/v1beta1.AdmissionReview
-    message(347, 18, Object, 48, 1), // admissionregistration/v1.ApplyConfiguration
-    message(395, 15, Object, 49, 2), // admissionregistration/v1.AuditAnnotation
-    message(3486, 17, Object, 51, 2), // admissionregistration/v1.ExpressionWarning
-    message(4691, 9, Object, 53, 1), // admissionregistration/v1.JSONPatch
-    message(5224, 14, Object, 54, 2), // admissionregistration/v1.MatchCondition
-    message(5238, 14, Object, 56, 5), // admissionregistration/v1.MatchResources
-    message(5364, 23, Object, 61, 2), // admissionregistration/v1.MutatingAdmissionPolicy
-    message(5387, 30, Object, 63, 2), // admissionregistration/v1.MutatingAdmissionPolicyBinding
-    message(5417, 34, Object, 65, 3), // admissionregistration/v1.MutatingAdmissionPolicyBindingSpec
-    message(5451, 27, Object, 68, 7), // admissionregistration/v1.MutatingAdmissionPolicySpec
-    message(5478, 15, Object, 75, 12), // admissionregistration/v1.MutatingWebhook
-    message(5493, 28, Object, 87, 2), // admissionregistration/v1.MutatingWebhookConfiguration
-    message(5521, 8, Object, 89, 3), // admissionregistration/v1.Mutation
-    message(5544, 23, Object, 92, 2), // admissionregistration/v1.NamedRuleWithOperations
-    message(6406, 9, Object, 94, 2), // admissionregistration/v1.ParamKind
-    message(6415, 8, Object, 96, 4), // admissionregistration/v1.ParamRef
-    message(8863, 4, Object, 100, 4), // admissionregistration/v1.Rule
-    message(8867, 18, Object, 104, 2), // admissionregistration/v1.RuleWithOperations
-    message(9507, 16, Object, 106, 4), // admissionregistration/v1.ServiceReference
-    message(10485, 12, Object, 110, 1), // admissionregistration/v1.TypeChecking
-    message(10584, 25, Object, 111, 3), // admissionregistration/v1.ValidatingAdmissionPolicy
-    message(10609, 32, Object, 114, 2), // admissionregistration/v1.ValidatingAdmissionPolicyBinding
-    message(10641, 36, Object, 116, 4), // admissionregistration/v1.ValidatingAdmissionPolicyBindingSpec
-    message(10677, 29, Object, 120, 7), // admissionregistration/v1.ValidatingAdmissionPolicySpec
-    message(10706, 31, Object, 127, 3), // admissionregistration/v1.ValidatingAdmissionPolicyStatus
-    message(10737, 17, Object, 130, 11), // admissionregistration/v1.ValidatingWebhook
-    message(10754, 30, Object, 141, 2), // admissionregistration/v1.ValidatingWebhookConfiguration
-    message(10784, 10, Object, 143, 4), // admissionregistration/v1.Validation
-    message(10808, 8, Object, 147, 2), // admissionregistration/v1.Variable
-    message(11146, 19, Object, 149, 3), // admissionregistration/v1.WebhookClientConfig
-    message(347, 18, Object, 152, 1), // admissionregistration/v1alpha1.ApplyConfiguration
-    message(395, 15, Object, 153, 2), // admissionregistration/v1alpha1.AuditAnnotation
-    message(3486, 17, Object, 155, 2), // admissionregistration/v1alpha1.ExpressionWarning
-    message(4691, 9, Object, 157, 1), // admissionregistration/v1alpha1.JSONPatch
-    message(5224, 14, Object, 158, 2), // admissionregistration/v1alpha1.MatchCondition
-    message(5238, 14, Object, 160, 5), // admissionregistration/v1alpha1.MatchResources
-    message(5364, 23, Object, 165, 2), // admissionregistration/v1alpha1.MutatingAdmissionPolicy
-    message(5387, 30, Object, 167, 2), // admissionregistration/v1alpha1.MutatingAdmissionPolicyBinding
-    message(5417, 34, Object, 169, 3), // admissionregistration/v1alpha1.MutatingAdmissionPolicyBindingSpec
-    message(5451, 27, Object, 172, 7), // admissionregistration/v1alpha1.MutatingAdmissionPolicySpec
-    message(5521, 8, Object, 179, 3), // admissionregistration/v1alpha1.Mutation
-    message(5544, 23, Object, 182, 2), // admissionregistration/v1alpha1.NamedRuleWithOperations
-    message(6406, 9, Object, 184, 2), // admissionregistration/v1alpha1.ParamKind
-    message(6415, 8, Object, 186, 4), // admissionregistration/v1alpha1.ParamRef
-    message(10485, 12, Object, 190, 1), // admissionregistration/v1alpha1.TypeChecking
-    message(10584, 25, Object, 191, 3), // admissionregistration/v1alpha1.ValidatingAdmissionPolicy
-    message(10609, 32, Object, 194, 2), // admissionregistration/v1alpha1.ValidatingAdmissionPolicyBinding
-    message(10641, 36, Object, 196, 4), // admissionregistration/v1alpha1.ValidatingAdmissionPolicyBindingSpec
-    message(10677, 29, Object, 200, 7), // admissionregistration/v1alpha1.ValidatingAdmissionPolicySpec
-    message(10706, 31, Object, 207, 3), // admissionregistration/v1alpha1.ValidatingAdmissionPolicyStatus
-    message(10784, 10, Object, 210, 4), // admissionregistration/v1alpha1.Validation
-    message(10808, 8, Object, 214, 2), // admissionregistration/v1alpha1.Variable
-    message(347, 18, Object, 216, 1), // admissionregistration/v1beta1.ApplyConfiguration
-    message(395, 15, Object, 217, 2), // admissionregistration/v1beta1.AuditAnnotation
-    message(3486, 17, Object, 219, 2), // admissionregistration/v1beta1.ExpressionWarning
-    message(4691, 9, Object, 221, 1), // admissionregistration/v1beta1.JSONPatch
-    message(5224, 14, Object, 222, 2), // admissionregistration/v1beta1.MatchCondition
-    message(5238, 14, Object, 224, 5), // admissionregistration/v1beta1.MatchResources
-    message(5364, 23, Object, 229, 2), // admissionregistration/v1beta1.MutatingAdmissionPolicy
-    message(5387, 30, Object, 231, 2), // admissionregistration/v1beta1.MutatingAdmissionPolicyBinding
-    message(5417, 34, Object, 233, 3), // admissionregistration/v1beta1.MutatingAdmissionPolicyBindingSpec
-    message(5451, 27, Object, 236, 7), // admissionregistration/v1beta1.MutatingAdmissionPolicySpec
-    message(5478, 15, Object, 243, 12), // admissionregistration/v1beta1.MutatingWebhook
-    message(5493, 28, Object, 255, 2), // admissionregistration/v1beta1.MutatingWebhookConfiguration
-    message(5521, 8, Object, 257, 3), // admissionregistration/v1beta1.Mutation
-    message(5544, 23, Object, 260, 2), // admissionregistration/v1beta1.NamedRuleWithOperations
-    message(6406, 9, Object, 262, 2), // admissionregistration/v1beta1.ParamKind
-    message(6415, 8, Object, 264, 4), // admissionregistration/v1beta1.ParamRef
-    message(9507, 16, Object, 268, 4), // admissionregistration/v1beta1.ServiceReference
-    message(10485, 12, Object, 272, 1), // admissionregistration/v1beta1.TypeChecking
-    message(10584, 25, Object, 273, 3), // admissionregistration/v1beta1.ValidatingAdmissionPolicy
-    message(10609, 32, Object, 276, 2), // admissionregistration/v1beta1.ValidatingAdmissionPolicyBinding
-    message(10641, 36, Object, 278, 4), // admissionregistration/v1beta1.ValidatingAdmissionPolicyBindingSpec
-    message(10677, 29, Object, 282, 7), // admissionregistration/v1beta1.ValidatingAdmissionPolicySpec
-    message(10706, 31, Object, 289, 3), // admissionregistration/v1beta1.ValidatingAdmissionPolicyStatus
-    message(10737, 17, Object, 292, 11), // admissionregistration/v1beta1.ValidatingWebhook
-    message(10754, 30, Object, 303, 2), // admissionregistration/v1beta1.ValidatingWebhookConfiguration
-    message(10784, 10, Object, 305, 4), // admissionregistration/v1beta1.Validation
-    message(10808, 8, Object, 309, 2), // admissionregistration/v1beta1.Variable
-    message(11146, 19, Object, 311, 3), // admissionregistration/v1beta1.WebhookClientConfig
-    message(7960, 8, Quantity, 314, 1), // api/resource.Quantity
-    message(11, 17, Object, 315, 2), // apidiscovery/v2.APIGroupDiscovery
-    message(28, 20, Object, 317, 8), // apidiscovery/v2.APIResourceDiscovery
-    message(107, 23, Object, 325, 4), // apidiscovery/v2.APISubresourceDiscovery
-    message(130, 19, Object, 329, 3), // apidiscovery/v2.APIVersionDiscovery
-    message(11, 17, Object, 332, 2), // apidiscovery/v2beta1.APIGroupDiscovery
-    message(28, 20, Object, 334, 8), // apidiscovery/v2beta1.APIResourceDiscovery
-    message(107, 23, Object, 342, 4), // apidiscovery/v2beta1.APISubresourceDiscovery
-    message(130, 19, Object, 346, 3), // apidiscovery/v2beta1.APIVersionDiscovery
-    message(1817, 17, Object, 349, 3), // apiextensions/v1.ConversionRequest
-    message(1834, 18, Object, 352, 3), // apiextensions/v1.ConversionResponse
-    message(1852, 16, Object, 355, 2), // apiextensions/v1.ConversionReview
-    message(1943, 30, Object, 357, 6), // apiextensions/v1.CustomResourceColumnDefinition
-    message(1973, 24, Object, 363, 2), // apiextensions/v1.CustomResourceConversion
-    message(1997, 24, Object, 365, 3), // apiextensions/v1.CustomResourceDefinition
-    message(2021, 33, Object, 368, 6), // apiextensions/v1.CustomResourceDefinitionCondition
-    message(2054, 29, Object, 374, 6), // apiextensions/v1.CustomResourceDefinitionNames
-    message(2083, 28, Object, 380, 6), // apiextensions/v1.CustomResourceDefinitionSpec
-    message(2111, 30, Object, 386, 4), // apiextensions/v1.CustomResourceDefinitionStatus
-    message(2141, 31, Object, 390, 9), // apiextensions/v1.CustomResourceDefinitionVersion
-    message(2172, 30, Object, 399, 3), // apiextensions/v1.CustomResourceSubresourceScale
-    message(2202, 31, Object, 402, 0), // apiextensions/v1.CustomResourceSubresourceStatus
-    message(2233, 26, Object, 402, 2), // apiextensions/v1.CustomResourceSubresources
-    message(2259, 24, Object, 404, 1), // apiextensions/v1.CustomResourceValidation
-    message(3503, 21, Object, 405, 2), // apiextensions/v1.ExternalDocumentation
-    message(4687, 4, Raw, 407, 1), // apiextensions/v1.JSON
-    message(4700, 15, Object, 408, 44), // apiextensions/v1.JSONSchemaProps
-    message(4715, 22, Or, 452, 2), // apiextensions/v1.JSONSchemaPropsOrArray
-    message(4737, 21, Or, 454, 2), // apiextensions/v1.JSONSchemaPropsOrBool
-    message(4758, 28, Or, 456, 2), // apiextensions/v1.JSONSchemaPropsOrStringArray
-    message(9172, 15, Object, 458, 1), // apiextensions/v1.SelectableField
-    message(9507, 16, Object, 459, 4), // apiextensions/v1.ServiceReference
-    message(10794, 14, Object, 463, 6), // apiextensions/v1.ValidationRule
-    message(11146, 19, Object, 469, 3), // apiextensions/v1.WebhookClientConfig
-    message(11165, 17, Object, 472, 2), // apiextensions/v1.WebhookConversion
-    message(48, 10, Object, 474, 3), // apiregistration/v1.APIService
-    message(58, 19, Object, 477, 5), // apiregistration/v1.APIServiceCondition
-    message(77, 14, Object, 482, 7), // apiregistration/v1.APIServiceSpec
-    message(91, 16, Object, 489, 1), // apiregistration/v1.APIServiceStatus
-    message(9507, 16, Object, 490, 3), // apiregistration/v1.ServiceReference
-    message(9344, 20, Object, 493, 4), // apiserverinternal/v1alpha1.ServerStorageVersion
-    message(9965, 14, Object, 497, 3), // apiserverinternal/v1alpha1.StorageVersion
-    message(9979, 23, Object, 500, 6), // apiserverinternal/v1alpha1.StorageVersionCondition
-    message(10081, 18, Object, 506, 0), // apiserverinternal/v1alpha1.StorageVersionSpec
-    message(10099, 20, Object, 506, 3), // apiserverinternal/v1alpha1.StorageVersionStatus
-    message(1799, 18, Object, 509, 3), // apps/v1.ControllerRevision
-    message(2297, 9, Object, 512, 3), // apps/v1.DaemonSet
-    message(2306, 18, Object, 515, 5), // apps/v1.DaemonSetCondition
-    message(2324, 13, Object, 520, 5), // apps/v1.DaemonSetSpec
-    message(2337, 15, Object, 525, 10), // apps/v1.DaemonSetStatus
-    message(2352, 23, Object, 535, 2), // apps/v1.DaemonSetUpdateStrategy
-    message(2388, 10, Object, 537, 3), // apps/v1.Deployment
-    message(2398, 19, Object, 540, 6), // apps/v1.DeploymentCondition
-    message(2435, 14, Object, 546, 8), // apps/v1.DeploymentSpec
-    message(2449, 16, Object, 554, 9), // apps/v1.DeploymentStatus
-    message(2465, 18, Object, 563, 2), // apps/v1.DeploymentStrategy
-    message(8077, 10, Object, 565, 3), // apps/v1.ReplicaSet
-    message(8087, 19, Object, 568, 5), // apps/v1.ReplicaSetCondition
-    message(8106, 14, Object, 573, 4), // apps/v1.ReplicaSetSpec
-    message(8120, 16, Object, 577, 7), // apps/v1.ReplicaSetStatus
-    message(8786, 22, Object, 584, 2), // apps/v1.RollingUpdateDaemonSet
-    message(8808, 23, Object, 586, 2), // apps/v1.RollingUpdateDeployment
-    message(8831, 32, Object, 588, 2), // apps/v1.RollingUpdateStatefulSetStrategy
-    message(9682, 11, Object, 590, 3), // apps/v1.StatefulSet
-    message(9693, 20, Object, 593, 5), // apps/v1.StatefulSetCondition
-    message(9713, 19, Object, 598, 1), // apps/v1.StatefulSetOrdinals
-    message(9732, 47, Object, 599, 2), // apps/v1.StatefulSetPersistentVolumeClaimRetentionPolicy
-    message(9779, 15, Object, 601, 11), // apps/v1.StatefulSetSpec
-    message(9794, 17, Object, 612, 10), // apps/v1.StatefulSetStatus
-    message(9811, 25, Object, 622, 2), // apps/v1.StatefulSetUpdateStrategy
-    message(1799, 18, Object, 624, 3), // apps/v1beta1.ControllerRevision
-    message(2388, 10, Object, 627, 3), // apps/v1beta1.Deployment
-    message(2398, 19, Object, 630, 6), // apps/v1beta1.DeploymentCondition
-    message(2417, 18, Object, 636, 3), // apps/v1beta1.DeploymentRollback
-    message(2435, 14, Object, 639, 9), // apps/v1beta1.DeploymentSpec
-    message(2449, 16, Object, 648, 9), // apps/v1beta1.DeploymentStatus
-    message(2465, 18, Object, 657, 2), // apps/v1beta1.DeploymentStrategy
-    message(8772, 14, Object, 659, 1), // apps/v1beta1.RollbackConfig
-    message(8808, 23, Object, 660, 2), // apps/v1beta1.RollingUpdateDeployment
-    message(8831, 32, Object, 662, 2), // apps/v1beta1.RollingUpdateStatefulSetStrategy
-    message(8927, 5, Object, 664, 3), // apps/v1beta1.Scale
-    message(8980, 9, Object, 667, 1), // apps/v1beta1.ScaleSpec
-    message(8989, 11, Object, 668, 3), // apps/v1beta1.ScaleStatus
-    message(9682, 11, Object, 671, 3), // apps/v1beta1.StatefulSet
-    message(9693, 20, Object, 674, 5), // apps/v1beta1.StatefulSetCondition
-    message(9713, 19, Object, 679, 1), // apps/v1beta1.StatefulSetOrdinals
-    message(9732, 47, Object, 680, 2), // apps/v1beta1.StatefulSetPersistentVolumeClaimRetentionPolicy
-    message(9779, 15, Object, 682, 11), // apps/v1beta1.StatefulSetSpec
-    message(9794, 17, Object, 693, 10), // apps/v1beta1.StatefulSetStatus
-    message(9811, 25, Object, 703, 2), // apps/v1beta1.StatefulSetUpdateStrategy
-    message(1799, 18, Object, 705, 3), // apps/v1beta2.ControllerRevision
-    message(2297, 9, Object, 708, 3), // apps/v1beta2.DaemonSet
-    message(2306, 18, Object, 711, 5), // apps/v1beta2.DaemonSetCondition
-    message(2324, 13, Object, 716, 5), // apps/v1beta2.DaemonSetSpec
-    message(2337, 15, Object, 721, 10), // apps/v1beta2.DaemonSetStatus
-    message(2352, 23, Object, 731, 2), // apps/v1beta2.DaemonSetUpdateStrategy
-    message(2388, 10, Object, 733, 3), // apps/v1beta2.Deployment
-    message(2398, 19, Object, 736, 6), // apps/v1beta2.DeploymentCondition
-    message(2435, 14, Object, 742, 8), // apps/v1beta2.DeploymentSpec
-    message(2449, 16, Object, 750, 9), // apps/v1beta2.DeploymentStatus
-    message(2465, 18, Object, 759, 2), // apps/v1beta2.DeploymentStrategy
-    message(8077, 10, Object, 761, 3), // apps/v1beta2.ReplicaSet
-    message(8087, 19, Object, 764, 5), // apps/v1beta2.ReplicaSetCondition
-    message(8106, 14, Object, 769, 4), // apps/v1beta2.ReplicaSetSpec
-    message(8120, 16, Object, 773, 7), // apps/v1beta2.ReplicaSetStatus
-    message(8786, 22, Object, 780, 2), // apps/v1beta2.RollingUpdateDaemonSet
-    message(8808, 23, Object, 782, 2), // apps/v1beta2.RollingUpdateDeployment
-    message(8831, 32, Object, 784, 2), // apps/v1beta2.RollingUpdateStatefulSetStrategy
-    message(8927, 5, Object, 786, 3), // apps/v1beta2.Scale
-    message(8980, 9, Object, 789, 1), // apps/v1beta2.ScaleSpec
-    message(8989, 11, Object, 790, 3), // apps/v1beta2.ScaleStatus
-    message(9682, 11, Object, 793, 3), // apps/v1beta2.StatefulSet
-    message(9693, 20, Object, 796, 5), // apps/v1beta2.StatefulSetCondition
-    message(9713, 19, Object, 801, 1), // apps/v1beta2.StatefulSetOrdinals
-    message(9732, 47, Object, 802, 2), // apps/v1beta2.StatefulSetPersistentVolumeClaimRetentionPolicy
-    message(9779, 15, Object, 804, 11), // apps/v1beta2.StatefulSetSpec
-    message(9794, 17, Object, 815, 10), // apps/v1beta2.StatefulSetStatus
-    message(9811, 25, Object, 825, 2), // apps/v1beta2.StatefulSetUpdateStrategy
-    message(379, 16, Items, 827, 1), // authentication/v1.AttestationValue
-    message(522, 20, Object, 828, 4), // authentication/v1.BoundObjectReference
-    message(3564, 10, Items, 832, 1), // authentication/v1.ExtraValue
-    message(9237, 17, Object, 833, 2), // authentication/v1.SelfSubjectReview
-    message(9254, 23, Object, 835, 1), // authentication/v1.SelfSubjectReviewStatus
-    message(10292, 12, Object, 836, 3), // authentication/v1.TokenRequest
-    message(10304, 16, Object, 839, 4), // authentication/v1.TokenRequestSpec
-    message(10320, 18, Object, 843, 2), // authentication/v1.TokenRequestStatus
-    message(10338, 11, Object, 845, 3), // authentication/v1.TokenReview
-    message(10349, 15, Object, 848, 2), // authentication/v1.TokenReviewSpec
-    message(10364, 17, Object, 850, 4), // authentication/v1.TokenReviewStatus
-    message(10565, 8, Object, 854, 4), // authentication/v1.UserInfo
-    message(9237, 17, Object, 858, 2), // authentication/v1alpha1.SelfSubjectReview
-    message(9254, 23, Object, 860, 1), // authentication/v1alpha1.SelfSubjectReviewStatus
-    message(3564, 10, Items, 861, 1), // authentication/v1beta1.ExtraValue
-    message(9237, 17, Object, 862, 2), // authentication/v1beta1.SelfSubjectReview
-    message(9254, 23, Object, 864, 1), // authentication/v1beta1.SelfSubjectReviewStatus
-    message(10338, 11, Object, 865, 3), // authentication/v1beta1.TokenReview
-    message(10349, 15, Object, 868, 2), // authentication/v1beta1.TokenReviewSpec
-    message(10364, 17, Object, 870, 4), // authentication/v1beta1.TokenReviewStatus
-    message(10565, 8, Object, 874, 4), // authentication/v1beta1.UserInfo
-    message(3564, 10, Items, 878, 1), // authorization/v1.ExtraValue
-    message(3588, 23, Object, 879, 2), // authorization/v1.FieldSelectorAttributes
-    message(4880, 23, Object, 881, 2), // authorization/v1.LabelSelectorAttributes
-    message(5165, 24, Object, 883, 3), // authorization/v1.LocalSubjectAccessReview
-    message(6222, 21, Object, 886, 2), // authorization/v1.NonResourceAttributes
-    message(6264, 15, Object, 888, 2), // authorization/v1.NonResourceRule
-    message(8248, 18, Object, 890, 9), // authorization/v1.ResourceAttributes
-    message(8679, 12, Object, 899, 4), // authorization/v1.ResourceRule
-    message(9187, 23, Object, 903, 3), // authorization/v1.SelfSubjectAccessReview
-    message(9210, 27, Object, 906, 2), // authorization/v1.SelfSubjectAccessReviewSpec
-    message(9277, 22, Object, 908, 3), // authorization/v1.SelfSubjectRulesReview
-    message(9299, 26, Object, 911, 1), // authorization/v1.SelfSubjectRulesReviewSpec
-    message(10126, 19, Object, 912, 3), // authorization/v1.SubjectAccessReview
-    message(10145, 23, Object, 915, 6), // authorization/v1.SubjectAccessReviewSpec
-    message(10168, 25, Object, 921, 4), // authorization/v1.SubjectAccessReviewStatus
-    message(10193, 24, Object, 925, 4), // authorization/v1.SubjectRulesReviewStatus
-    message(3564, 10, Items, 929, 1), // authorization/v1beta1.ExtraValue
-    message(5165, 24, Object, 930, 3), // authorization/v1beta1.LocalSubjectAccessReview
-    message(6222, 21, Object, 933, 2), // authorization/v1beta1.NonResourceAttributes
-    message(6264, 15, Object, 935, 2), // authorization/v1beta1.NonResourceRule
-    message(8248, 18, Object, 937, 9), // authorization/v1beta1.ResourceAttributes
-    message(8679, 12, Object, 946, 4), // authorization/v1beta1.ResourceRule
-    message(9187, 23, Object, 950, 3), // authorization/v1beta1.SelfSubjectAccessReview
-    message(9210, 27, Object, 953, 2), // authorization/v1beta1.SelfSubjectAccessReviewSpec
-    message(9277, 22, Object, 955, 3), // authorization/v1beta1.SelfSubjectRulesReview
-    message(9299, 26, Object, 958, 1), // authorization/v1beta1.SelfSubjectRulesReviewSpec
-    message(10126, 19, Object, 959, 3), // authorization/v1beta1.SubjectAccessReview
-    message(10145, 23, Object, 962, 6), // authorization/v1beta1.SubjectAccessReviewSpec
-    message(10168, 25, Object, 968, 4), // authorization/v1beta1.SubjectAccessReviewStatus
-    message(10193, 24, Object, 972, 4), // authorization/v1beta1.SubjectRulesReviewStatus
-    message(1916, 27, Object, 976, 3), // autoscaling/v1.CrossVersionObjectReference
-    message(4095, 23, Object, 979, 3), // autoscaling/v1.HorizontalPodAutoscaler
-    message(4181, 27, Object, 982, 4), // autoscaling/v1.HorizontalPodAutoscalerSpec
-    message(4208, 29, Object, 986, 5), // autoscaling/v1.HorizontalPodAutoscalerStatus
-    message(8927, 5, Object, 991, 3), // autoscaling/v1.Scale
-    message(8980, 9, Object, 994, 1), // autoscaling/v1.ScaleSpec
-    message(8989, 11, Object, 995, 2), // autoscaling/v1.ScaleStatus
-    message(1582, 29, Object, 997, 3), // autoscaling/v2.ContainerResourceMetricSource
-    message(1611, 29, Object, 1000, 3), // autoscaling/v2.ContainerResourceMetricStatus
-    message(1916, 27, Object, 1003, 3), // autoscaling/v2.CrossVersionObjectReference
-    message(3524, 20, Object, 1006, 2), // autoscaling/v2.ExternalMetricSource
-    message(3544, 20, Object, 1008, 2), // autoscaling/v2.ExternalMetricStatus
-    message(4006, 16, Object, 1010, 3), // autoscaling/v2.HPAScalingPolicy
-    message(4022, 15, Object, 1013, 4), // autoscaling/v2.HPAScalingRules
-    message(4095, 23, Object, 1017, 3), // autoscaling/v2.HorizontalPodAutoscaler
-    message(4118, 31, Object, 1020, 2), // autoscaling/v2.HorizontalPodAutoscalerBehavior
-    message(4149, 32, Object, 1022, 6), // autoscaling/v2.HorizontalPodAutoscalerCondition
-    message(4181, 27, Object, 1028, 5), // autoscaling/v2.HorizontalPodAutoscalerSpec
-    message(4208, 29, Object, 1033, 6), // autoscaling/v2.HorizontalPodAutoscalerStatus
-    message(5252, 16, Object, 1039, 2), // autoscaling/v2.MetricIdentifier
-    message(5268, 10, Object, 1041, 6), // autoscaling/v2.MetricSpec
-    message(5278, 12, Object, 1047, 6), // autoscaling/v2.MetricStatus
-    message(5290, 12, Object, 1053, 4), // autoscaling/v2.MetricTarget
-    message(5302, 17, Object, 1057, 3), // autoscaling/v2.MetricValueStatus
-    message(6308, 18, Object, 1060, 3), // autoscaling/v2.ObjectMetricSource
-    message(6326, 18, Object, 1063, 3), // autoscaling/v2.ObjectMetricStatus
-    message(7606, 16, Object, 1066, 2), // autoscaling/v2.PodsMetricSource
-    message(7622, 16, Object, 1068, 2), // autoscaling/v2.PodsMetricStatus
-    message(8455, 20, Object, 1070, 2), // autoscaling/v2.ResourceMetricSource
-    message(8475, 20, Object, 1072, 2), // autoscaling/v2.ResourceMetricStatus
-    message(1582, 29, Object, 1074, 4), // autoscaling/v2beta1.ContainerResourceMetricSource
-    message(1611, 29, Object, 1078, 4), // autoscaling/v2beta1.ContainerResourceMetricStatus
-    message(1916, 27, Object, 1082, 3), // autoscaling/v2beta1.CrossVersionObjectReference
-    message(3524, 20, Object, 1085, 4), // autoscaling/v2beta1.ExternalMetricSource
-    message(3544, 20, Object, 1089, 4), // autoscaling/v2beta1.ExternalMetricStatus
-    message(4095, 23, Object, 1093, 3), // autoscaling/v2beta1.HorizontalPodAutoscaler
-    message(4149, 32, Object, 1096, 5), // autoscaling/v2beta1.HorizontalPodAutoscalerCondition
-    message(4181, 27, Object, 1101, 4), // autoscaling/v2beta1.HorizontalPodAutoscalerSpec
-    message(4208, 29, Object, 1105, 6), // autoscaling/v2beta1.HorizontalPodAutoscalerStatus
-    message(5268, 10, Object, 1111, 6), // autoscaling/v2beta1.MetricSpec
-    message(5278, 12, Object, 1117, 6), // autoscaling/v2beta1.MetricStatus
-    message(6308, 18, Object, 1123, 5), // autoscaling/v2beta1.ObjectMetricSource
-    message(6326, 18, Object, 1128, 5), // autoscaling/v2beta1.ObjectMetricStatus
-    message(7606, 16, Object, 1133, 3), // autoscaling/v2beta1.PodsMetricSource
-    message(7622, 16, Object, 1136, 3), // autoscaling/v2beta1.PodsMetricStatus
-    message(8455, 20, Object, 1139, 3), // autoscaling/v2beta1.ResourceMetricSource
-    message(8475, 20, Object, 1142, 3), // autoscaling/v2beta1.ResourceMetricStatus
-    message(1582, 29, Object, 1145, 3), // autoscaling/v2beta2.ContainerResourceMetricSource
-    message(1611, 29, Object, 1148, 3), // autoscaling/v2beta2.ContainerResourceMetricStatus
-    message(1916, 27, Object, 1151, 3), // autoscaling/v2beta2.CrossVersionObjectReference
-    message(3524, 20, Object, 1154, 2), // autoscaling/v2beta2.ExternalMetricSource
-    message(3544, 20, Object, 1156, 2), // autoscaling/v2beta2.ExternalMetricStatus
-    message(4006, 16, Object, 1158, 3), // autoscaling/v2beta2.HPAScalingPolicy
-    message(4022, 15, Object, 1161, 3), // autoscaling/v2beta2.HPAScalingRules
-    message(4095, 23, Object, 1164, 3), // autoscaling/v2beta2.HorizontalPodAutoscaler
-    message(4118, 31, Object, 1167, 2), // autoscaling/v2beta2.HorizontalPodAutoscalerBehavior
-    message(4149, 32, Object, 1169, 5), // autoscaling/v2beta2.HorizontalPodAutoscalerCondition
-    message(4181, 27, Object, 1174, 5), // autoscaling/v2beta2.HorizontalPodAutoscalerSpec
-    message(4208, 29, Object, 1179, 6), // autoscaling/v2beta2.HorizontalPodAutoscalerStatus
-    message(5252, 16, Object, 1185, 2), // autoscaling/v2beta2.MetricIdentifier
-    message(5268, 10, Object, 1187, 6), // autoscaling/v2beta2.MetricSpec
-    message(5278, 12, Object, 1193, 6), // autoscaling/v2beta2.MetricStatus
-    message(5290, 12, Object, 1199, 4), // autoscaling/v2beta2.MetricTarget
-    message(5302, 17, Object, 1203, 3), // autoscaling/v2beta2.MetricValueStatus
-    message(6308, 18, Object, 1206, 3), // autoscaling/v2beta2.ObjectMetricSource
-    message(6326, 18, Object, 1209, 3), // autoscaling/v2beta2.ObjectMetricStatus
-    message(7606, 16, Object, 1212, 2), // autoscaling/v2beta2.PodsMetricSource
-    message(7622, 16, Object, 1214, 2), // autoscaling/v2beta2.PodsMetricStatus
-    message(8455, 20, Object, 1216, 2), // autoscaling/v2beta2.ResourceMetricSource
-    message(8475, 20, Object, 1218, 2), // autoscaling/v2beta2.ResourceMetricStatus
-    message(1885, 7, Object, 1220, 3), // batch/v1.CronJob
-    message(1892, 11, Object, 1223, 8), // batch/v1.CronJobSpec
-    message(1903, 13, Object, 1231, 3), // batch/v1.CronJobStatus
-    message(4786, 3, Object, 1234, 3), // batch/v1.Job
-    message(4789, 12, Object, 1237, 6), // batch/v1.JobCondition
-    message(4801, 26, Object, 1243, 4), // batch/v1.JobSchedulingConfiguration
-    message(4827, 7, Object, 1247, 17), // batch/v1.JobSpec
-    message(4834, 9, Object, 1264, 11), // batch/v1.JobStatus
-    message(4843, 15, Object, 1275, 2), // batch/v1.JobTemplateSpec
-    message(7035, 16, Object, 1277, 1), // batch/v1.PodFailurePolicy
-    message(7051, 38, Object, 1278, 3), // batch/v1.PodFailurePolicyOnExitCodesRequirement
-    message(7089, 38, Object, 1281, 2), // batch/v1.PodFailurePolicyOnPodConditionsPattern
-    message(7127, 20, Object, 1283, 3), // batch/v1.PodFailurePolicyRule
-    message(10217, 13, Object, 1286, 1), // batch/v1.SuccessPolicy
-    message(10230, 17, Object, 1287, 2), // batch/v1.SuccessPolicyRule
-    message(10542, 23, Object, 1289, 2), // batch/v1.UncountedTerminatedPods
-    message(1885, 7, Object, 1291, 3), // batch/v1beta1.CronJob
-    message(1892, 11, Object, 1294, 8), // batch/v1beta1.CronJobSpec
-    message(1903, 13, Object, 1302, 3), // batch/v1beta1.CronJobStatus
-    message(4843, 15, Object, 1305, 2), // batch/v1beta1.JobTemplateSpec
-    message(808, 25, Object, 1307, 3), // certificates/v1.CertificateSigningRequest
-    message(833, 34, Object, 1310, 6), // certificates/v1.CertificateSigningRequestCondition
-    message(867, 29, Object, 1316, 8), // certificates/v1.CertificateSigningRequestSpec
-    message(896, 31, Object, 1324, 2), // certificates/v1.CertificateSigningRequestStatus
-    message(1016, 18, Object, 1326, 2), // certificates/v1.ClusterTrustBundle
-    message(1062, 22, Object, 1328, 2), // certificates/v1.ClusterTrustBundleSpec
-    message(3564, 10, Items, 1330, 1), // certificates/v1.ExtraValue
-    message(6823, 21, Object, 1331, 3), // certificates/v1.PodCertificateRequest
-    message(6844, 25, Object, 1334, 10), // certificates/v1.PodCertificateRequestSpec
-    message(6869, 27, Object, 1344, 5), // certificates/v1.PodCertificateRequestStatus
-    message(1016, 18, Object, 1349, 2), // certificates/v1alpha1.ClusterTrustBundle
-    message(1062, 22, Object, 1351, 2), // certificates/v1alpha1.ClusterTrustBundleSpec
-    message(6823, 21, Object, 1353, 3), // certificates/v1alpha1.PodCertificateRequest
-    message(6844, 25, Object, 1356, 10), // certificates/v1alpha1.PodCertificateRequestSpec
-    message(6869, 27, Object, 1366, 5), // certificates/v1alpha1.PodCertificateRequestStatus
-    message(808, 25, Object, 1371, 3), // certificates/v1beta1.CertificateSigningRequest
-    message(833, 34, Object, 1374, 6), // certificates/v1beta1.CertificateSigningRequestCondition
-    message(867, 29, Object, 1380, 8), // certificates/v1beta1.CertificateSigningRequestSpec
-    message(896, 31, Object, 1388, 2), // certificates/v1beta1.CertificateSigningRequestStatus
-    message(1016, 18, Object, 1390, 2), // certificates/v1beta1.ClusterTrustBundle
-    message(1062, 22, Object, 1392, 2), // certificates/v1beta1.ClusterTrustBundleSpec
-    message(3564, 10, Items, 1394, 1), // certificates/v1beta1.ExtraValue
-    message(6823, 21, Object, 1395, 3), // certificates/v1beta1.PodCertificateRequest
-    message(6844, 25, Object, 1398, 12), // certificates/v1beta1.PodCertificateRequestSpec
-    message(6869, 27, Object, 1410, 5), // certificates/v1beta1.PodCertificateRequestStatus
-    message(4927, 5, Object, 1415, 2), // coordination/v1.Lease
-    message(4964, 9, Object, 1417, 7), // coordination/v1.LeaseSpec
-    message(4932, 14, Object, 1424, 2), // coordination/v1alpha1.LeaseCandidate
-    message(4946, 18, Object, 1426, 6), // coordination/v1alpha1.LeaseCandidateSpec
-    message(4932, 14, Object, 1432, 2), // coordination/v1alpha2.LeaseCandidate
-    message(4946, 18, Object, 1434, 6), // coordination/v1alpha2.LeaseCandidateSpec
-    message(4927, 5, Object, 1440, 2), // coordination/v1beta1.Lease
-    message(4932, 14, Object, 1442, 2), // coordination/v1beta1.LeaseCandidate
-    message(4946, 18, Object, 1444, 6), // coordination/v1beta1.LeaseCandidateSpec
-    message(4964, 9, Object, 1450, 7), // coordination/v1beta1.LeaseSpec
-    message(149, 32, Object, 1457, 4), // core/v1.AWSElasticBlockStoreVolumeSource
-    message(229, 8, Object, 1461, 3), // core/v1.Affinity
-    message(332, 15, Object, 1464, 2), // core/v1.AppArmorProfile
-    message(365, 14, Object, 1466, 2), // core/v1.AttachedVolume
-    message(410, 21, Object, 1468, 6), // core/v1.AzureDiskVolumeSource
-    message(431, 31, Object, 1474, 4), // core/v1.AzureFilePersistentVolumeSource
-    message(462, 21, Object, 1478, 3), // core/v1.AzureFileVolumeSource
-    message(515, 7, Object, 1481, 2), // core/v1.Binding
-    message(625, 25, Object, 1483, 10), // core/v1.CSIPersistentVolumeSource
-    message(668, 15, Object, 1493, 5), // core/v1.CSIVolumeSource
-    message(683, 12, Object, 1498, 2), // core/v1.Capabilities
-    message(762, 28, Object, 1500, 6), // core/v1.CephFSPersistentVolumeSource
-    message(790, 18, Object, 1506, 6), // core/v1.CephFSVolumeSource
-    message(927, 28, Object, 1512, 4), // core/v1.CinderPersistentVolumeSource
-    message(955, 18, Object, 1516, 4), // core/v1.CinderVolumeSource
-    message(973, 14, Object, 1520, 1), // core/v1.ClientIPConfig
-    message(1034, 28, Object, 1521, 6), // core/v1.ClusterTrustBundleProjection
-    message(1084, 18, Object, 1527, 4), // core/v1.ComponentCondition
-    message(1102, 15, Object, 1531, 2), // core/v1.ComponentStatus
-    message(1365, 9, Object, 1533, 4), // core/v1.ConfigMap
-    message(1374, 18, Object, 1537, 2), // core/v1.ConfigMapEnvSource
-    message(1392, 20, Object, 1539, 3), // core/v1.ConfigMapKeySelector
-    message(1412, 25, Object, 1542, 5), // core/v1.ConfigMapNodeConfigSource
-    message(1437, 19, Object, 1547, 3), // core/v1.ConfigMapProjection
-    message(1456, 21, Object, 1550, 5), // core/v1.ConfigMapVolumeSource
-    message(1477, 9, Object, 1555, 25), // core/v1.Container
-    message(1486, 32, Object, 1580, 3), // core/v1.ContainerExtendedResourceRequest
-    message(1518, 14, Object, 1583, 2), // core/v1.ContainerImage
-    message(1548, 13, Object, 1585, 5), // core/v1.ContainerPort
-    message(1561, 21, Object, 1590, 2), // core/v1.ContainerResizePolicy
-    message(1640, 20, Object, 1592, 2), // core/v1.ContainerRestartRule
-    message(1660, 31, Object, 1594, 2), // core/v1.ContainerRestartRuleOnExitCodes
-    message(1691, 14, Object, 1596, 3), // core/v1.ContainerState
-    message(1705, 21, Object, 1599, 1), // core/v1.ContainerStateRunning
-    message(1726, 24, Object, 1600, 7), // core/v1.ContainerStateTerminated
-    message(1750, 21, Object, 1607, 2), // core/v1.ContainerStateWaiting
-    message(1771, 15, Object, 1609, 15), // core/v1.ContainerStatus
-    message(1786, 13, Object, 1624, 1), // core/v1.ContainerUser
-    message(2283, 14, Object, 1625, 1), // core/v1.DaemonEndpoint
-    message(2922, 21, Object, 1626, 1), // core/v1.DownwardAPIProjection
-    message(2943, 21, Object, 1627, 5), // core/v1.DownwardAPIVolumeFile
-    message(2964, 23, Object, 1632, 3), // core/v1.DownwardAPIVolumeSource
-    message(2995, 20, Object, 1635, 3), // core/v1.EmptyDirVolumeSource
-    message(3023, 15, Object, 1638, 4), // core/v1.EndpointAddress
-    message(3069, 12, Object, 1642, 4), // core/v1.EndpointPort
-    message(3094, 14, Object, 1646, 3), // core/v1.EndpointSubset
-    message(3108, 9, Object, 1649, 2), // core/v1.Endpoints
-    message(3117, 13, Object, 1651, 3), // core/v1.EnvFromSource
-    message(3130, 6, Object, 1654, 3), // core/v1.EnvVar
-    message(3136, 12, Object, 1657, 5), // core/v1.EnvVarSource
-    message(3148, 18, Object, 1662, 2), // core/v1.EphemeralContainer
-    message(3166, 24, Object, 1664, 25), // core/v1.EphemeralContainerCommon
-    message(3190, 21, Object, 1689, 1), // core/v1.EphemeralVolumeSource
-    message(3211, 5, Object, 1690, 15), // core/v1.Event
-    message(3216, 11, Object, 1705, 2), // core/v1.EventSeries
-    message(3227, 11, Object, 1707, 2), // core/v1.EventSource
-    message(3369, 17, Object, 1709, 2), // core/v1.EvictionResponder
-    message(3444, 10, Object, 1711, 1), // core/v1.ExecAction
-    message(3574, 14, Object, 1712, 5), // core/v1.FCVolumeSource
-    message(3643, 15, Object, 1717, 4), // core/v1.FileKeySelector
-    message(3658, 26, Object, 1721, 5), // core/v1.FlexPersistentVolumeSource
-    message(3684, 16, Object, 1726, 5), // core/v1.FlexVolumeSource
-    message(3700, 19, Object, 1731, 2), // core/v1.FlockerVolumeSource
-    message(3815, 29, Object, 1733, 4), // core/v1.GCEPersistentDiskVolumeSource
-    message(3844, 10, Object, 1737, 3), // core/v1.GRPCAction
-    message(3874, 19, Object, 1740, 3), // core/v1.GitRepoVolumeSource
-    message(3893, 31, Object, 1743, 4), // core/v1.GlusterfsPersistentVolumeSource
-    message(3924, 21, Object, 1747, 3), // core/v1.GlusterfsVolumeSource
-    message(4037, 13, Object, 1750, 6), // core/v1.HTTPGetAction
-    message(4050, 10, Object, 1756, 2), // core/v1.HTTPHeader
-    message(4237, 9, Object, 1758, 2), // core/v1.HostAlias
-    message(4246, 6, Object, 1760, 1), // core/v1.HostIP
-    message(4252, 20, Object, 1761, 2), // core/v1.HostPathVolumeSource
-    message(4301, 27, Object, 1763, 11), // core/v1.ISCSIPersistentVolumeSource
-    message(4328, 17, Object, 1774, 11), // core/v1.ISCSIVolumeSource
-    message(4412, 17, Object, 1785, 2), // core/v1.ImageVolumeSource
-    message(4429, 17, Object, 1787, 1), // core/v1.ImageVolumeStatus
-    message(4858, 9, Object, 1788, 4), // core/v1.KeyToPath
-    message(4973, 9, Object, 1792, 3), // core/v1.Lifecycle
-    message(4982, 16, Object, 1795, 4), // core/v1.LifecycleHandler
-    message(4998, 10, Object, 1799, 2), // core/v1.LimitRange
-    message(5008, 14, Object, 1801, 6), // core/v1.LimitRangeItem
-    message(5022, 14, Object, 1807, 1), // core/v1.LimitRangeSpec
-    message(5082, 18, Object, 1808, 3), // core/v1.LinuxContainerUser
-    message(5108, 19, Object, 1811, 4), // core/v1.LoadBalancerIngress
-    message(5127, 18, Object, 1815, 1), // core/v1.LoadBalancerStatus
-    message(5145, 20, Object, 1816, 1), // core/v1.LocalObjectReference
-    message(5189, 17, Object, 1817, 2), // core/v1.LocalVolumeSource
-    message(5346, 18, Object, 1819, 2), // core/v1.ModifyVolumeStatus
-    message(5529, 15, Object, 1821, 3), // core/v1.NFSVolumeSource
-    message(5567, 9, Object, 1824, 3), // core/v1.Namespace
-    message(5576, 18, Object, 1827, 5), // core/v1.NamespaceCondition
-    message(5594, 13, Object, 1832, 1), // core/v1.NamespaceSpec
-    message(5607, 15, Object, 1833, 2), // core/v1.NamespaceStatus
-    message(5750, 4, Object, 1835, 3), // core/v1.Node
-    message(5754, 11, Object, 1838, 2), // core/v1.NodeAddress
-    message(5765, 12, Object, 1840, 2), // core/v1.NodeAffinity
-    message(5777, 30, Object, 1842, 2), // core/v1.NodeAllocatableMappedResources
-    message(5852, 32, Object, 1844, 3), // core/v1.NodeAllocatableOverheadResources
-    message(5907, 34, Object, 1847, 5), // core/v1.NodeAllocatableResourceClaimStatus
-    message(5971, 13, Object, 1852, 6), // core/v1.NodeCondition
-    message(5984, 16, Object, 1858, 1), // core/v1.NodeConfigSource
-    message(6000, 16, Object, 1859, 4), // core/v1.NodeConfigStatus
-    message(6016, 19, Object, 1863, 1), // core/v1.NodeDaemonEndpoints
-    message(6035, 12, Object, 1864, 1), // core/v1.NodeFeatures
-    message(6058, 23, Object, 1865, 1), // core/v1.NodePodPreemptionPolicy
-    message(6081, 18, Object, 1866, 2), // core/v1.NodeRuntimeHandler
-    message(6099, 26, Object, 1868, 2), // core/v1.NodeRuntimeHandlerFeatures
-    message(6125, 12, Object, 1870, 1), // core/v1.NodeSelector
-    message(6137, 23, Object, 1871, 3), // core/v1.NodeSelectorRequirement
-    message(6160, 16, Object, 1874, 2), // core/v1.NodeSelectorTerm
-    message(6176, 8, Object, 1876, 8), // core/v1.NodeSpec
-    message(6184, 10, Object, 1884, 14), // core/v1.NodeStatus
-    message(6194, 14, Object, 1898, 1), // core/v1.NodeSwapStatus
-    message(6208, 14, Object, 1899, 12), // core/v1.NodeSystemInfo
-    message(6279, 19, Object, 1911, 2), // core/v1.ObjectFieldSelector
-    message(6344, 15, Object, 1913, 7), // core/v1.ObjectReference
-    message(6478, 16, Object, 1920, 3), // core/v1.PersistentVolume
-    message(6494, 21, Object, 1923, 3), // core/v1.PersistentVolumeClaim
-    message(6515, 30, Object, 1926, 6), // core/v1.PersistentVolumeClaimCondition
-    message(6545, 25, Object, 1932, 9), // core/v1.PersistentVolumeClaimSpec
-    message(6570, 27, Object, 1941, 9), // core/v1.PersistentVolumeClaimStatus
-    message(6597, 29, Object, 1950, 2), // core/v1.PersistentVolumeClaimTemplate
-    message(6626, 33, Object, 1952, 2), // core/v1.PersistentVolumeClaimVolumeSource
-    message(6659, 22, Object, 1954, 22), // core/v1.PersistentVolumeSource
-    message(6681, 20, Object, 1976, 10), // core/v1.PersistentVolumeSpec
-    message(6701, 22, Object, 1986, 4), // core/v1.PersistentVolumeStatus
-    message(6723, 32, Object, 1990, 2), // core/v1.PhotonPersistentDiskVolumeSource
-    message(6755, 3, Object, 1992, 3), // core/v1.Pod
-    message(6758, 11, Object, 1995, 2), // core/v1.PodAffinity
-    message(6769, 15, Object, 1997, 6), // core/v1.PodAffinityTerm
-    message(6784, 15, Object, 2003, 2), // core/v1.PodAntiAffinity
-    message(6799, 24, Object, 2005, 8), // core/v1.PodCertificateProjection
-    message(6896, 12, Object, 2013, 7), // core/v1.PodCondition
-    message(6908, 12, Object, 2020, 3), // core/v1.PodDNSConfig
-    message(6920, 18, Object, 2023, 2), // core/v1.PodDNSConfigOption
-    message(7005, 30, Object, 2025, 2), // core/v1.PodExtendedResourceClaimStatus
-    message(7337, 5, Object, 2027, 1), // core/v1.PodIP
-    message(7352, 5, Object, 2028, 1), // core/v1.PodOS
-    message(7357, 16, Object, 2029, 1), // core/v1.PodReadinessGate
-    message(7373, 16, Object, 2030, 3), // core/v1.PodResourceClaim
-    message(7389, 22, Object, 2033, 2), // core/v1.PodResourceClaimStatus
-    message(7481, 17, Object, 2035, 1), // core/v1.PodSchedulingGate
-    message(7498, 18, Object, 2036, 1), // core/v1.PodSchedulingGroup
-    message(7516, 18, Object, 2037, 13), // core/v1.PodSecurityContext
-    message(7534, 7, Object, 2050, 44), // core/v1.PodSpec
-    message(7541, 9, Object, 2094, 22), // core/v1.PodStatus
-    message(7550, 15, Object, 2116, 2), // core/v1.PodStatusResult
-    message(7565, 11, Object, 2118, 2), // core/v1.PodTemplate
-    message(7576, 15, Object, 2120, 2), // core/v1.PodTemplateSpec
-    message(7591, 15, Object, 2122, 3), // core/v1.PodVolumeHealth
-    message(7685, 10, Object, 2125, 3), // core/v1.PortStatus
-    message(7695, 20, Object, 2128, 3), // core/v1.PortworxVolumeSource
-    message(7728, 23, Object, 2131, 2), // core/v1.PreferredSchedulingTerm
-    message(7922, 5, Object, 2133, 7), // core/v1.Probe
-    message(7927, 12, Object, 2140, 4), // core/v1.ProbeHandler
-    message(7939, 21, Object, 2144, 3), // core/v1.ProjectedVolumeSource
-    message(7988, 19, Object, 2147, 6), // core/v1.QuobyteVolumeSource
-    message(8007, 25, Object, 2153, 8), // core/v1.RBDPersistentVolumeSource
-    message(8032, 15, Object, 2161, 8), // core/v1.RBDVolumeSource
-    message(8047, 15, Object, 2169, 3), // core/v1.RangeAllocation
-    message(8136, 21, Object, 2172, 3), // core/v1.ReplicationController
-    message(8157, 30, Object, 2175, 5), // core/v1.ReplicationControllerCondition
-    message(8187, 25, Object, 2180, 4), // core/v1.ReplicationControllerSpec
-    message(8212, 27, Object, 2184, 6), // core/v1.ReplicationControllerStatus
-    message(8266, 13, Object, 2190, 2), // core/v1.ResourceClaim
-    message(8420, 21, Object, 2192, 3), // core/v1.ResourceFieldSelector
-    message(8441, 14, Object, 2195, 3), // core/v1.ResourceHealth
-    message(8610, 13, Object, 2198, 3), // core/v1.ResourceQuota
-    message(8623, 17, Object, 2201, 3), // core/v1.ResourceQuotaSpec
-    message(8640, 19, Object, 2204, 2), // core/v1.ResourceQuotaStatus
-    message(8659, 20, Object, 2206, 3), // core/v1.ResourceRequirements
-    message(8721, 14, Object, 2209, 2), // core/v1.ResourceStatus
-    message(8913, 14, Object, 2211, 4), // core/v1.SELinuxOptions
-    message(8932, 29, Object, 2215, 10), // core/v1.ScaleIOPersistentVolumeSource
-    message(8961, 19, Object, 2225, 10), // core/v1.ScaleIOVolumeSource
-    message(9010, 13, Object, 2235, 1), // core/v1.ScopeSelector
-    message(9023, 33, Object, 2236, 3), // core/v1.ScopedResourceSelectorRequirement
-    message(9056, 14, Object, 2239, 2), // core/v1.SeccompProfile
-    message(9070, 6, Object, 2241, 5), // core/v1.Secret
-    message(9076, 15, Object, 2246, 2), // core/v1.SecretEnvSource
-    message(9091, 17, Object, 2248, 3), // core/v1.SecretKeySelector
-    message(9108, 16, Object, 2251, 3), // core/v1.SecretProjection
-    message(9124, 15, Object, 2254, 2), // core/v1.SecretReference
-    message(9139, 18, Object, 2256, 5), // core/v1.SecretVolumeSource
-    message(9157, 15, Object, 2261, 12), // core/v1.SecurityContext
-    message(9325, 19, Object, 2273, 1), // core/v1.SerializedReference
-    message(9364, 7, Object, 2274, 3), // core/v1.Service
-    message(9371, 14, Object, 2277, 4), // core/v1.ServiceAccount
-    message(9406, 29, Object, 2281, 4), // core/v1.ServiceAccountTokenProjection
-    message(9496, 11, Object, 2285, 6), // core/v1.ServicePort
-    message(9523, 11, Object, 2291, 20), // core/v1.ServiceSpec
-    message(9534, 13, Object, 2311, 2), // core/v1.ServiceStatus
-    message(9547, 21, Object, 2313, 1), // core/v1.SessionAffinityConfig
-    message(9671, 11, Object, 2314, 1), // core/v1.SleepAction
-    message(9913, 31, Object, 2315, 5), // core/v1.StorageOSPersistentVolumeSource
-    message(9944, 21, Object, 2320, 5), // core/v1.StorageOSVolumeSource
-    message(10247, 6, Object, 2325, 2), // core/v1.Sysctl
-    message(10253, 15, Object, 2327, 2), // core/v1.TCPSocketAction
-    message(10268, 5, Object, 2329, 4), // core/v1.Taint
-    message(10381, 10, Object, 2333, 5), // core/v1.Toleration
-    message(10409, 32, Object, 2338, 2), // core/v1.TopologySelectorLabelRequirement
-    message(10441, 20, Object, 2340, 1), // core/v1.TopologySelectorTerm
-    message(10461, 24, Object, 2341, 8), // core/v1.TopologySpreadConstraint
-    message(10497, 25, Object, 2349, 3), // core/v1.TypedLocalObjectReference
-    message(10522, 20, Object, 2352, 4), // core/v1.TypedObjectReference
-    message(10816, 6, Object, 2356, 2), // core/v1.Volume
-    message(10923, 12, Object, 2358, 2), // core/v1.VolumeDevice
-    message(10946, 21, Object, 2360, 3), // core/v1.VolumeHealthCondition
-    message(10967, 18, Object, 2363, 2), // core/v1.VolumeHealthStatus
-    message(10985, 11, Object, 2365, 8), // core/v1.VolumeMount
-    message(10996, 17, Object, 2373, 5), // core/v1.VolumeMountStatus
-    message(11013, 18, Object, 2378, 1), // core/v1.VolumeNodeAffinity
-    message(11050, 16, Object, 2379, 6), // core/v1.VolumeProjection
-    message(11066, 26, Object, 2385, 2), // core/v1.VolumeResourceRequirements
-    message(11092, 12, Object, 2387, 30), // core/v1.VolumeSource
-    message(11104, 12, Object, 2417, 1), // core/v1.VolumeStatus
-    message(11116, 30, Object, 2418, 4), // core/v1.VsphereVirtualDiskVolumeSource
-    message(11182, 23, Object, 2422, 2), // core/v1.WeightedPodAffinityTerm
-    message(11205, 29, Object, 2424, 4), // core/v1.WindowsSecurityContextOptions
-    message(11545, 17, Object, 2428, 3), // core/v1.WorkloadReference
-    message(3015, 8, Object, 2431, 8), // discovery/v1.Endpoint
-    message(3038, 18, Object, 2439, 3), // discovery/v1.EndpointConditions
-    message(3056, 13, Object, 2442, 2), // discovery/v1.EndpointHints
-    message(3069, 12, Object, 2444, 4), // discovery/v1.EndpointPort
-    message(3081, 13, Object, 2448, 4), // discovery/v1.EndpointSlice
-    message(3801, 7, Object, 2452, 1), // discovery/v1.ForNode
-    message(3808, 7, Object, 2453, 1), // discovery/v1.ForZone
-    message(3015, 8, Object, 2454, 7), // discovery/v1beta1.Endpoint
-    message(3038, 18, Object, 2461, 3), // discovery/v1beta1.EndpointConditions
-    message(3056, 13, Object, 2464, 2), // discovery/v1beta1.EndpointHints
-    message(3069, 12, Object, 2466, 4), // discovery/v1beta1.EndpointPort
-    message(3081, 13, Object, 2470, 4), // discovery/v1beta1.EndpointSlice
-    message(3801, 7, Object, 2474, 1), // discovery/v1beta1.ForNode
-    message(3808, 7, Object, 2475, 1), // discovery/v1beta1.ForZone
-    message(3211, 5, Object, 2476, 15), // events/v1.Event
-    message(3216, 11, Object, 2491, 2), // events/v1.EventSeries
-    message(3211, 5, Object, 2493, 15), // events/v1beta1.Event
-    message(3216, 11, Object, 2508, 2), // events/v1beta1.EventSeries
-    message(2297, 9, Object, 2510, 3), // extensions/v1beta1.DaemonSet
-    message(2306, 18, Object, 2513, 5), // extensions/v1beta1.DaemonSetCondition
-    message(2324, 13, Object, 2518, 6), // extensions/v1beta1.DaemonSetSpec
-    message(2337, 15, Object, 2524, 10), // extensions/v1beta1.DaemonSetStatus
-    message(2352, 23, Object, 2534, 2), // extensions/v1beta1.DaemonSetUpdateStrategy
-    message(2388, 10, Object, 2536, 3), // extensions/v1beta1.Deployment
-    message(2398, 19, Object, 2539, 6), // extensions/v1beta1.DeploymentCondition
-    message(2417, 18, Object, 2545, 3), // extensions/v1beta1.DeploymentRollback
-    message(2435, 14, Object, 2548, 9), // extensions/v1beta1.DeploymentSpec
-    message(2449, 16, Object, 2557, 9), // extensions/v1beta1.DeploymentStatus
-    message(2465, 18, Object, 2566, 2), // extensions/v1beta1.DeploymentStrategy
-    message(4060, 15, Object, 2568, 3), // extensions/v1beta1.HTTPIngressPath
-    message(4075, 20, Object, 2571, 1), // extensions/v1beta1.HTTPIngressRuleValue
-    message(4294, 7, Object, 2572, 2), // extensions/v1beta1.IPBlock
-    message(4446, 7, Object, 2574, 3), // extensions/v1beta1.Ingress
-    message(4453, 14, Object, 2577, 3), // extensions/v1beta1.IngressBackend
-    message(4526, 26, Object, 2580, 3), // extensions/v1beta1.IngressLoadBalancerIngress
-    message(4552, 25, Object, 2583, 1), // extensions/v1beta1.IngressLoadBalancerStatus
-    message(4577, 17, Object, 2584, 3), // extensions/v1beta1.IngressPortStatus
-    message(4594, 11, Object, 2587, 2), // extensions/v1beta1.IngressRule
-    message(4605, 16, Object, 2589, 1), // extensions/v1beta1.IngressRuleValue
-    message(4642, 11, Object, 2590, 4), // extensions/v1beta1.IngressSpec
-    message(4653, 13, Object, 2594, 1), // extensions/v1beta1.IngressStatus
-    message(4666, 10, Object, 2595, 2), // extensions/v1beta1.IngressTLS
-    message(5639, 13, Object, 2597, 2), // extensions/v1beta1.NetworkPolicy
-    message(5652, 23, Object, 2599, 2), // extensions/v1beta1.NetworkPolicyEgressRule
-    message(5675, 24, Object, 2601, 2), // extensions/v1beta1.NetworkPolicyIngressRule
-    message(5699, 17, Object, 2603, 3), // extensions/v1beta1.NetworkPolicyPeer
-    message(5716, 17, Object, 2606, 3), // extensions/v1beta1.NetworkPolicyPort
-    message(5733, 17, Object, 2609, 4), // extensions/v1beta1.NetworkPolicySpec
-    message(8077, 10, Object, 2613, 3), // extensions/v1beta1.ReplicaSet
-    message(8087, 19, Object, 2616, 5), // extensions/v1beta1.ReplicaSetCondition
-    message(8106, 14, Object, 2621, 4), // extensions/v1beta1.ReplicaSetSpec
-    message(8120, 16, Object, 2625, 7), // extensions/v1beta1.ReplicaSetStatus
-    message(8772, 14, Object, 2632, 1), // extensions/v1beta1.RollbackConfig
-    message(8786, 22, Object, 2633, 2), // extensions/v1beta1.RollingUpdateDaemonSet
-    message(8808, 23, Object, 2635, 2), // extensions/v1beta1.RollingUpdateDeployment
-    message(8927, 5, Object, 2637, 3), // extensions/v1beta1.Scale
-    message(8980, 9, Object, 2640, 1), // extensions/v1beta1.ScaleSpec
-    message(8989, 11, Object, 2641, 3), // extensions/v1beta1.ScaleStatus
-    message(3454, 32, Object, 2644, 2), // flowcontrol/v1.ExemptPriorityLevelConfiguration
-    message(3719, 23, Object, 2646, 1), // flowcontrol/v1.FlowDistinguisherMethod
-    message(3742, 10, Object, 2647, 3), // flowcontrol/v1.FlowSchema
-    message(3752, 19, Object, 2650, 5), // flowcontrol/v1.FlowSchemaCondition
-    message(3771, 14, Object, 2655, 4), // flowcontrol/v1.FlowSchemaSpec
-    message(3785, 16, Object, 2659, 1), // flowcontrol/v1.FlowSchemaStatus
-    message(3958, 12, Object, 2660, 1), // flowcontrol/v1.GroupSubject
-    message(5036, 13, Object, 2661, 2), // flowcontrol/v1.LimitResponse
-    message(5049, 33, Object, 2663, 4), // flowcontrol/v1.LimitedPriorityLevelConfiguration
-    message(6243, 21, Object, 2667, 2), // flowcontrol/v1.NonResourcePolicyRule
-    message(7648, 23, Object, 2669, 3), // flowcontrol/v1.PolicyRulesWithSubjects
-    message(7764, 26, Object, 2672, 3), // flowcontrol/v1.PriorityLevelConfiguration
-    message(7790, 35, Object, 2675, 5), // flowcontrol/v1.PriorityLevelConfigurationCondition
-    message(7825, 35, Object, 2680, 1), // flowcontrol/v1.PriorityLevelConfigurationReference
-    message(7860, 30, Object, 2681, 3), // flowcontrol/v1.PriorityLevelConfigurationSpec
-    message(7890, 32, Object, 2684, 1), // flowcontrol/v1.PriorityLevelConfigurationStatus
-    message(7968, 20, Object, 2685, 3), // flowcontrol/v1.QueuingConfiguration
-    message(8495, 18, Object, 2688, 5), // flowcontrol/v1.ResourcePolicyRule
-    message(9385, 21, Object, 2693, 2), // flowcontrol/v1.ServiceAccountSubject
-    message(10119, 7, Object, 2695, 4), // flowcontrol/v1.Subject
-    message(10573, 11, Object, 2699, 1), // flowcontrol/v1.UserSubject
-    message(3454, 32, Object, 2700, 2), // flowcontrol/v1beta1.ExemptPriorityLevelConfiguration
-    message(3719, 23, Object, 2702, 1), // flowcontrol/v1beta1.FlowDistinguisherMethod
-    message(3742, 10, Object, 2703, 3), // flowcontrol/v1beta1.FlowSchema
-    message(3752, 19, Object, 2706, 5), // flowcontrol/v1beta1.FlowSchemaCondition
-    message(3771, 14, Object, 2711, 4), // flowcontrol/v1beta1.FlowSchemaSpec
-    message(3785, 16, Object, 2715, 1), // flowcontrol/v1beta1.FlowSchemaStatus
-    message(3958, 12, Object, 2716, 1), // flowcontrol/v1beta1.GroupSubject
-    message(5036, 13, Object, 2717, 2), // flowcontrol/v1beta1.LimitResponse
-    message(5049, 33, Object, 2719, 4), // flowcontrol/v1beta1.LimitedPriorityLevelConfiguration
-    message(6243, 21, Object, 2723, 2), // flowcontrol/v1beta1.NonResourcePolicyRule
-    message(7648, 23, Object, 2725, 3), // flowcontrol/v1beta1.PolicyRulesWithSubjects
-    message(7764, 26, Object, 2728, 3), // flowcontrol/v1beta1.PriorityLevelConfiguration
-    message(7790, 35, Object, 2731, 5), // flowcontrol/v1beta1.PriorityLevelConfigurationCondition
-    message(7825, 35, Object, 2736, 1), // flowcontrol/v1beta1.PriorityLevelConfigurationReference
-    message(7860, 30, Object, 2737, 3), // flowcontrol/v1beta1.PriorityLevelConfigurationSpec
-    message(7890, 32, Object, 2740, 1), // flowcontrol/v1beta1.PriorityLevelConfigurationStatus
-    message(7968, 20, Object, 2741, 3), // flowcontrol/v1beta1.QueuingConfiguration
-    message(8495, 18, Object, 2744, 5), // flowcontrol/v1beta1.ResourcePolicyRule
-    message(9385, 21, Object, 2749, 2), // flowcontrol/v1beta1.ServiceAccountSubject
-    message(10119, 7, Object, 2751, 4), // flowcontrol/v1beta1.Subject
-    message(10573, 11, Object, 2755, 1), // flowcontrol/v1beta1.UserSubject
-    message(3454, 32, Object, 2756, 2), // flowcontrol/v1beta2.ExemptPriorityLevelConfiguration
-    message(3719, 23, Object, 2758, 1), // flowcontrol/v1beta2.FlowDistinguisherMethod
-    message(3742, 10, Object, 2759, 3), // flowcontrol/v1beta2.FlowSchema
-    message(3752, 19, Object, 2762, 5), // flowcontrol/v1beta2.FlowSchemaCondition
-    message(3771, 14, Object, 2767, 4), // flowcontrol/v1beta2.FlowSchemaSpec
-    message(3785, 16, Object, 2771, 1), // flowcontrol/v1beta2.FlowSchemaStatus
-    message(3958, 12, Object, 2772, 1), // flowcontrol/v1beta2.GroupSubject
-    message(5036, 13, Object, 2773, 2), // flowcontrol/v1beta2.LimitResponse
-    message(5049, 33, Object, 2775, 4), // flowcontrol/v1beta2.LimitedPriorityLevelConfiguration
-    message(6243, 21, Object, 2779, 2), // flowcontrol/v1beta2.NonResourcePolicyRule
-    message(7648, 23, Object, 2781, 3), // flowcontrol/v1beta2.PolicyRulesWithSubjects
-    message(7764, 26, Object, 2784, 3), // flowcontrol/v1beta2.PriorityLevelConfiguration
-    message(7790, 35, Object, 2787, 5), // flowcontrol/v1beta2.PriorityLevelConfigurationCondition
-    message(7825, 35, Object, 2792, 1), // flowcontrol/v1beta2.PriorityLevelConfigurationReference
-    message(7860, 30, Object, 2793, 3), // flowcontrol/v1beta2.PriorityLevelConfigurationSpec
-    message(7890, 32, Object, 2796, 1), // flowcontrol/v1beta2.PriorityLevelConfigurationStatus
-    message(7968, 20, Object, 2797, 3), // flowcontrol/v1beta2.QueuingConfiguration
-    message(8495, 18, Object, 2800, 5), // flowcontrol/v1beta2.ResourcePolicyRule
-    message(9385, 21, Object, 2805, 2), // flowcontrol/v1beta2.ServiceAccountSubject
-    message(10119, 7, Object, 2807, 4), // flowcontrol/v1beta2.Subject
-    message(10573, 11, Object, 2811, 1), // flowcontrol/v1beta2.UserSubject
-    message(3454, 32, Object, 2812, 2), // flowcontrol/v1beta3.ExemptPriorityLevelConfiguration
-    message(3719, 23, Object, 2814, 1), // flowcontrol/v1beta3.FlowDistinguisherMethod
-    message(3742, 10, Object, 2815, 3), // flowcontrol/v1beta3.FlowSchema
-    message(3752, 19, Object, 2818, 5), // flowcontrol/v1beta3.FlowSchemaCondition
-    message(3771, 14, Object, 2823, 4), // flowcontrol/v1beta3.FlowSchemaSpec
-    message(3785, 16, Object, 2827, 1), // flowcontrol/v1beta3.FlowSchemaStatus
-    message(3958, 12, Object, 2828, 1), // flowcontrol/v1beta3.GroupSubject
-    message(5036, 13, Object, 2829, 2), // flowcontrol/v1beta3.LimitResponse
-    message(5049, 33, Object, 2831, 4), // flowcontrol/v1beta3.LimitedPriorityLevelConfiguration
-    message(6243, 21, Object, 2835, 2), // flowcontrol/v1beta3.NonResourcePolicyRule
-    message(7648, 23, Object, 2837, 3), // flowcontrol/v1beta3.PolicyRulesWithSubjects
-    message(7764, 26, Object, 2840, 3), // flowcontrol/v1beta3.PriorityLevelConfiguration
-    message(7790, 35, Object, 2843, 5), // flowcontrol/v1beta3.PriorityLevelConfigurationCondition
-    message(7825, 35, Object, 2848, 1), // flowcontrol/v1beta3.PriorityLevelConfigurationReference
-    message(7860, 30, Object, 2849, 3), // flowcontrol/v1beta3.PriorityLevelConfigurationSpec
-    message(7890, 32, Object, 2852, 1), // flowcontrol/v1beta3.PriorityLevelConfigurationStatus
-    message(7968, 20, Object, 2853, 3), // flowcontrol/v1beta3.QueuingConfiguration
-    message(8495, 18, Object, 2856, 5), // flowcontrol/v1beta3.ResourcePolicyRule
-    message(9385, 21, Object, 2861, 2), // flowcontrol/v1beta3.ServiceAccountSubject
-    message(10119, 7, Object, 2863, 4), // flowcontrol/v1beta3.Subject
-    message(10573, 11, Object, 2867, 1), // flowcontrol/v1beta3.UserSubject
-    message(4345, 11, Object, 2868, 3), // imagepolicy/v1alpha1.ImageReview
-    message(4356, 24, Object, 2871, 1), // imagepolicy/v1alpha1.ImageReviewContainerSpec
-    message(4380, 15, Object, 2872, 3), // imagepolicy/v1alpha1.ImageReviewSpec
-    message(4395, 17, Object, 2875, 3), // imagepolicy/v1alpha1.ImageReviewStatus
-    message(3238, 8, Object, 2878, 3), // lifecycle/v1alpha1.Eviction
-    message(3246, 20, Object, 2881, 2), // lifecycle/v1alpha1.EvictionPodReference
-    message(3266, 15, Object, 2883, 3), // lifecycle/v1alpha1.EvictionRequest
-    message(3281, 27, Object, 2886, 2), // lifecycle/v1alpha1.EvictionRequestPodReference
-    message(3308, 19, Object, 2888, 3), // lifecycle/v1alpha1.EvictionRequestSpec
-    message(3327, 21, Object, 2891, 2), // lifecycle/v1alpha1.EvictionRequestStatus
-    message(3348, 21, Object, 2893, 1), // lifecycle/v1alpha1.EvictionRequestTarget
-    message(3386, 12, Object, 2894, 1), // lifecycle/v1alpha1.EvictionSpec
-    message(3398, 14, Object, 2895, 5), // lifecycle/v1alpha1.EvictionStatus
-    message(3412, 14, Object, 2900, 1), // lifecycle/v1alpha1.EvictionTarget
-    message(8239, 9, Object, 2901, 2), // lifecycle/v1alpha1.Requester
-    message(8735, 15, Object, 2903, 6), // lifecycle/v1alpha1.ResponderStatus
-    message(10273, 15, Object, 2909, 3), // lifecycle/v1alpha1.TargetResponder
-    message(1356, 9, Object, 2912, 6), // meta/v1.Condition
-    message(2375, 13, Object, 2918, 6), // meta/v1.DeleteOptions
-    message(2987, 8, Duration, 2924, 1), // meta/v1.Duration
-    message(3611, 24, Object, 2925, 3), // meta/v1.FieldSelectorRequirement
-    message(3635, 8, Raw, 2928, 1), // meta/v1.FieldsV1
-    message(3945, 13, Object, 2929, 2), // meta/v1.GroupResource
-    message(3970, 16, Object, 2931, 3), // meta/v1.GroupVersionKind
-    message(3986, 20, Object, 2934, 3), // meta/v1.GroupVersionResource
-    message(4867, 13, Object, 2937, 2), // meta/v1.LabelSelector
-    message(4903, 24, Object, 2939, 3), // meta/v1.LabelSelectorRequirement
-    message(5100, 8, Object, 2942, 5), // meta/v1.ListMeta
-    message(5206, 18, Object, 2947, 7), // meta/v1.ManagedFieldsEntry
-    message(5319, 9, MicroTime, 2954, 2), // meta/v1.MicroTime
-    message(6298, 10, Object, 2956, 15), // meta/v1.ObjectMeta
-    message(6392, 14, Object, 2971, 6), // meta/v1.OwnerReference
-    message(6438, 21, Object, 2977, 1), // meta/v1.PartialObjectMetadata
-    message(7715, 13, Object, 2978, 2), // meta/v1.Preconditions
-    message(9568, 9, Object, 2980, 1), // meta/v1.ShardInfo
-    message(9836, 6, Object, 2981, 6), // meta/v1.Status
-    message(9842, 11, Object, 2987, 3), // meta/v1.StatusCause
-    message(9853, 13, Object, 2990, 6), // meta/v1.StatusDetails
-    message(10288, 4, Time, 2996, 2), // meta/v1.Time
-    message(1532, 16, Object, 2998, 2), // metrics/v1beta1.ContainerMetrics
-    message(6047, 11, Object, 3000, 4), // metrics/v1beta1.NodeMetrics
-    message(7342, 10, Object, 3004, 4), // metrics/v1beta1.PodMetrics
-    message(4060, 15, Object, 3008, 3), // networking/v1.HTTPIngressPath
-    message(4075, 20, Object, 3011, 1), // networking/v1.HTTPIngressRuleValue
-    message(4272, 9, Object, 3012, 2), // networking/v1.IPAddress
-    message(4281, 13, Object, 3014, 1), // networking/v1.IPAddressSpec
-    message(4294, 7, Object, 3015, 2), // networking/v1.IPBlock
-    message(4446, 7, Object, 3017, 3), // networking/v1.Ingress
-    message(4453, 14, Object, 3020, 2), // networking/v1.IngressBackend
-    message(4467, 12, Object, 3022, 2), // networking/v1.IngressClass
-    message(4479, 31, Object, 3024, 5), // networking/v1.IngressClassParametersReference
-    message(4510, 16, Object, 3029, 2), // networking/v1.IngressClassSpec
-    message(4526, 26, Object, 3031, 3), // networking/v1.IngressLoadBalancerIngress
-    message(4552, 25, Object, 3034, 1), // networking/v1.IngressLoadBalancerStatus
-    message(4577, 17, Object, 3035, 3), // networking/v1.IngressPortStatus
-    message(4594, 11, Object, 3038, 2), // networking/v1.IngressRule
-    message(4605, 16, Object, 3040, 1), // networking/v1.IngressRuleValue
-    message(4621, 21, Object, 3041, 2), // networking/v1.IngressServiceBackend
-    message(4642, 11, Object, 3043, 4), // networking/v1.IngressSpec
-    message(4653, 13, Object, 3047, 1), // networking/v1.IngressStatus
-    message(4666, 10, Object, 3048, 2), // networking/v1.IngressTLS
-    message(5639, 13, Object, 3050, 2), // networking/v1.NetworkPolicy
-    message(5652, 23, Object, 3052, 2), // networking/v1.NetworkPolicyEgressRule
-    message(5675, 24, Object, 3054, 2), // networking/v1.NetworkPolicyIngressRule
-    message(5699, 17, Object, 3056, 3), // networking/v1.NetworkPolicyPeer
-    message(5716, 17, Object, 3059, 3), // networking/v1.NetworkPolicyPort
-    message(5733, 17, Object, 3062, 4), // networking/v1.NetworkPolicySpec
-    message(6423, 15, Object, 3066, 4), // networking/v1.ParentReference
-    message(9435, 18, Object, 3070, 2), // networking/v1.ServiceBackendPort
-    message(9453, 11, Object, 3072, 3), // networking/v1.ServiceCIDR
-    message(9464, 15, Object, 3075, 1), // networking/v1.ServiceCIDRSpec
-    message(9479, 17, Object, 3076, 1), // networking/v1.ServiceCIDRStatus
-    message(4272, 9, Object, 3077, 2), // networking/v1alpha1.IPAddress
-    message(4281, 13, Object, 3079, 1), // networking/v1alpha1.IPAddressSpec
-    message(6423, 15, Object, 3080, 4), // networking/v1alpha1.ParentReference
-    message(9453, 11, Object, 3084, 3), // networking/v1alpha1.ServiceCIDR
-    message(9464, 15, Object, 3087, 1), // networking/v1alpha1.ServiceCIDRSpec
-    message(9479, 17, Object, 3088, 1), // networking/v1alpha1.ServiceCIDRStatus
-    message(4060, 15, Object, 3089, 3), // networking/v1beta1.HTTPIngressPath
-    message(4075, 20, Object, 3092, 1), // networking/v1beta1.HTTPIngressRuleValue
-    message(4272, 9, Object, 3093, 2), // networking/v1beta1.IPAddress
-    message(4281, 13, Object, 3095, 1), // networking/v1beta1.IPAddressSpec
-    message(4446, 7, Object, 3096, 3), // networking/v1beta1.Ingress
-    message(4453, 14, Object, 3099, 3), // networking/v1beta1.IngressBackend
-    message(4467, 12, Object, 3102, 2), // networking/v1beta1.IngressClass
-    message(4479, 31, Object, 3104, 5), // networking/v1beta1.IngressClassParametersReference
-    message(4510, 16, Object, 3109, 2), // networking/v1beta1.IngressClassSpec
-    message(4526, 26, Object, 3111, 3), // networking/v1beta1.IngressLoadBalancerIngress
-    message(4552, 25, Object, 3114, 1), // networking/v1beta1.IngressLoadBalancerStatus
-    message(4577, 17, Object, 3115, 3), // networking/v1beta1.IngressPortStatus
-    message(4594, 11, Object, 3118, 2), // networking/v1beta1.IngressRule
-    message(4605, 16, Object, 3120, 1), // networking/v1beta1.IngressRuleValue
-    message(4642, 11, Object, 3121, 4), // networking/v1beta1.IngressSpec
-    message(4653, 13, Object, 3125, 1), // networking/v1beta1.IngressStatus
-    message(4666, 10, Object, 3126, 2), // networking/v1beta1.IngressTLS
-    message(6423, 15, Object, 3128, 4), // networking/v1beta1.ParentReference
-    message(9453, 11, Object, 3132, 3), // networking/v1beta1.ServiceCIDR
-    message(9464, 15, Object, 3135, 1), // networking/v1beta1.ServiceCIDRSpec
-    message(9479, 17, Object, 3136, 1), // networking/v1beta1.ServiceCIDRStatus
-    message(6384, 8, Object, 3137, 1), // node/v1.Overhead
-    message(8885, 12, Object, 3138, 4), // node/v1.RuntimeClass
-    message(9000, 10, Object, 3142, 2), // node/v1.Scheduling
-    message(6384, 8, Object, 3144, 1), // node/v1alpha1.Overhead
-    message(8885, 12, Object, 3145, 2), // node/v1alpha1.RuntimeClass
-    message(8897, 16, Object, 3147, 3), // node/v1alpha1.RuntimeClassSpec
-    message(9000, 10, Object, 3150, 2), // node/v1alpha1.Scheduling
-    message(6384, 8, Object, 3152, 1), // node/v1beta1.Overhead
-    message(8885, 12, Object, 3153, 4), // node/v1beta1.RuntimeClass
-    message(9000, 10, Object, 3157, 2), // node/v1beta1.Scheduling
-    message(8065, 12, Raw, 3159, 1), // pkg/runtime.RawExtension
-    message(3238, 8, Object, 3160, 2), // policy/v1.Eviction
-    message(6938, 19, Object, 3162, 3), // policy/v1.PodDisruptionBudget
-    message(6957, 23, Object, 3165, 4), // policy/v1.PodDisruptionBudgetSpec
-    message(6980, 25, Object, 3169, 7), // policy/v1.PodDisruptionBudgetStatus
-    message(3238, 8, Object, 3176, 2), // policy/v1beta1.Eviction
-    message(6938, 19, Object, 3178, 3), // policy/v1beta1.PodDisruptionBudget
-    message(6957, 23, Object, 3181, 4), // policy/v1beta1.PodDisruptionBudgetSpec
-    message(6980, 25, Object, 3185, 7), // policy/v1beta1.PodDisruptionBudgetStatus
-    message(237, 15, Object, 3192, 1), // rbac/v1.AggregationRule
-    message(987, 11, Object, 3193, 3), // rbac/v1.ClusterRole
-    message(998, 18, Object, 3196, 3), // rbac/v1.ClusterRoleBinding
-    message(7638, 10, Object, 3199, 5), // rbac/v1.PolicyRule
-    message(8750, 4, Object, 3204, 2), // rbac/v1.Role
-    message(8754, 11, Object, 3206, 3), // rbac/v1.RoleBinding
-    message(8765, 7, Object, 3209, 3), // rbac/v1.RoleRef
-    message(10119, 7, Object, 3212, 4), // rbac/v1.Subject
-    message(237, 15, Object, 3216, 1), // rbac/v1alpha1.AggregationRule
-    message(987, 11, Object, 3217, 3), // rbac/v1alpha1.ClusterRole
-    message(998, 18, Object, 3220, 3), // rbac/v1alpha1.ClusterRoleBinding
-    message(7638, 10, Object, 3223, 5), // rbac/v1alpha1.PolicyRule
-    message(8750, 4, Object, 3228, 2), // rbac/v1alpha1.Role
-    message(8754, 11, Object, 3230, 3), // rbac/v1alpha1.RoleBinding
-    message(8765, 7, Object, 3233, 3), // rbac/v1alpha1.RoleRef
-    message(10119, 7, Object, 3236, 4), // rbac/v1alpha1.Subject
-    message(237, 15, Object, 3240, 1), // rbac/v1beta1.AggregationRule
-    message(987, 11, Object, 3241, 3), // rbac/v1beta1.ClusterRole
-    message(998, 18, Object, 3244, 3), // rbac/v1beta1.ClusterRoleBinding
-    message(7638, 10, Object, 3247, 5), // rbac/v1beta1.PolicyRule
-    message(8750, 4, Object, 3252, 2), // rbac/v1beta1.Role
-    message(8754, 11, Object, 3254, 3), // rbac/v1beta1.RoleBinding
-    message(8765, 7, Object, 3257, 3), // rbac/v1beta1.RoleRef
-    message(10119, 7, Object, 3260, 4), // rbac/v1beta1.Subject
-    message(295, 21, Object, 3264, 7), // resource/v1.AllocatedDeviceStatus
-    message(316, 16, Object, 3271, 3), // resource/v1.AllocationResult
-    message(542, 17, Object, 3274, 1), // resource/v1.CELDeviceSelector
-    message(695, 21, Object, 3275, 3), // resource/v1.CapacityRequestPolicy
-    message(716, 26, Object, 3278, 3), // resource/v1.CapacityRequestPolicyRange
-    message(742, 20, Object, 3281, 1), // resource/v1.CapacityRequirements
-    message(1868, 7, Object, 3282, 1), // resource/v1.Counter
-    message(1875, 10, Object, 3283, 2), // resource/v1.CounterSet
-    message(2483, 6, Object, 3285, 14), // resource/v1.Device
-    message(2489, 29, Object, 3299, 3), // resource/v1.DeviceAllocationConfiguration
-    message(2518, 22, Object, 3302, 2), // resource/v1.DeviceAllocationResult
-    message(2540, 15, Object, 3304, 8), // resource/v1.DeviceAttribute
-    message(2555, 14, Object, 3312, 2), // resource/v1.DeviceCapacity
-    message(2569, 11, Object, 3314, 3), // resource/v1.DeviceClaim
-    message(2580, 24, Object, 3317, 2), // resource/v1.DeviceClaimConfiguration
-    message(2604, 11, Object, 3319, 2), // resource/v1.DeviceClass
-    message(2615, 24, Object, 3321, 1), // resource/v1.DeviceClassConfiguration
-    message(2639, 15, Object, 3322, 3), // resource/v1.DeviceClassSpec
-    message(2654, 19, Object, 3325, 1), // resource/v1.DeviceConfiguration
-    message(2673, 16, Object, 3326, 3), // resource/v1.DeviceConstraint
-    message(2689, 24, Object, 3329, 3), // resource/v1.DeviceCounterConsumption
-    message(2713, 22, Object, 3332, 2), // resource/v1.DeviceDerivedAttribute
-    message(2735, 13, Object, 3334, 3), // resource/v1.DeviceRequest
-    message(2748, 29, Object, 3337, 11), // resource/v1.DeviceRequestAllocationResult
-    message(2777, 14, Object, 3348, 1), // resource/v1.DeviceSelector
-    message(2791, 16, Object, 3349, 8), // resource/v1.DeviceSubRequest
-    message(2807, 11, Object, 3357, 4), // resource/v1.DeviceTaint
-    message(2818, 15, Object, 3361, 3), // resource/v1.DeviceTaintRule
-    message(2833, 19, Object, 3364, 2), // resource/v1.DeviceTaintRuleSpec
-    message(2852, 21, Object, 3366, 1), // resource/v1.DeviceTaintRuleStatus
-    message(2873, 19, Object, 3367, 3), // resource/v1.DeviceTaintSelector
-    message(2892, 16, Object, 3370, 5), // resource/v1.DeviceToleration
-    message(3426, 18, Object, 3375, 8), // resource/v1.ExactDeviceRequest
-    message(5622, 17, Object, 3383, 3), // resource/v1.NetworkDeviceData
-    message(5807, 22, Object, 3386, 3), // resource/v1.NodeAllocatableMapping
-    message(5829, 23, Object, 3389, 2), // resource/v1.NodeAllocatableOverhead
-    message(5884, 23, Object, 3391, 2), // resource/v1.NodeAllocatableResource
-    message(5941, 30, Object, 3393, 2), // resource/v1.NodeAllocatableResourceMapping
-    message(6359, 25, Object, 3395, 2), // resource/v1.OpaqueDeviceConfiguration
-    message(8266, 13, Object, 3397, 3), // resource/v1.ResourceClaim
-    message(8279, 30, Object, 3400, 4), // resource/v1.ResourceClaimConsumerReference
-    message(8338, 17, Object, 3404, 1), // resource/v1.ResourceClaimSpec
-    message(8355, 19, Object, 3405, 3), // resource/v1.ResourceClaimStatus
-    message(8374, 21, Object, 3408, 2), // resource/v1.ResourceClaimTemplate
-    message(8395, 25, Object, 3410, 2), // resource/v1.ResourceClaimTemplateSpec
-    message(8513, 12, Object, 3412, 3), // resource/v1.ResourcePool
-    message(8691, 13, Object, 3415, 2), // resource/v1.ResourceSlice
-    message(8704, 17, Object, 3417, 10), // resource/v1.ResourceSliceSpec
-    message(295, 21, Object, 3427, 6), // resource/v1alpha3.AllocatedDeviceStatus
-    message(316, 16, Object, 3433, 3), // resource/v1alpha3.AllocationResult
-    message(483, 11, Object, 3436, 7), // resource/v1alpha3.BasicDevice
-    message(542, 17, Object, 3443, 1), // resource/v1alpha3.CELDeviceSelector
-    message(1868, 7, Object, 3444, 1), // resource/v1alpha3.Counter
-    message(1875, 10, Object, 3445, 2), // resource/v1alpha3.CounterSet
-    message(2483, 6, Object, 3447, 2), // resource/v1alpha3.Device
-    message(2489, 29, Object, 3449, 3), // resource/v1alpha3.DeviceAllocationConfiguration
-    message(2518, 22, Object, 3452, 2), // resource/v1alpha3.DeviceAllocationResult
-    message(2540, 15, Object, 3454, 4), // resource/v1alpha3.DeviceAttribute
-    message(2569, 11, Object, 3458, 3), // resource/v1alpha3.DeviceClaim
-    message(2580, 24, Object, 3461, 2), // resource/v1alpha3.DeviceClaimConfiguration
-    message(2604, 11, Object, 3463, 2), // resource/v1alpha3.DeviceClass
-    message(2615, 24, Object, 3465, 1), // resource/v1alpha3.DeviceClassConfiguration
-    message(2639, 15, Object, 3466, 3), // resource/v1alpha3.DeviceClassSpec
-    message(2654, 19, Object, 3469, 1), // resource/v1alpha3.DeviceConfiguration
-    message(2673, 16, Object, 3470, 2), // resource/v1alpha3.DeviceConstraint
-    message(2689, 24, Object, 3472, 2), // resource/v1alpha3.DeviceCounterConsumption
-    message(2735, 13, Object, 3474, 8), // resource/v1alpha3.DeviceRequest
-    message(2748, 29, Object, 3482, 6), // resource/v1alpha3.DeviceRequestAllocationResult
-    message(2777, 14, Object, 3488, 1), // resource/v1alpha3.DeviceSelector
-    message(2791, 16, Object, 3489, 6), // resource/v1alpha3.DeviceSubRequest
-    message(2807, 11, Object, 3495, 4), // resource/v1alpha3.DeviceTaint
-    message(2818, 15, Object, 3499, 3), // resource/v1alpha3.DeviceTaintRule
-    message(2833, 19, Object, 3502, 2), // resource/v1alpha3.DeviceTaintRuleSpec
-    message(2852, 21, Object, 3504, 1), // resource/v1alpha3.DeviceTaintRuleStatus
-    message(2873, 19, Object, 3505, 5), // resource/v1alpha3.DeviceTaintSelector
-    message(2892, 16, Object, 3510, 5), // resource/v1alpha3.DeviceToleration
-    message(5622, 17, Object, 3515, 3), // resource/v1alpha3.NetworkDeviceData
-    message(6359, 25, Object, 3518, 2), // resource/v1alpha3.OpaqueDeviceConfiguration
-    message(6459, 19, Object, 3520, 4), // resource/v1alpha3.PartitionTypeStatus
-    message(7411, 20, Object, 3524, 3), // resource/v1alpha3.PodSchedulingContext
-    message(7431, 24, Object, 3527, 2), // resource/v1alpha3.PodSchedulingContextSpec
-    message(7455, 26, Object, 3529, 1), // resource/v1alpha3.PodSchedulingContextStatus
-    message(7671, 10, Object, 3530, 12), // resource/v1alpha3.PoolStatus
-    message(8266, 13, Object, 3542, 3), // resource/v1alpha3.ResourceClaim
-    message(8279, 30, Object, 3545, 4), // resource/v1alpha3.ResourceClaimConsumerReference
-    message(8309, 29, Object, 3549, 2), // resource/v1alpha3.ResourceClaimSchedulingStatus
-    message(8338, 17, Object, 3551, 2), // resource/v1alpha3.ResourceClaimSpec
-    message(8355, 19, Object, 3553, 4), // resource/v1alpha3.ResourceClaimStatus
-    message(8374, 21, Object, 3557, 2), // resource/v1alpha3.ResourceClaimTemplate
-    message(8395, 25, Object, 3559, 2), // resource/v1alpha3.ResourceClaimTemplateSpec
-    message(8513, 12, Object, 3561, 3), // resource/v1alpha3.ResourcePool
-    message(8525, 25, Object, 3564, 3), // resource/v1alpha3.ResourcePoolStatusRequest
-    message(8550, 29, Object, 3567, 4), // resource/v1alpha3.ResourcePoolStatusRequestSpec
-    message(8579, 31, Object, 3571, 3), // resource/v1alpha3.ResourcePoolStatusRequestStatus
-    message(8691, 13, Object, 3574, 2), // resource/v1alpha3.ResourceSlice
-    message(8704, 17, Object, 3576, 8), // resource/v1alpha3.ResourceSliceSpec
-    message(9577, 23, Object, 3584, 4), // resource/v1alpha3.ShareableCapacityStatus
-    message(9600, 22, Object, 3588, 3), // resource/v1alpha3.ShareableSummaryStatus
-    message(295, 21, Object, 3591, 7), // resource/v1beta1.AllocatedDeviceStatus
-    message(316, 16, Object, 3598, 3), // resource/v1beta1.AllocationResult
-    message(483, 11, Object, 3601, 13), // resource/v1beta1.BasicDevice
-    message(542, 17, Object, 3614, 1), // resource/v1beta1.CELDeviceSelector
-    message(695, 21, Object, 3615, 3), // resource/v1beta1.CapacityRequestPolicy
-    message(716, 26, Object, 3618, 3), // resource/v1beta1.CapacityRequestPolicyRange
-    message(742, 20, Object, 3621, 1), // resource/v1beta1.CapacityRequirements
-    message(1868, 7, Object, 3622, 1), // resource/v1beta1.Counter
-    message(1875, 10, Object, 3623, 2), // resource/v1beta1.CounterSet
-    message(2483, 6, Object, 3625, 2), // resource/v1beta1.Device
-    message(2489, 29, Object, 3627, 3), // resource/v1beta1.DeviceAllocationConfiguration
-    message(2518, 22, Object, 3630, 2), // resource/v1beta1.DeviceAllocationResult
-    message(2540, 15, Object, 3632, 8), // resource/v1beta1.DeviceAttribute
-    message(2555, 14, Object, 3640, 2), // resource/v1beta1.DeviceCapacity
-    message(2569, 11, Object, 3642, 3), // resource/v1beta1.DeviceClaim
-    message(2580, 24, Object, 3645, 2), // resource/v1beta1.DeviceClaimConfiguration
-    message(2604, 11, Object, 3647, 2), // resource/v1beta1.DeviceClass
-    message(2615, 24, Object, 3649, 1), // resource/v1beta1.DeviceClassConfiguration
-    message(2639, 15, Object, 3650, 3), // resource/v1beta1.DeviceClassSpec
-    message(2654, 19, Object, 3653, 1), // resource/v1beta1.DeviceConfiguration
-    message(2673, 16, Object, 3654, 3), // resource/v1beta1.DeviceConstraint
-    message(2689, 24, Object, 3657, 3), // resource/v1beta1.DeviceCounterConsumption
-    message(2713, 22, Object, 3660, 2), // resource/v1beta1.DeviceDerivedAttribute
-    message(2735, 13, Object, 3662, 10), // resource/v1beta1.DeviceRequest
-    message(2748, 29, Object, 3672, 11), // resource/v1beta1.DeviceRequestAllocationResult
-    message(2777, 14, Object, 3683, 1), // resource/v1beta1.DeviceSelector
-    message(2791, 16, Object, 3684, 8), // resource/v1beta1.DeviceSubRequest
-    message(2807, 11, Object, 3692, 4), // resource/v1beta1.DeviceTaint
-    message(2892, 16, Object, 3696, 5), // resource/v1beta1.DeviceToleration
-    message(5622, 17, Object, 3701, 3), // resource/v1beta1.NetworkDeviceData
-    message(5807, 22, Object, 3704, 3), // resource/v1beta1.NodeAllocatableMapping
-    message(5829, 23, Object, 3707, 2), // resource/v1beta1.NodeAllocatableOverhead
-    message(5884, 23, Object, 3709, 2), // resource/v1beta1.NodeAllocatableResource
-    message(5941, 30, Object, 3711, 2), // resource/v1beta1.NodeAllocatableResourceMapping
-    message(6359, 25, Object, 3713, 2), // resource/v1beta1.OpaqueDeviceConfiguration
-    message(8266, 13, Object, 3715, 3), // resource/v1beta1.ResourceClaim
-    message(8279, 30, Object, 3718, 4), // resource/v1beta1.ResourceClaimConsumerReference
-    message(8338, 17, Object, 3722, 1), // resource/v1beta1.ResourceClaimSpec
-    message(8355, 19, Object, 3723, 3), // resource/v1beta1.ResourceClaimStatus
-    message(8374, 21, Object, 3726, 2), // resource/v1beta1.ResourceClaimTemplate
-    message(8395, 25, Object, 3728, 2), // resource/v1beta1.ResourceClaimTemplateSpec
-    message(8513, 12, Object, 3730, 3), // resource/v1beta1.ResourcePool
-    message(8691, 13, Object, 3733, 2), // resource/v1beta1.ResourceSlice
-    message(8704, 17, Object, 3735, 10), // resource/v1beta1.ResourceSliceSpec
-    message(295, 21, Object, 3745, 7), // resource/v1beta2.AllocatedDeviceStatus
-    message(316, 16, Object, 3752, 3), // resource/v1beta2.AllocationResult
-    message(542, 17, Object, 3755, 1), // resource/v1beta2.CELDeviceSelector
-    message(695, 21, Object, 3756, 3), // resource/v1beta2.CapacityRequestPolicy
-    message(716, 26, Object, 3759, 3), // resource/v1beta2.CapacityRequestPolicyRange
-    message(742, 20, Object, 3762, 1), // resource/v1beta2.CapacityRequirements
-    message(1868, 7, Object, 3763, 1), // resource/v1beta2.Counter
-    message(1875, 10, Object, 3764, 2), // resource/v1beta2.CounterSet
-    message(2483, 6, Object, 3766, 14), // resource/v1beta2.Device
-    message(2489, 29, Object, 3780, 3), // resource/v1beta2.DeviceAllocationConfiguration
-    message(2518, 22, Object, 3783, 2), // resource/v1beta2.DeviceAllocationResult
-    message(2540, 15, Object, 3785, 8), // resource/v1beta2.DeviceAttribute
-    message(2555, 14, Object, 3793, 2), // resource/v1beta2.DeviceCapacity
-    message(2569, 11, Object, 3795, 3), // resource/v1beta2.DeviceClaim
-    message(2580, 24, Object, 3798, 2), // resource/v1beta2.DeviceClaimConfiguration
-    message(2604, 11, Object, 3800, 2), // resource/v1beta2.DeviceClass
-    message(2615, 24, Object, 3802, 1), // resource/v1beta2.DeviceClassConfiguration
-    message(2639, 15, Object, 3803, 3), // resource/v1beta2.DeviceClassSpec
-    message(2654, 19, Object, 3806, 1), // resource/v1beta2.DeviceConfiguration
-    message(2673, 16, Object, 3807, 3), // resource/v1beta2.DeviceConstraint
-    message(2689, 24, Object, 3810, 3), // resource/v1beta2.DeviceCounterConsumption
-    message(2713, 22, Object, 3813, 2), // resource/v1beta2.DeviceDerivedAttribute
-    message(2735, 13, Object, 3815, 3), // resource/v1beta2.DeviceRequest
-    message(2748, 29, Object, 3818, 11), // resource/v1beta2.DeviceRequestAllocationResult
-    message(2777, 14, Object, 3829, 1), // resource/v1beta2.DeviceSelector
-    message(2791, 16, Object, 3830, 8), // resource/v1beta2.DeviceSubRequest
-    message(2807, 11, Object, 3838, 4), // resource/v1beta2.DeviceTaint
-    message(2818, 15, Object, 3842, 3), // resource/v1beta2.DeviceTaintRule
-    message(2833, 19, Object, 3845, 2), // resource/v1beta2.DeviceTaintRuleSpec
-    message(2852, 21, Object, 3847, 1), // resource/v1beta2.DeviceTaintRuleStatus
-    message(2873, 19, Object, 3848, 3), // resource/v1beta2.DeviceTaintSelector
-    message(2892, 16, Object, 3851, 5), // resource/v1beta2.DeviceToleration
-    message(3426, 18, Object, 3856, 8), // resource/v1beta2.ExactDeviceRequest
-    message(5622, 17, Object, 3864, 3), // resource/v1beta2.NetworkDeviceData
-    message(5807, 22, Object, 3867, 3), // resource/v1beta2.NodeAllocatableMapping
-    message(5829, 23, Object, 3870, 2), // resource/v1beta2.NodeAllocatableOverhead
-    message(5884, 23, Object, 3872, 2), // resource/v1beta2.NodeAllocatableResource
-    message(5941, 30, Object, 3874, 2), // resource/v1beta2.NodeAllocatableResourceMapping
-    message(6359, 25, Object, 3876, 2), // resource/v1beta2.OpaqueDeviceConfiguration
-    message(8266, 13, Object, 3878, 3), // resource/v1beta2.ResourceClaim
-    message(8279, 30, Object, 3881, 4), // resource/v1beta2.ResourceClaimConsumerReference
-    message(8338, 17, Object, 3885, 1), // resource/v1beta2.ResourceClaimSpec
-    message(8355, 19, Object, 3886, 3), // resource/v1beta2.ResourceClaimStatus
-    message(8374, 21, Object, 3889, 2), // resource/v1beta2.ResourceClaimTemplate
-    message(8395, 25, Object, 3891, 2), // resource/v1beta2.ResourceClaimTemplateSpec
-    message(8513, 12, Object, 3893, 3), // resource/v1beta2.ResourcePool
-    message(8691, 13, Object, 3896, 2), // resource/v1beta2.ResourceSlice
-    message(8704, 17, Object, 3898, 10), // resource/v1beta2.ResourceSliceSpec
-    message(7751, 13, Object, 3908, 5), // scheduling/v1.PriorityClass
-    message(494, 21, Object, 3913, 0), // scheduling/v1alpha1.BasicSchedulingPolicy
-    message(3854, 20, Object, 3913, 1), // scheduling/v1alpha1.GangSchedulingPolicy
-    message(7147, 8, Object, 3914, 2), // scheduling/v1alpha1.PodGroup
-    message(7155, 14, Object, 3916, 2), // scheduling/v1alpha1.PodGroupPolicy
-    message(7751, 13, Object, 3918, 5), // scheduling/v1alpha1.PriorityClass
-    message(10497, 25, Object, 3923, 3), // scheduling/v1alpha1.TypedLocalObjectReference
-    message(11234, 8, Object, 3926, 2), // scheduling/v1alpha1.Workload
-    message(11562, 12, Object, 3928, 2), // scheduling/v1alpha1.WorkloadSpec
-    message(494, 21, Object, 3930, 0), // scheduling/v1alpha2.BasicSchedulingPolicy
-    message(3854, 20, Object, 3930, 1), // scheduling/v1alpha2.GangSchedulingPolicy
-    message(7147, 8, Object, 3931, 3), // scheduling/v1alpha2.PodGroup
-    message(7169, 21, Object, 3934, 3), // scheduling/v1alpha2.PodGroupResourceClaim
-    message(7190, 27, Object, 3937, 2), // scheduling/v1alpha2.PodGroupResourceClaimStatus
-    message(7217, 29, Object, 3939, 1), // scheduling/v1alpha2.PodGroupSchedulingConstraints
-    message(7246, 24, Object, 3940, 2), // scheduling/v1alpha2.PodGroupSchedulingPolicy
-    message(7270, 12, Object, 3942, 7), // scheduling/v1alpha2.PodGroupSpec
-    message(7282, 14, Object, 3949, 2), // scheduling/v1alpha2.PodGroupStatus
-    message(7296, 16, Object, 3951, 7), // scheduling/v1alpha2.PodGroupTemplate
-    message(7312, 25, Object, 3958, 1), // scheduling/v1alpha2.PodGroupTemplateReference
-    message(10391, 18, Object, 3959, 1), // scheduling/v1alpha2.TopologyConstraint
-    message(10497, 25, Object, 3960, 3), // scheduling/v1alpha2.TypedLocalObjectReference
-    message(11234, 8, Object, 3963, 2), // scheduling/v1alpha2.Workload
-    message(11512, 33, Object, 3965, 2), // scheduling/v1alpha2.WorkloadPodGroupTemplateReference
-    message(11562, 12, Object, 3967, 2), // scheduling/v1alpha2.WorkloadSpec
-    message(252, 26, Object, 3969, 0), // scheduling/v1alpha3.AllCompositeDisruptionMode
-    message(278, 17, Object, 3969, 0), // scheduling/v1alpha3.AllDisruptionMode
-    message(494, 21, Object, 3969, 0), // scheduling/v1alpha3.BasicSchedulingPolicy
-    message(1117, 30, Object, 3969, 0), // scheduling/v1alpha3.CompositeBasicSchedulingPolicy
-    message(1147, 23, Object, 3969, 2), // scheduling/v1alpha3.CompositeDisruptionMode
-    message(1170, 29, Object, 3971, 1), // scheduling/v1alpha3.CompositeGangSchedulingPolicy
-    message(1199, 17, Object, 3972, 3), // scheduling/v1alpha3.CompositePodGroup
-    message(1216, 38, Object, 3975, 1), // scheduling/v1alpha3.CompositePodGroupSchedulingConstraints
-    message(1254, 33, Object, 3976, 2), // scheduling/v1alpha3.CompositePodGroupSchedulingPolicy
-    message(1287, 21, Object, 3978, 8), // scheduling/v1alpha3.CompositePodGroupSpec
-    message(1308, 23, Object, 3986, 1), // scheduling/v1alpha3.CompositePodGroupStatus
-    message(1331, 25, Object, 3987, 9), // scheduling/v1alpha3.CompositePodGroupTemplate
-    message(2908, 14, Object, 3996, 2), // scheduling/v1alpha3.DisruptionMode
-    message(3854, 20, Object, 3998, 1), // scheduling/v1alpha3.GangSchedulingPolicy
-    message(7147, 8, Object, 3999, 3), // scheduling/v1alpha3.PodGroup
-    message(7169, 21, Object, 4002, 3), // scheduling/v1alpha3.PodGroupResourceClaim
-    message(7190, 27, Object, 4005, 2), // scheduling/v1alpha3.PodGroupResourceClaimStatus
-    message(7217, 29, Object, 4007, 1), // scheduling/v1alpha3.PodGroupSchedulingConstraints
-    message(7246, 24, Object, 4008, 2), // scheduling/v1alpha3.PodGroupSchedulingPolicy
-    message(7270, 12, Object, 4010, 9), // scheduling/v1alpha3.PodGroupSpec
-    message(7282, 14, Object, 4019, 2), // scheduling/v1alpha3.PodGroupStatus
-    message(7296, 16, Object, 4021, 8), // scheduling/v1alpha3.PodGroupTemplate
-    message(9622, 29, Object, 4029, 0), // scheduling/v1alpha3.SingleCompositeDisruptionMode
-    message(9651, 20, Object, 4029, 0), // scheduling/v1alpha3.SingleDisruptionMode
-    message(10391, 18, Object, 4029, 1), // scheduling/v1alpha3.TopologyConstraint
-    message(10497, 25, Object, 4030, 3), // scheduling/v1alpha3.TypedLocalObjectReference
-    message(11234, 8, Object, 4033, 2), // scheduling/v1alpha3.Workload
-    message(11242, 33, Object, 4035, 0), // scheduling/v1alpha3.WorkloadPodGroupAllDisruptionMode
-    message(11275, 37, Object, 4035, 0), // scheduling/v1alpha3.WorkloadPodGroupBasicSchedulingPolicy
-    message(11312, 30, Object, 4035, 2), // scheduling/v1alpha3.WorkloadPodGroupDisruptionMode
-    message(11342, 36, Object, 4037, 1), // scheduling/v1alpha3.WorkloadPodGroupGangSchedulingPolicy
-    message(11378, 29, Object, 4038, 3), // scheduling/v1alpha3.WorkloadPodGroupResourceClaim
-    message(11407, 37, Object, 4041, 1), // scheduling/v1alpha3.WorkloadPodGroupSchedulingConstraints
-    message(11444, 32, Object, 4042, 2), // scheduling/v1alpha3.WorkloadPodGroupSchedulingPolicy
-    message(11476, 36, Object, 4044, 0), // scheduling/v1alpha3.WorkloadPodGroupSingleDisruptionMode
-    message(11545, 17, Object, 4044, 2), // scheduling/v1alpha3.WorkloadReference
-    message(11562, 12, Object, 4046, 3), // scheduling/v1alpha3.WorkloadSpec
-    message(252, 26, Object, 4049, 0), // scheduling/v1beta1.AllCompositeDisruptionMode
-    message(278, 17, Object, 4049, 0), // scheduling/v1beta1.AllDisruptionMode
-    message(494, 21, Object, 4049, 0), // scheduling/v1beta1.BasicSchedulingPolicy
-    message(1117, 30, Object, 4049, 0), // scheduling/v1beta1.CompositeBasicSchedulingPolicy
-    message(1147, 23, Object, 4049, 2), // scheduling/v1beta1.CompositeDisruptionMode
-    message(1170, 29, Object, 4051, 1), // scheduling/v1beta1.CompositeGangSchedulingPolicy
-    message(1216, 38, Object, 4052, 1), // scheduling/v1beta1.CompositePodGroupSchedulingConstraints
-    message(1254, 33, Object, 4053, 2), // scheduling/v1beta1.CompositePodGroupSchedulingPolicy
-    message(1331, 25, Object, 4055, 9), // scheduling/v1beta1.CompositePodGroupTemplate
-    message(2908, 14, Object, 4064, 2), // scheduling/v1beta1.DisruptionMode
-    message(3854, 20, Object, 4066, 1), // scheduling/v1beta1.GangSchedulingPolicy
-    message(7147, 8, Object, 4067, 3), // scheduling/v1beta1.PodGroup
-    message(7169, 21, Object, 4070, 3), // scheduling/v1beta1.PodGroupResourceClaim
-    message(7190, 27, Object, 4073, 2), // scheduling/v1beta1.PodGroupResourceClaimStatus
-    message(7217, 29, Object, 4075, 1), // scheduling/v1beta1.PodGroupSchedulingConstraints
-    message(7246, 24, Object, 4076, 2), // scheduling/v1beta1.PodGroupSchedulingPolicy
-    message(7270, 12, Object, 4078, 9), // scheduling/v1beta1.PodGroupSpec
-    message(7282, 14, Object, 4087, 2), // scheduling/v1beta1.PodGroupStatus
-    message(7296, 16, Object, 4089, 8), // scheduling/v1beta1.PodGroupTemplate
-    message(7751, 13, Object, 4097, 5), // scheduling/v1beta1.PriorityClass
-    message(9622, 29, Object, 4102, 0), // scheduling/v1beta1.SingleCompositeDisruptionMode
-    message(9651, 20, Object, 4102, 0), // scheduling/v1beta1.SingleDisruptionMode
-    message(10391, 18, Object, 4102, 1), // scheduling/v1beta1.TopologyConstraint
-    message(10497, 25, Object, 4103, 3), // scheduling/v1beta1.TypedLocalObjectReference
-    message(11234, 8, Object, 4106, 2), // scheduling/v1beta1.Workload
-    message(11545, 17, Object, 4108, 2), // scheduling/v1beta1.WorkloadReference
-    message(11562, 12, Object, 4110, 3), // scheduling/v1beta1.WorkloadSpec
-    message(559, 9, Object, 4113, 2), // storage/v1.CSIDriver
-    message(568, 13, Object, 4115, 11), // storage/v1.CSIDriverSpec
-    message(581, 7, Object, 4126, 3), // storage/v1.CSINode
-    message(588, 13, Object, 4129, 4), // storage/v1.CSINodeDriver
-    message(601, 11, Object, 4133, 1), // storage/v1.CSINodeSpec
-    message(612, 13, Object, 4134, 1), // storage/v1.CSINodeStatus
-    message(650, 18, Object, 4135, 5), // storage/v1.CSIStorageCapacity
-    message(9866, 12, Object, 4140, 8), // storage/v1.StorageClass
-    message(9878, 13, Object, 4148, 2), // storage/v1.StorageHealth
-    message(9891, 22, Object, 4150, 6), // storage/v1.StorageHealthCondition
-    message(10292, 12, Object, 4156, 2), // storage/v1.TokenRequest
-    message(10822, 16, Object, 4158, 3), // storage/v1.VolumeAttachment
-    message(10838, 22, Object, 4161, 2), // storage/v1.VolumeAttachmentSource
-    message(10860, 20, Object, 4163, 3), // storage/v1.VolumeAttachmentSpec
-    message(10880, 22, Object, 4166, 4), // storage/v1.VolumeAttachmentStatus
-    message(10902, 21, Object, 4170, 3), // storage/v1.VolumeAttributesClass
-    message(10935, 11, Object, 4173, 3), // storage/v1.VolumeError
-    message(11031, 19, Object, 4176, 1), // storage/v1.VolumeNodeResources
-    message(650, 18, Object, 4177, 5), // storage/v1alpha1.CSIStorageCapacity
-    message(10822, 16, Object, 4182, 3), // storage/v1alpha1.VolumeAttachment
-    message(10838, 22, Object, 4185, 2), // storage/v1alpha1.VolumeAttachmentSource
-    message(10860, 20, Object, 4187, 3), // storage/v1alpha1.VolumeAttachmentSpec
-    message(10880, 22, Object, 4190, 4), // storage/v1alpha1.VolumeAttachmentStatus
-    message(10902, 21, Object, 4194, 3), // storage/v1alpha1.VolumeAttributesClass
-    message(10935, 11, Object, 4197, 3), // storage/v1alpha1.VolumeError
-    message(559, 9, Object, 4200, 2), // storage/v1beta1.CSIDriver
-    message(568, 13, Object, 4202, 11), // storage/v1beta1.CSIDriverSpec
-    message(581, 7, Object, 4213, 3), // storage/v1beta1.CSINode
-    message(588, 13, Object, 4216, 4), // storage/v1beta1.CSINodeDriver
-    message(601, 11, Object, 4220, 1), // storage/v1beta1.CSINodeSpec
-    message(612, 13, Object, 4221, 1), // storage/v1beta1.CSINodeStatus
-    message(650, 18, Object, 4222, 5), // storage/v1beta1.CSIStorageCapacity
-    message(9866, 12, Object, 4227, 8), // storage/v1beta1.StorageClass
-    message(9878, 13, Object, 4235, 2), // storage/v1beta1.StorageHealth
-    message(9891, 22, Object, 4237, 6), // storage/v1beta1.StorageHealthCondition
-    message(10292, 12, Object, 4243, 2), // storage/v1beta1.TokenRequest
-    message(10822, 16, Object, 4245, 3), // storage/v1beta1.VolumeAttachment
-    message(10838, 22, Object, 4248, 2), // storage/v1beta1.VolumeAttachmentSource
-    message(10860, 20, Object, 4250, 3), // storage/v1beta1.VolumeAttachmentSpec
-    message(10880, 22, Object, 4253, 4), // storage/v1beta1.VolumeAttachmentStatus
-    message(10902, 21, Object, 4257, 3), // storage/v1beta1.VolumeAttributesClass
-    message(10935, 11, Object, 4260, 3), // storage/v1beta1.VolumeError
-    message(11031, 19, Object, 4263, 1), // storage/v1beta1.VolumeNodeResources
-    message(10002, 23, Object, 4264, 3), // storagemigration/v1.StorageVersionMigration
-    message(10025, 27, Object, 4267, 1), // storagemigration/v1.StorageVersionMigrationSpec
-    message(10052, 29, Object, 4268, 2), // storagemigration/v1.StorageVersionMigrationStatus
-    message(3986, 20, Object, 4270, 3), // storagemigration/v1alpha1.GroupVersionResource
-    message(5328, 18, Object, 4273, 5), // storagemigration/v1alpha1.MigrationCondition
-    message(10002, 23, Object, 4278, 3), // storagemigration/v1alpha1.StorageVersionMigration
-    message(10025, 27, Object, 4281, 2), // storagemigration/v1alpha1.StorageVersionMigrationSpec
-    message(10052, 29, Object, 4283, 2), // storagemigration/v1alpha1.StorageVersionMigrationStatus
-    message(10002, 23, Object, 4285, 3), // storagemigration/v1beta1.StorageVersionMigration
-    message(10025, 27, Object, 4288, 1), // storagemigration/v1beta1.StorageVersionMigrationSpec
-    message(10052, 29, Object, 4289, 2), // storagemigration/v1beta1.StorageVersionMigrationStatus
-    message(4676, 11, IntOrString, 4291, 3), // util/intstr.IntOrString
+    message(347, 18, Object, 24, 1), // admissionregistration/v1.ApplyConfiguration
+    message(395, 15, Object, 25, 2), // admissionregistration/v1.AuditAnnotation
+    message(3486, 17, Object, 27, 2), // admissionregistration/v1.ExpressionWarning
+    message(4691, 9, Object, 29, 1), // admissionregistration/v1.JSONPatch
+    message(5224, 14, Object, 30, 2), // admissionregistration/v1.MatchCondition
+    message(5238, 14, Object, 32, 5), // admissionregistration/v1.MatchResources
+    message(5364, 23, Object, 37, 2), // admissionregistration/v1.MutatingAdmissionPolicy
+    message(5387, 30, Object, 39, 2), // admissionregistration/v1.MutatingAdmissionPolicyBinding
+    message(5417, 34, Object, 41, 3), // admissionregistration/v1.MutatingAdmissionPolicyBindingSpec
+    message(5451, 27, Object, 44, 7), // admissionregistration/v1.MutatingAdmissionPolicySpec
+    message(5478, 15, Object, 51, 12), // admissionregistration/v1.MutatingWebhook
+    message(5493, 28, Object, 63, 2), // admissionregistration/v1.MutatingWebhookConfiguration
+    message(5521, 8, Object, 65, 3), // admissionregistration/v1.Mutation
+    message(5544, 23, Object, 68, 2), // admissionregistration/v1.NamedRuleWithOperations
+    message(6406, 9, Object, 70, 2), // admissionregistration/v1.ParamKind
+    message(6415, 8, Object, 72, 4), // admissionregistration/v1.ParamRef
+    message(8863, 4, Object, 76, 4), // admissionregistration/v1.Rule
+    message(8867, 18, Object, 80, 2), // admissionregistration/v1.RuleWithOperations
+    message(9507, 16, Object, 82, 4), // admissionregistration/v1.ServiceReference
+    message(10485, 12, Object, 86, 1), // admissionregistration/v1.TypeChecking
+    message(10584, 25, Object, 87, 3), // admissionregistration/v1.ValidatingAdmissionPolicy
+    message(10609, 32, Object, 90, 2), // admissionregistration/v1.ValidatingAdmissionPolicyBinding
+    message(10641, 36, Object, 92, 4), // admissionregistration/v1.ValidatingAdmissionPolicyBindingSpec
+    message(10677, 29, Object, 96, 7), // admissionregistration/v1.ValidatingAdmissionPolicySpec
+    message(10706, 31, Object, 103, 3), // admissionregistration/v1.ValidatingAdmissionPolicyStatus
+    message(10737, 17, Object, 106, 11), // admissionregistration/v1.ValidatingWebhook
+    message(10754, 30, Object, 117, 2), // admissionregistration/v1.ValidatingWebhookConfiguration
+    message(10784, 10, Object, 119, 4), // admissionregistration/v1.Validation
+    message(10808, 8, Object, 123, 2), // admissionregistration/v1.Variable
+    message(11146, 19, Object, 125, 3), // admissionregistration/v1.WebhookClientConfig
+    message(5478, 15, Object, 128, 12), // admissionregistration/v1beta1.MutatingWebhook
+    message(5493, 28, Object, 140, 2), // admissionregistration/v1beta1.MutatingWebhookConfiguration
+    message(10737, 17, Object, 142, 11), // admissionregistration/v1beta1.ValidatingWebhook
+    message(10754, 30, Object, 153, 2), // admissionregistration/v1beta1.ValidatingWebhookConfiguration
+    message(7960, 8, Quantity, 155, 1), // api/resource.Quantity
+    message(11, 17, Object, 156, 2), // apidiscovery/v2.APIGroupDiscovery
+    message(28, 20, Object, 158, 8), // apidiscovery/v2.APIResourceDiscovery
+    message(107, 23, Object, 166, 4), // apidiscovery/v2.APISubresourceDiscovery
+    message(130, 19, Object, 170, 3), // apidiscovery/v2.APIVersionDiscovery
+    message(1817, 17, Object, 173, 3), // apiextensions/v1.ConversionRequest
+    message(1834, 18, Object, 176, 3), // apiextensions/v1.ConversionResponse
+    message(1852, 16, Object, 179, 2), // apiextensions/v1.ConversionReview
+    message(1943, 30, Object, 181, 6), // apiextensions/v1.CustomResourceColumnDefinition
+    message(1973, 24, Object, 187, 2), // apiextensions/v1.CustomResourceConversion
+    message(1997, 24, Object, 189, 3), // apiextensions/v1.CustomResourceDefinition
+    message(2021, 33, Object, 192, 6), // apiextensions/v1.CustomResourceDefinitionCondition
+    message(2054, 29, Object, 198, 6), // apiextensions/v1.CustomResourceDefinitionNames
+    message(2083, 28, Object, 204, 6), // apiextensions/v1.CustomResourceDefinitionSpec
+    message(2111, 30, Object, 210, 4), // apiextensions/v1.CustomResourceDefinitionStatus
+    message(2141, 31, Object, 214, 9), // apiextensions/v1.CustomResourceDefinitionVersion
+    message(2172, 30, Object, 223, 3), // apiextensions/v1.CustomResourceSubresourceScale
+    message(2202, 31, Object, 226, 0), // apiextensions/v1.CustomResourceSubresourceStatus
+    message(2233, 26, Object, 226, 2), // apiextensions/v1.CustomResourceSubresources
+    message(2259, 24, Object, 228, 1), // apiextensions/v1.CustomResourceValidation
+    message(3503, 21, Object, 229, 2), // apiextensions/v1.ExternalDocumentation
+    message(4687, 4, Raw, 231, 1), // apiextensions/v1.JSON
+    message(4700, 15, Object, 232, 44), // apiextensions/v1.JSONSchemaProps
+    message(4715, 22, Or, 276, 2), // apiextensions/v1.JSONSchemaPropsOrArray
+    message(4737, 21, Or, 278, 2), // apiextensions/v1.JSONSchemaPropsOrBool
+    message(4758, 28, Or, 280, 2), // apiextensions/v1.JSONSchemaPropsOrStringArray
+    message(9172, 15, Object, 282, 1), // apiextensions/v1.SelectableField
+    message(10794, 14, Object, 283, 6), // apiextensions/v1.ValidationRule
+    message(11165, 17, Object, 289, 2), // apiextensions/v1.WebhookConversion
+    message(48, 10, Object, 291, 3), // apiregistration/v1.APIService
+    message(58, 19, Object, 294, 5), // apiregistration/v1.APIServiceCondition
+    message(77, 14, Object, 299, 7), // apiregistration/v1.APIServiceSpec
+    message(91, 16, Object, 306, 1), // apiregistration/v1.APIServiceStatus
+    message(9507, 16, Object, 307, 3), // apiregistration/v1.ServiceReference
+    message(9344, 20, Object, 310, 4), // apiserverinternal/v1alpha1.ServerStorageVersion
+    message(9965, 14, Object, 314, 3), // apiserverinternal/v1alpha1.StorageVersion
+    message(9979, 23, Object, 317, 6), // apiserverinternal/v1alpha1.StorageVersionCondition
+    message(10081, 18, Object, 323, 0), // apiserverinternal/v1alpha1.StorageVersionSpec
+    message(10099, 20, Object, 323, 3), // apiserverinternal/v1alpha1.StorageVersionStatus
+    message(1799, 18, Object, 326, 3), // apps/v1.ControllerRevision
+    message(2297, 9, Object, 329, 3), // apps/v1.DaemonSet
+    message(2306, 18, Object, 332, 5), // apps/v1.DaemonSetCondition
+    message(2324, 13, Object, 337, 5), // apps/v1.DaemonSetSpec
+    message(2337, 15, Object, 342, 10), // apps/v1.DaemonSetStatus
+    message(2352, 23, Object, 352, 2), // apps/v1.DaemonSetUpdateStrategy
+    message(2388, 10, Object, 354, 3), // apps/v1.Deployment
+    message(2398, 19, Object, 357, 6), // apps/v1.DeploymentCondition
+    message(2435, 14, Object, 363, 8), // apps/v1.DeploymentSpec
+    message(2449, 16, Object, 371, 9), // apps/v1.DeploymentStatus
+    message(2465, 18, Object, 380, 2), // apps/v1.DeploymentStrategy
+    message(8077, 10, Object, 382, 3), // apps/v1.ReplicaSet
+    message(8087, 19, Object, 385, 5), // apps/v1.ReplicaSetCondition
+    message(8106, 14, Object, 390, 4), // apps/v1.ReplicaSetSpec
+    message(8120, 16, Object, 394, 7), // apps/v1.ReplicaSetStatus
+    message(8786, 22, Object, 401, 2), // apps/v1.RollingUpdateDaemonSet
+    message(8808, 23, Object, 403, 2), // apps/v1.RollingUpdateDeployment
+    message(8831, 32, Object, 405, 2), // apps/v1.RollingUpdateStatefulSetStrategy
+    message(9682, 11, Object, 407, 3), // apps/v1.StatefulSet
+    message(9693, 20, Object, 410, 5), // apps/v1.StatefulSetCondition
+    message(9713, 19, Object, 415, 1), // apps/v1.StatefulSetOrdinals
+    message(9732, 47, Object, 416, 2), // apps/v1.StatefulSetPersistentVolumeClaimRetentionPolicy
+    message(9779, 15, Object, 418, 11), // apps/v1.StatefulSetSpec
+    message(9794, 17, Object, 429, 10), // apps/v1.StatefulSetStatus
+    message(9811, 25, Object, 439, 2), // apps/v1.StatefulSetUpdateStrategy
+    message(2388, 10, Object, 441, 3), // apps/v1beta1.Deployment
+    message(2417, 18, Object, 444, 3), // apps/v1beta1.DeploymentRollback
+    message(2435, 14, Object, 447, 9), // apps/v1beta1.DeploymentSpec
+    message(8772, 14, Object, 456, 1), // apps/v1beta1.RollbackConfig
+    message(8927, 5, Object, 457, 3), // apps/v1beta1.Scale
+    message(8980, 9, Object, 460, 1), // apps/v1beta1.ScaleSpec
+    message(8989, 11, Object, 461, 3), // apps/v1beta1.ScaleStatus
+    message(9682, 11, Object, 464, 3), // apps/v1beta1.StatefulSet
+    message(9779, 15, Object, 467, 11), // apps/v1beta1.StatefulSetSpec
+    message(9794, 17, Object, 478, 10), // apps/v1beta1.StatefulSetStatus
+    message(379, 16, Items, 488, 1), // authentication/v1.AttestationValue
+    message(522, 20, Object, 489, 4), // authentication/v1.BoundObjectReference
+    message(3564, 10, Items, 493, 1), // authentication/v1.ExtraValue
+    message(9237, 17, Object, 494, 2), // authentication/v1.SelfSubjectReview
+    message(9254, 23, Object, 496, 1), // authentication/v1.SelfSubjectReviewStatus
+    message(10292, 12, Object, 497, 3), // authentication/v1.TokenRequest
+    message(10304, 16, Object, 500, 4), // authentication/v1.TokenRequestSpec
+    message(10320, 18, Object, 504, 2), // authentication/v1.TokenRequestStatus
+    message(10338, 11, Object, 506, 3), // authentication/v1.TokenReview
+    message(10349, 15, Object, 509, 2), // authentication/v1.TokenReviewSpec
+    message(10364, 17, Object, 511, 4), // authentication/v1.TokenReviewStatus
+    message(10565, 8, Object, 515, 4), // authentication/v1.UserInfo
+    message(3588, 23, Object, 519, 2), // authorization/v1.FieldSelectorAttributes
+    message(4880, 23, Object, 521, 2), // authorization/v1.LabelSelectorAttributes
+    message(5165, 24, Object, 523, 3), // authorization/v1.LocalSubjectAccessReview
+    message(6222, 21, Object, 526, 2), // authorization/v1.NonResourceAttributes
+    message(6264, 15, Object, 528, 2), // authorization/v1.NonResourceRule
+    message(8248, 18, Object, 530, 9), // authorization/v1.ResourceAttributes
+    message(8679, 12, Object, 539, 4), // authorization/v1.ResourceRule
+    message(9187, 23, Object, 543, 3), // authorization/v1.SelfSubjectAccessReview
+    message(9210, 27, Object, 546, 2), // authorization/v1.SelfSubjectAccessReviewSpec
+    message(9277, 22, Object, 548, 3), // authorization/v1.SelfSubjectRulesReview
+    message(9299, 26, Object, 551, 1), // authorization/v1.SelfSubjectRulesReviewSpec
+    message(10126, 19, Object, 552, 3), // authorization/v1.SubjectAccessReview
+    message(10145, 23, Object, 555, 6), // authorization/v1.SubjectAccessReviewSpec
+    message(10168, 25, Object, 561, 4), // authorization/v1.SubjectAccessReviewStatus
+    message(10193, 24, Object, 565, 4), // authorization/v1.SubjectRulesReviewStatus
+    message(5165, 24, Object, 569, 3), // authorization/v1beta1.LocalSubjectAccessReview
+    message(10126, 19, Object, 572, 3), // authorization/v1beta1.SubjectAccessReview
+    message(10145, 23, Object, 575, 6), // authorization/v1beta1.SubjectAccessReviewSpec
+    message(1916, 27, Object, 581, 3), // autoscaling/v1.CrossVersionObjectReference
+    message(4095, 23, Object, 584, 3), // autoscaling/v1.HorizontalPodAutoscaler
+    message(4181, 27, Object, 587, 4), // autoscaling/v1.HorizontalPodAutoscalerSpec
+    message(4208, 29, Object, 591, 5), // autoscaling/v1.HorizontalPodAutoscalerStatus
+    message(8927, 5, Object, 596, 3), // autoscaling/v1.Scale
+    message(8989, 11, Object, 599, 2), // autoscaling/v1.ScaleStatus
+    message(1582, 29, Object, 601, 3), // autoscaling/v2.ContainerResourceMetricSource
+    message(1611, 29, Object, 604, 3), // autoscaling/v2.ContainerResourceMetricStatus
+    message(3524, 20, Object, 607, 2), // autoscaling/v2.ExternalMetricSource
+    message(3544, 20, Object, 609, 2), // autoscaling/v2.ExternalMetricStatus
+    message(4006, 16, Object, 611, 3), // autoscaling/v2.HPAScalingPolicy
+    message(4022, 15, Object, 614, 4), // autoscaling/v2.HPAScalingRules
+    message(4095, 23, Object, 618, 3), // autoscaling/v2.HorizontalPodAutoscaler
+    message(4118, 31, Object, 621, 2), // autoscaling/v2.HorizontalPodAutoscalerBehavior
+    message(4149, 32, Object, 623, 6), // autoscaling/v2.HorizontalPodAutoscalerCondition
+    message(4181, 27, Object, 629, 5), // autoscaling/v2.HorizontalPodAutoscalerSpec
+    message(4208, 29, Object, 634, 6), // autoscaling/v2.HorizontalPodAutoscalerStatus
+    message(5252, 16, Object, 640, 2), // autoscaling/v2.MetricIdentifier
+    message(5268, 10, Object, 642, 6), // autoscaling/v2.MetricSpec
+    message(5278, 12, Object, 648, 6), // autoscaling/v2.MetricStatus
+    message(5290, 12, Object, 654, 4), // autoscaling/v2.MetricTarget
+    message(5302, 17, Object, 658, 3), // autoscaling/v2.MetricValueStatus
+    message(6308, 18, Object, 661, 3), // autoscaling/v2.ObjectMetricSource
+    message(6326, 18, Object, 664, 3), // autoscaling/v2.ObjectMetricStatus
+    message(7606, 16, Object, 667, 2), // autoscaling/v2.PodsMetricSource
+    message(7622, 16, Object, 669, 2), // autoscaling/v2.PodsMetricStatus
+    message(8455, 20, Object, 671, 2), // autoscaling/v2.ResourceMetricSource
+    message(8475, 20, Object, 673, 2), // autoscaling/v2.ResourceMetricStatus
+    message(1582, 29, Object, 675, 4), // autoscaling/v2beta1.ContainerResourceMetricSource
+    message(1611, 29, Object, 679, 4), // autoscaling/v2beta1.ContainerResourceMetricStatus
+    message(3524, 20, Object, 683, 4), // autoscaling/v2beta1.ExternalMetricSource
+    message(3544, 20, Object, 687, 4), // autoscaling/v2beta1.ExternalMetricStatus
+    message(4095, 23, Object, 691, 3), // autoscaling/v2beta1.HorizontalPodAutoscaler
+    message(4149, 32, Object, 694, 5), // autoscaling/v2beta1.HorizontalPodAutoscalerCondition
+    message(4181, 27, Object, 699, 4), // autoscaling/v2beta1.HorizontalPodAutoscalerSpec
+    message(4208, 29, Object, 703, 6), // autoscaling/v2beta1.HorizontalPodAutoscalerStatus
+    message(5268, 10, Object, 709, 6), // autoscaling/v2beta1.MetricSpec
+    message(5278, 12, Object, 715, 6), // autoscaling/v2beta1.MetricStatus
+    message(6308, 18, Object, 721, 5), // autoscaling/v2beta1.ObjectMetricSource
+    message(6326, 18, Object, 726, 5), // autoscaling/v2beta1.ObjectMetricStatus
+    message(7606, 16, Object, 731, 3), // autoscaling/v2beta1.PodsMetricSource
+    message(7622, 16, Object, 734, 3), // autoscaling/v2beta1.PodsMetricStatus
+    message(8455, 20, Object, 737, 3), // autoscaling/v2beta1.ResourceMetricSource
+    message(8475, 20, Object, 740, 3), // autoscaling/v2beta1.ResourceMetricStatus
+    message(4022, 15, Object, 743, 3), // autoscaling/v2beta2.HPAScalingRules
+    message(4095, 23, Object, 746, 3), // autoscaling/v2beta2.HorizontalPodAutoscaler
+    message(4118, 31, Object, 749, 2), // autoscaling/v2beta2.HorizontalPodAutoscalerBehavior
+    message(4181, 27, Object, 751, 5), // autoscaling/v2beta2.HorizontalPodAutoscalerSpec
+    message(4208, 29, Object, 756, 6), // autoscaling/v2beta2.HorizontalPodAutoscalerStatus
+    message(1885, 7, Object, 762, 3), // batch/v1.CronJob
+    message(1892, 11, Object, 765, 8), // batch/v1.CronJobSpec
+    message(1903, 13, Object, 773, 3), // batch/v1.CronJobStatus
+    message(4786, 3, Object, 776, 3), // batch/v1.Job
+    message(4789, 12, Object, 779, 6), // batch/v1.JobCondition
+    message(4801, 26, Object, 785, 4), // batch/v1.JobSchedulingConfiguration
+    message(4827, 7, Object, 789, 17), // batch/v1.JobSpec
+    message(4834, 9, Object, 806, 11), // batch/v1.JobStatus
+    message(4843, 15, Object, 817, 2), // batch/v1.JobTemplateSpec
+    message(7035, 16, Object, 819, 1), // batch/v1.PodFailurePolicy
+    message(7051, 38, Object, 820, 3), // batch/v1.PodFailurePolicyOnExitCodesRequirement
+    message(7089, 38, Object, 823, 2), // batch/v1.PodFailurePolicyOnPodConditionsPattern
+    message(7127, 20, Object, 825, 3), // batch/v1.PodFailurePolicyRule
+    message(10217, 13, Object, 828, 1), // batch/v1.SuccessPolicy
+    message(10230, 17, Object, 829, 2), // batch/v1.SuccessPolicyRule
+    message(10542, 23, Object, 831, 2), // batch/v1.UncountedTerminatedPods
+    message(808, 25, Object, 833, 3), // certificates/v1.CertificateSigningRequest
+    message(833, 34, Object, 836, 6), // certificates/v1.CertificateSigningRequestCondition
+    message(867, 29, Object, 842, 8), // certificates/v1.CertificateSigningRequestSpec
+    message(896, 31, Object, 850, 2), // certificates/v1.CertificateSigningRequestStatus
+    message(1016, 18, Object, 852, 2), // certificates/v1.ClusterTrustBundle
+    message(1062, 22, Object, 854, 2), // certificates/v1.ClusterTrustBundleSpec
+    message(6823, 21, Object, 856, 3), // certificates/v1.PodCertificateRequest
+    message(6844, 25, Object, 859, 10), // certificates/v1.PodCertificateRequestSpec
+    message(6869, 27, Object, 869, 5), // certificates/v1.PodCertificateRequestStatus
+    message(6823, 21, Object, 874, 3), // certificates/v1alpha1.PodCertificateRequest
+    message(6844, 25, Object, 877, 10), // certificates/v1alpha1.PodCertificateRequestSpec
+    message(808, 25, Object, 887, 3), // certificates/v1beta1.CertificateSigningRequest
+    message(867, 29, Object, 890, 8), // certificates/v1beta1.CertificateSigningRequestSpec
+    message(6823, 21, Object, 898, 3), // certificates/v1beta1.PodCertificateRequest
+    message(6844, 25, Object, 901, 12), // certificates/v1beta1.PodCertificateRequestSpec
+    message(4927, 5, Object, 913, 2), // coordination/v1.Lease
+    message(4964, 9, Object, 915, 7), // coordination/v1.LeaseSpec
+    message(4932, 14, Object, 922, 2), // coordination/v1alpha1.LeaseCandidate
+    message(4946, 18, Object, 924, 6), // coordination/v1alpha1.LeaseCandidateSpec
+    message(4932, 14, Object, 930, 2), // coordination/v1alpha2.LeaseCandidate
+    message(4946, 18, Object, 932, 6), // coordination/v1alpha2.LeaseCandidateSpec
+    message(149, 32, Object, 938, 4), // core/v1.AWSElasticBlockStoreVolumeSource
+    message(229, 8, Object, 942, 3), // core/v1.Affinity
+    message(332, 15, Object, 945, 2), // core/v1.AppArmorProfile
+    message(365, 14, Object, 947, 2), // core/v1.AttachedVolume
+    message(410, 21, Object, 949, 6), // core/v1.AzureDiskVolumeSource
+    message(431, 31, Object, 955, 4), // core/v1.AzureFilePersistentVolumeSource
+    message(462, 21, Object, 959, 3), // core/v1.AzureFileVolumeSource
+    message(515, 7, Object, 962, 2), // core/v1.Binding
+    message(625, 25, Object, 964, 10), // core/v1.CSIPersistentVolumeSource
+    message(668, 15, Object, 974, 5), // core/v1.CSIVolumeSource
+    message(683, 12, Object, 979, 2), // core/v1.Capabilities
+    message(762, 28, Object, 981, 6), // core/v1.CephFSPersistentVolumeSource
+    message(790, 18, Object, 987, 6), // core/v1.CephFSVolumeSource
+    message(927, 28, Object, 993, 4), // core/v1.CinderPersistentVolumeSource
+    message(955, 18, Object, 997, 4), // core/v1.CinderVolumeSource
+    message(973, 14, Object, 1001, 1), // core/v1.ClientIPConfig
+    message(1034, 28, Object, 1002, 6), // core/v1.ClusterTrustBundleProjection
+    message(1084, 18, Object, 1008, 4), // core/v1.ComponentCondition
+    message(1102, 15, Object, 1012, 2), // core/v1.ComponentStatus
+    message(1365, 9, Object, 1014, 4), // core/v1.ConfigMap
+    message(1374, 18, Object, 1018, 2), // core/v1.ConfigMapEnvSource
+    message(1392, 20, Object, 1020, 3), // core/v1.ConfigMapKeySelector
+    message(1412, 25, Object, 1023, 5), // core/v1.ConfigMapNodeConfigSource
+    message(1437, 19, Object, 1028, 3), // core/v1.ConfigMapProjection
+    message(1456, 21, Object, 1031, 5), // core/v1.ConfigMapVolumeSource
+    message(1477, 9, Object, 1036, 25), // core/v1.Container
+    message(1486, 32, Object, 1061, 3), // core/v1.ContainerExtendedResourceRequest
+    message(1518, 14, Object, 1064, 2), // core/v1.ContainerImage
+    message(1548, 13, Object, 1066, 5), // core/v1.ContainerPort
+    message(1561, 21, Object, 1071, 2), // core/v1.ContainerResizePolicy
+    message(1640, 20, Object, 1073, 2), // core/v1.ContainerRestartRule
+    message(1660, 31, Object, 1075, 2), // core/v1.ContainerRestartRuleOnExitCodes
+    message(1691, 14, Object, 1077, 3), // core/v1.ContainerState
+    message(1705, 21, Object, 1080, 1), // core/v1.ContainerStateRunning
+    message(1726, 24, Object, 1081, 7), // core/v1.ContainerStateTerminated
+    message(1750, 21, Object, 1088, 2), // core/v1.ContainerStateWaiting
+    message(1771, 15, Object, 1090, 15), // core/v1.ContainerStatus
+    message(1786, 13, Object, 1105, 1), // core/v1.ContainerUser
+    message(2283, 14, Object, 1106, 1), // core/v1.DaemonEndpoint
+    message(2922, 21, Object, 1107, 1), // core/v1.DownwardAPIProjection
+    message(2943, 21, Object, 1108, 5), // core/v1.DownwardAPIVolumeFile
+    message(2964, 23, Object, 1113, 3), // core/v1.DownwardAPIVolumeSource
+    message(2995, 20, Object, 1116, 3), // core/v1.EmptyDirVolumeSource
+    message(3023, 15, Object, 1119, 4), // core/v1.EndpointAddress
+    message(3069, 12, Object, 1123, 4), // core/v1.EndpointPort
+    message(3094, 14, Object, 1127, 3), // core/v1.EndpointSubset
+    message(3108, 9, Object, 1130, 2), // core/v1.Endpoints
+    message(3117, 13, Object, 1132, 3), // core/v1.EnvFromSource
+    message(3130, 6, Object, 1135, 3), // core/v1.EnvVar
+    message(3136, 12, Object, 1138, 5), // core/v1.EnvVarSource
+    message(3148, 18, Object, 1143, 2), // core/v1.EphemeralContainer
+    message(3166, 24, Object, 1145, 25), // core/v1.EphemeralContainerCommon
+    message(3190, 21, Object, 1170, 1), // core/v1.EphemeralVolumeSource
+    message(3211, 5, Object, 1171, 15), // core/v1.Event
+    message(3216, 11, Object, 1186, 2), // core/v1.EventSeries
+    message(3227, 11, Object, 1188, 2), // core/v1.EventSource
+    message(3369, 17, Object, 1190, 2), // core/v1.EvictionResponder
+    message(3444, 10, Object, 1192, 1), // core/v1.ExecAction
+    message(3574, 14, Object, 1193, 5), // core/v1.FCVolumeSource
+    message(3643, 15, Object, 1198, 4), // core/v1.FileKeySelector
+    message(3658, 26, Object, 1202, 5), // core/v1.FlexPersistentVolumeSource
+    message(3684, 16, Object, 1207, 5), // core/v1.FlexVolumeSource
+    message(3700, 19, Object, 1212, 2), // core/v1.FlockerVolumeSource
+    message(3815, 29, Object, 1214, 4), // core/v1.GCEPersistentDiskVolumeSource
+    message(3844, 10, Object, 1218, 3), // core/v1.GRPCAction
+    message(3874, 19, Object, 1221, 3), // core/v1.GitRepoVolumeSource
+    message(3893, 31, Object, 1224, 4), // core/v1.GlusterfsPersistentVolumeSource
+    message(3924, 21, Object, 1228, 3), // core/v1.GlusterfsVolumeSource
+    message(4037, 13, Object, 1231, 6), // core/v1.HTTPGetAction
+    message(4050, 10, Object, 1237, 2), // core/v1.HTTPHeader
+    message(4237, 9, Object, 1239, 2), // core/v1.HostAlias
+    message(4246, 6, Object, 1241, 1), // core/v1.HostIP
+    message(4252, 20, Object, 1242, 2), // core/v1.HostPathVolumeSource
+    message(4301, 27, Object, 1244, 11), // core/v1.ISCSIPersistentVolumeSource
+    message(4328, 17, Object, 1255, 11), // core/v1.ISCSIVolumeSource
+    message(4412, 17, Object, 1266, 2), // core/v1.ImageVolumeSource
+    message(4429, 17, Object, 1268, 1), // core/v1.ImageVolumeStatus
+    message(4858, 9, Object, 1269, 4), // core/v1.KeyToPath
+    message(4973, 9, Object, 1273, 3), // core/v1.Lifecycle
+    message(4982, 16, Object, 1276, 4), // core/v1.LifecycleHandler
+    message(4998, 10, Object, 1280, 2), // core/v1.LimitRange
+    message(5008, 14, Object, 1282, 6), // core/v1.LimitRangeItem
+    message(5022, 14, Object, 1288, 1), // core/v1.LimitRangeSpec
+    message(5082, 18, Object, 1289, 3), // core/v1.LinuxContainerUser
+    message(5108, 19, Object, 1292, 4), // core/v1.LoadBalancerIngress
+    message(5127, 18, Object, 1296, 1), // core/v1.LoadBalancerStatus
+    message(5145, 20, Object, 1297, 1), // core/v1.LocalObjectReference
+    message(5189, 17, Object, 1298, 2), // core/v1.LocalVolumeSource
+    message(5346, 18, Object, 1300, 2), // core/v1.ModifyVolumeStatus
+    message(5529, 15, Object, 1302, 3), // core/v1.NFSVolumeSource
+    message(5567, 9, Object, 1305, 3), // core/v1.Namespace
+    message(5576, 18, Object, 1308, 5), // core/v1.NamespaceCondition
+    message(5594, 13, Object, 1313, 1), // core/v1.NamespaceSpec
+    message(5607, 15, Object, 1314, 2), // core/v1.NamespaceStatus
+    message(5750, 4, Object, 1316, 3), // core/v1.Node
+    message(5754, 11, Object, 1319, 2), // core/v1.NodeAddress
+    message(5765, 12, Object, 1321, 2), // core/v1.NodeAffinity
+    message(5777, 30, Object, 1323, 2), // core/v1.NodeAllocatableMappedResources
+    message(5852, 32, Object, 1325, 3), // core/v1.NodeAllocatableOverheadResources
+    message(5907, 34, Object, 1328, 5), // core/v1.NodeAllocatableResourceClaimStatus
+    message(5971, 13, Object, 1333, 6), // core/v1.NodeCondition
+    message(5984, 16, Object, 1339, 1), // core/v1.NodeConfigSource
+    message(6000, 16, Object, 1340, 4), // core/v1.NodeConfigStatus
+    message(6016, 19, Object, 1344, 1), // core/v1.NodeDaemonEndpoints
+    message(6035, 12, Object, 1345, 1), // core/v1.NodeFeatures
+    message(6058, 23, Object, 1346, 1), // core/v1.NodePodPreemptionPolicy
+    message(6081, 18, Object, 1347, 2), // core/v1.NodeRuntimeHandler
+    message(6099, 26, Object, 1349, 2), // core/v1.NodeRuntimeHandlerFeatures
+    message(6125, 12, Object, 1351, 1), // core/v1.NodeSelector
+    message(6137, 23, Object, 1352, 3), // core/v1.NodeSelectorRequirement
+    message(6160, 16, Object, 1355, 2), // core/v1.NodeSelectorTerm
+    message(6176, 8, Object, 1357, 8), // core/v1.NodeSpec
+    message(6184, 10, Object, 1365, 14), // core/v1.NodeStatus
+    message(6194, 14, Object, 1379, 1), // core/v1.NodeSwapStatus
+    message(6208, 14, Object, 1380, 12), // core/v1.NodeSystemInfo
+    message(6279, 19, Object, 1392, 2), // core/v1.ObjectFieldSelector
+    message(6344, 15, Object, 1394, 7), // core/v1.ObjectReference
+    message(6478, 16, Object, 1401, 3), // core/v1.PersistentVolume
+    message(6494, 21, Object, 1404, 3), // core/v1.PersistentVolumeClaim
+    message(6515, 30, Object, 1407, 6), // core/v1.PersistentVolumeClaimCondition
+    message(6545, 25, Object, 1413, 9), // core/v1.PersistentVolumeClaimSpec
+    message(6570, 27, Object, 1422, 9), // core/v1.PersistentVolumeClaimStatus
+    message(6597, 29, Object, 1431, 2), // core/v1.PersistentVolumeClaimTemplate
+    message(6626, 33, Object, 1433, 2), // core/v1.PersistentVolumeClaimVolumeSource
+    message(6659, 22, Object, 1435, 22), // core/v1.PersistentVolumeSource
+    message(6681, 20, Object, 1457, 10), // core/v1.PersistentVolumeSpec
+    message(6701, 22, Object, 1467, 4), // core/v1.PersistentVolumeStatus
+    message(6723, 32, Object, 1471, 2), // core/v1.PhotonPersistentDiskVolumeSource
+    message(6755, 3, Object, 1473, 3), // core/v1.Pod
+    message(6758, 11, Object, 1476, 2), // core/v1.PodAffinity
+    message(6769, 15, Object, 1478, 6), // core/v1.PodAffinityTerm
+    message(6784, 15, Object, 1484, 2), // core/v1.PodAntiAffinity
+    message(6799, 24, Object, 1486, 8), // core/v1.PodCertificateProjection
+    message(6896, 12, Object, 1494, 7), // core/v1.PodCondition
+    message(6908, 12, Object, 1501, 3), // core/v1.PodDNSConfig
+    message(6920, 18, Object, 1504, 2), // core/v1.PodDNSConfigOption
+    message(7005, 30, Object, 1506, 2), // core/v1.PodExtendedResourceClaimStatus
+    message(7337, 5, Object, 1508, 1), // core/v1.PodIP
+    message(7352, 5, Object, 1509, 1), // core/v1.PodOS
+    message(7357, 16, Object, 1510, 1), // core/v1.PodReadinessGate
+    message(7373, 16, Object, 1511, 3), // core/v1.PodResourceClaim
+    message(7389, 22, Object, 1514, 2), // core/v1.PodResourceClaimStatus
+    message(7481, 17, Object, 1516, 1), // core/v1.PodSchedulingGate
+    message(7498, 18, Object, 1517, 1), // core/v1.PodSchedulingGroup
+    message(7516, 18, Object, 1518, 13), // core/v1.PodSecurityContext
+    message(7534, 7, Object, 1531, 44), // core/v1.PodSpec
+    message(7541, 9, Object, 1575, 22), // core/v1.PodStatus
+    message(7550, 15, Object, 1597, 2), // core/v1.PodStatusResult
+    message(7565, 11, Object, 1599, 2), // core/v1.PodTemplate
+    message(7576, 15, Object, 1601, 2), // core/v1.PodTemplateSpec
+    message(7591, 15, Object, 1603, 3), // core/v1.PodVolumeHealth
+    message(7685, 10, Object, 1606, 3), // core/v1.PortStatus
+    message(7695, 20, Object, 1609, 3), // core/v1.PortworxVolumeSource
+    message(7728, 23, Object, 1612, 2), // core/v1.PreferredSchedulingTerm
+    message(7922, 5, Object, 1614, 7), // core/v1.Probe
+    message(7927, 12, Object, 1621, 4), // core/v1.ProbeHandler
+    message(7939, 21, Object, 1625, 3), // core/v1.ProjectedVolumeSource
+    message(7988, 19, Object, 1628, 6), // core/v1.QuobyteVolumeSource
+    message(8007, 25, Object, 1634, 8), // core/v1.RBDPersistentVolumeSource
+    message(8032, 15, Object, 1642, 8), // core/v1.RBDVolumeSource
+    message(8047, 15, Object, 1650, 3), // core/v1.RangeAllocation
+    message(8136, 21, Object, 1653, 3), // core/v1.ReplicationController
+    message(8157, 30, Object, 1656, 5), // core/v1.ReplicationControllerCondition
+    message(8187, 25, Object, 1661, 4), // core/v1.ReplicationControllerSpec
+    message(8212, 27, Object, 1665, 6), // core/v1.ReplicationControllerStatus
+    message(8266, 13, Object, 1671, 2), // core/v1.ResourceClaim
+    message(8420, 21, Object, 1673, 3), // core/v1.ResourceFieldSelector
+    message(8441, 14, Object, 1676, 3), // core/v1.ResourceHealth
+    message(8610, 13, Object, 1679, 3), // core/v1.ResourceQuota
+    message(8623, 17, Object, 1682, 3), // core/v1.ResourceQuotaSpec
+    message(8640, 19, Object, 1685, 2), // core/v1.ResourceQuotaStatus
+    message(8659, 20, Object, 1687, 3), // core/v1.ResourceRequirements
+    message(8721, 14, Object, 1690, 2), // core/v1.ResourceStatus
+    message(8913, 14, Object, 1692, 4), // core/v1.SELinuxOptions
+    message(8932, 29, Object, 1696, 10), // core/v1.ScaleIOPersistentVolumeSource
+    message(8961, 19, Object, 1706, 10), // core/v1.ScaleIOVolumeSource
+    message(9010, 13, Object, 1716, 1), // core/v1.ScopeSelector
+    message(9023, 33, Object, 1717, 3), // core/v1.ScopedResourceSelectorRequirement
+    message(9056, 14, Object, 1720, 2), // core/v1.SeccompProfile
+    message(9070, 6, Object, 1722, 5), // core/v1.Secret
+    message(9076, 15, Object, 1727, 2), // core/v1.SecretEnvSource
+    message(9091, 17, Object, 1729, 3), // core/v1.SecretKeySelector
+    message(9108, 16, Object, 1732, 3), // core/v1.SecretProjection
+    message(9124, 15, Object, 1735, 2), // core/v1.SecretReference
+    message(9139, 18, Object, 1737, 5), // core/v1.SecretVolumeSource
+    message(9157, 15, Object, 1742, 12), // core/v1.SecurityContext
+    message(9325, 19, Object, 1754, 1), // core/v1.SerializedReference
+    message(9364, 7, Object, 1755, 3), // core/v1.Service
+    message(9371, 14, Object, 1758, 4), // core/v1.ServiceAccount
+    message(9406, 29, Object, 1762, 4), // core/v1.ServiceAccountTokenProjection
+    message(9496, 11, Object, 1766, 6), // core/v1.ServicePort
+    message(9523, 11, Object, 1772, 20), // core/v1.ServiceSpec
+    message(9534, 13, Object, 1792, 2), // core/v1.ServiceStatus
+    message(9547, 21, Object, 1794, 1), // core/v1.SessionAffinityConfig
+    message(9671, 11, Object, 1795, 1), // core/v1.SleepAction
+    message(9913, 31, Object, 1796, 5), // core/v1.StorageOSPersistentVolumeSource
+    message(9944, 21, Object, 1801, 5), // core/v1.StorageOSVolumeSource
+    message(10247, 6, Object, 1806, 2), // core/v1.Sysctl
+    message(10253, 15, Object, 1808, 2), // core/v1.TCPSocketAction
+    message(10268, 5, Object, 1810, 4), // core/v1.Taint
+    message(10381, 10, Object, 1814, 5), // core/v1.Toleration
+    message(10409, 32, Object, 1819, 2), // core/v1.TopologySelectorLabelRequirement
+    message(10441, 20, Object, 1821, 1), // core/v1.TopologySelectorTerm
+    message(10461, 24, Object, 1822, 8), // core/v1.TopologySpreadConstraint
+    message(10497, 25, Object, 1830, 3), // core/v1.TypedLocalObjectReference
+    message(10522, 20, Object, 1833, 4), // core/v1.TypedObjectReference
+    message(10816, 6, Object, 1837, 2), // core/v1.Volume
+    message(10923, 12, Object, 1839, 2), // core/v1.VolumeDevice
+    message(10946, 21, Object, 1841, 3), // core/v1.VolumeHealthCondition
+    message(10967, 18, Object, 1844, 2), // core/v1.VolumeHealthStatus
+    message(10985, 11, Object, 1846, 8), // core/v1.VolumeMount
+    message(10996, 17, Object, 1854, 5), // core/v1.VolumeMountStatus
+    message(11013, 18, Object, 1859, 1), // core/v1.VolumeNodeAffinity
+    message(11050, 16, Object, 1860, 6), // core/v1.VolumeProjection
+    message(11066, 26, Object, 1866, 2), // core/v1.VolumeResourceRequirements
+    message(11092, 12, Object, 1868, 30), // core/v1.VolumeSource
+    message(11104, 12, Object, 1898, 1), // core/v1.VolumeStatus
+    message(11116, 30, Object, 1899, 4), // core/v1.VsphereVirtualDiskVolumeSource
+    message(11182, 23, Object, 1903, 2), // core/v1.WeightedPodAffinityTerm
+    message(11205, 29, Object, 1905, 4), // core/v1.WindowsSecurityContextOptions
+    message(11545, 17, Object, 1909, 3), // core/v1.WorkloadReference
+    message(3015, 8, Object, 1912, 8), // discovery/v1.Endpoint
+    message(3038, 18, Object, 1920, 3), // discovery/v1.EndpointConditions
+    message(3056, 13, Object, 1923, 2), // discovery/v1.EndpointHints
+    message(3069, 12, Object, 1925, 4), // discovery/v1.EndpointPort
+    message(3081, 13, Object, 1929, 4), // discovery/v1.EndpointSlice
+    message(3801, 7, Object, 1933, 1), // discovery/v1.ForNode
+    message(3808, 7, Object, 1934, 1), // discovery/v1.ForZone
+    message(3015, 8, Object, 1935, 7), // discovery/v1beta1.Endpoint
+    message(3081, 13, Object, 1942, 4), // discovery/v1beta1.EndpointSlice
+    message(3211, 5, Object, 1946, 15), // events/v1.Event
+    message(3216, 11, Object, 1961, 2), // events/v1.EventSeries
+    message(2297, 9, Object, 1963, 3), // extensions/v1beta1.DaemonSet
+    message(2324, 13, Object, 1966, 6), // extensions/v1beta1.DaemonSetSpec
+    message(4060, 15, Object, 1972, 3), // extensions/v1beta1.HTTPIngressPath
+    message(4075, 20, Object, 1975, 1), // extensions/v1beta1.HTTPIngressRuleValue
+    message(4294, 7, Object, 1976, 2), // extensions/v1beta1.IPBlock
+    message(4446, 7, Object, 1978, 3), // extensions/v1beta1.Ingress
+    message(4453, 14, Object, 1981, 3), // extensions/v1beta1.IngressBackend
+    message(4526, 26, Object, 1984, 3), // extensions/v1beta1.IngressLoadBalancerIngress
+    message(4552, 25, Object, 1987, 1), // extensions/v1beta1.IngressLoadBalancerStatus
+    message(4577, 17, Object, 1988, 3), // extensions/v1beta1.IngressPortStatus
+    message(4594, 11, Object, 1991, 2), // extensions/v1beta1.IngressRule
+    message(4605, 16, Object, 1993, 1), // extensions/v1beta1.IngressRuleValue
+    message(4642, 11, Object, 1994, 4), // extensions/v1beta1.IngressSpec
+    message(4653, 13, Object, 1998, 1), // extensions/v1beta1.IngressStatus
+    message(4666, 10, Object, 1999, 2), // extensions/v1beta1.IngressTLS
+    message(5639, 13, Object, 2001, 2), // extensions/v1beta1.NetworkPolicy
+    message(5652, 23, Object, 2003, 2), // extensions/v1beta1.NetworkPolicyEgressRule
+    message(5675, 24, Object, 2005, 2), // extensions/v1beta1.NetworkPolicyIngressRule
+    message(5699, 17, Object, 2007, 3), // extensions/v1beta1.NetworkPolicyPeer
+    message(5716, 17, Object, 2010, 3), // extensions/v1beta1.NetworkPolicyPort
+    message(5733, 17, Object, 2013, 4), // extensions/v1beta1.NetworkPolicySpec
+    message(8077, 10, Object, 2017, 3), // extensions/v1beta1.ReplicaSet
+    message(8106, 14, Object, 2020, 4), // extensions/v1beta1.ReplicaSetSpec
+    message(3454, 32, Object, 2024, 2), // flowcontrol/v1.ExemptPriorityLevelConfiguration
+    message(3719, 23, Object, 2026, 1), // flowcontrol/v1.FlowDistinguisherMethod
+    message(3742, 10, Object, 2027, 3), // flowcontrol/v1.FlowSchema
+    message(3752, 19, Object, 2030, 5), // flowcontrol/v1.FlowSchemaCondition
+    message(3771, 14, Object, 2035, 4), // flowcontrol/v1.FlowSchemaSpec
+    message(3785, 16, Object, 2039, 1), // flowcontrol/v1.FlowSchemaStatus
+    message(3958, 12, Object, 2040, 1), // flowcontrol/v1.GroupSubject
+    message(5036, 13, Object, 2041, 2), // flowcontrol/v1.LimitResponse
+    message(5049, 33, Object, 2043, 4), // flowcontrol/v1.LimitedPriorityLevelConfiguration
+    message(6243, 21, Object, 2047, 2), // flowcontrol/v1.NonResourcePolicyRule
+    message(7648, 23, Object, 2049, 3), // flowcontrol/v1.PolicyRulesWithSubjects
+    message(7764, 26, Object, 2052, 3), // flowcontrol/v1.PriorityLevelConfiguration
+    message(7790, 35, Object, 2055, 5), // flowcontrol/v1.PriorityLevelConfigurationCondition
+    message(7825, 35, Object, 2060, 1), // flowcontrol/v1.PriorityLevelConfigurationReference
+    message(7860, 30, Object, 2061, 3), // flowcontrol/v1.PriorityLevelConfigurationSpec
+    message(7890, 32, Object, 2064, 1), // flowcontrol/v1.PriorityLevelConfigurationStatus
+    message(7968, 20, Object, 2065, 3), // flowcontrol/v1.QueuingConfiguration
+    message(8495, 18, Object, 2068, 5), // flowcontrol/v1.ResourcePolicyRule
+    message(9385, 21, Object, 2073, 2), // flowcontrol/v1.ServiceAccountSubject
+    message(10119, 7, Object, 2075, 4), // flowcontrol/v1.Subject
+    message(10573, 11, Object, 2079, 1), // flowcontrol/v1.UserSubject
+    message(5049, 33, Object, 2080, 4), // flowcontrol/v1beta1.LimitedPriorityLevelConfiguration
+    message(7764, 26, Object, 2084, 3), // flowcontrol/v1beta1.PriorityLevelConfiguration
+    message(7860, 30, Object, 2087, 3), // flowcontrol/v1beta1.PriorityLevelConfigurationSpec
+    message(5049, 33, Object, 2090, 4), // flowcontrol/v1beta3.LimitedPriorityLevelConfiguration
+    message(7764, 26, Object, 2094, 3), // flowcontrol/v1beta3.PriorityLevelConfiguration
+    message(7860, 30, Object, 2097, 3), // flowcontrol/v1beta3.PriorityLevelConfigurationSpec
+    message(4345, 11, Object, 2100, 3), // imagepolicy/v1alpha1.ImageReview
+    message(4356, 24, Object, 2103, 1), // imagepolicy/v1alpha1.ImageReviewContainerSpec
+    message(4380, 15, Object, 2104, 3), // imagepolicy/v1alpha1.ImageReviewSpec
+    message(4395, 17, Object, 2107, 3), // imagepolicy/v1alpha1.ImageReviewStatus
+    message(3238, 8, Object, 2110, 3), // lifecycle/v1alpha1.Eviction
+    message(3246, 20, Object, 2113, 2), // lifecycle/v1alpha1.EvictionPodReference
+    message(3266, 15, Object, 2115, 3), // lifecycle/v1alpha1.EvictionRequest
+    message(3281, 27, Object, 2118, 2), // lifecycle/v1alpha1.EvictionRequestPodReference
+    message(3308, 19, Object, 2120, 3), // lifecycle/v1alpha1.EvictionRequestSpec
+    message(3327, 21, Object, 2123, 2), // lifecycle/v1alpha1.EvictionRequestStatus
+    message(3348, 21, Object, 2125, 1), // lifecycle/v1alpha1.EvictionRequestTarget
+    message(3386, 12, Object, 2126, 1), // lifecycle/v1alpha1.EvictionSpec
+    message(3398, 14, Object, 2127, 5), // lifecycle/v1alpha1.EvictionStatus
+    message(3412, 14, Object, 2132, 1), // lifecycle/v1alpha1.EvictionTarget
+    message(8239, 9, Object, 2133, 2), // lifecycle/v1alpha1.Requester
+    message(8735, 15, Object, 2135, 6), // lifecycle/v1alpha1.ResponderStatus
+    message(10273, 15, Object, 2141, 3), // lifecycle/v1alpha1.TargetResponder
+    message(1356, 9, Object, 2144, 6), // meta/v1.Condition
+    message(2375, 13, Object, 2150, 6), // meta/v1.DeleteOptions
+    message(2987, 8, Duration, 2156, 1), // meta/v1.Duration
+    message(3611, 24, Object, 2157, 3), // meta/v1.FieldSelectorRequirement
+    message(3635, 8, Raw, 2160, 1), // meta/v1.FieldsV1
+    message(3945, 13, Object, 2161, 2), // meta/v1.GroupResource
+    message(3970, 16, Object, 2163, 3), // meta/v1.GroupVersionKind
+    message(3986, 20, Object, 2166, 3), // meta/v1.GroupVersionResource
+    message(4867, 13, Object, 2169, 2), // meta/v1.LabelSelector
+    message(4903, 24, Object, 2171, 3), // meta/v1.LabelSelectorRequirement
+    message(5100, 8, Object, 2174, 5), // meta/v1.ListMeta
+    message(5206, 18, Object, 2179, 7), // meta/v1.ManagedFieldsEntry
+    message(5319, 9, MicroTime, 2186, 2), // meta/v1.MicroTime
+    message(6298, 10, Object, 2188, 15), // meta/v1.ObjectMeta
+    message(6392, 14, Object, 2203, 6), // meta/v1.OwnerReference
+    message(6438, 21, Object, 2209, 1), // meta/v1.PartialObjectMetadata
+    message(7715, 13, Object, 2210, 2), // meta/v1.Preconditions
+    message(9568, 9, Object, 2212, 1), // meta/v1.ShardInfo
+    message(9836, 6, Object, 2213, 6), // meta/v1.Status
+    message(9842, 11, Object, 2219, 3), // meta/v1.StatusCause
+    message(9853, 13, Object, 2222, 6), // meta/v1.StatusDetails
+    message(10288, 4, Time, 2228, 2), // meta/v1.Time
+    message(1532, 16, Object, 2230, 2), // metrics/v1beta1.ContainerMetrics
+    message(6047, 11, Object, 2232, 4), // metrics/v1beta1.NodeMetrics
+    message(7342, 10, Object, 2236, 4), // metrics/v1beta1.PodMetrics
+    message(4060, 15, Object, 2240, 3), // networking/v1.HTTPIngressPath
+    message(4075, 20, Object, 2243, 1), // networking/v1.HTTPIngressRuleValue
+    message(4272, 9, Object, 2244, 2), // networking/v1.IPAddress
+    message(4281, 13, Object, 2246, 1), // networking/v1.IPAddressSpec
+    message(4446, 7, Object, 2247, 3), // networking/v1.Ingress
+    message(4453, 14, Object, 2250, 2), // networking/v1.IngressBackend
+    message(4467, 12, Object, 2252, 2), // networking/v1.IngressClass
+    message(4479, 31, Object, 2254, 5), // networking/v1.IngressClassParametersReference
+    message(4510, 16, Object, 2259, 2), // networking/v1.IngressClassSpec
+    message(4594, 11, Object, 2261, 2), // networking/v1.IngressRule
+    message(4605, 16, Object, 2263, 1), // networking/v1.IngressRuleValue
+    message(4621, 21, Object, 2264, 2), // networking/v1.IngressServiceBackend
+    message(4642, 11, Object, 2266, 4), // networking/v1.IngressSpec
+    message(6423, 15, Object, 2270, 4), // networking/v1.ParentReference
+    message(9435, 18, Object, 2274, 2), // networking/v1.ServiceBackendPort
+    message(9453, 11, Object, 2276, 3), // networking/v1.ServiceCIDR
+    message(9464, 15, Object, 2279, 1), // networking/v1.ServiceCIDRSpec
+    message(9479, 17, Object, 2280, 1), // networking/v1.ServiceCIDRStatus
+    message(6384, 8, Object, 2281, 1), // node/v1.Overhead
+    message(8885, 12, Object, 2282, 4), // node/v1.RuntimeClass
+    message(9000, 10, Object, 2286, 2), // node/v1.Scheduling
+    message(8885, 12, Object, 2288, 2), // node/v1alpha1.RuntimeClass
+    message(8897, 16, Object, 2290, 3), // node/v1alpha1.RuntimeClassSpec
+    message(8065, 12, Raw, 2293, 1), // pkg/runtime.RawExtension
+    message(3238, 8, Object, 2294, 2), // policy/v1.Eviction
+    message(6938, 19, Object, 2296, 3), // policy/v1.PodDisruptionBudget
+    message(6957, 23, Object, 2299, 4), // policy/v1.PodDisruptionBudgetSpec
+    message(6980, 25, Object, 2303, 7), // policy/v1.PodDisruptionBudgetStatus
+    message(237, 15, Object, 2310, 1), // rbac/v1.AggregationRule
+    message(987, 11, Object, 2311, 3), // rbac/v1.ClusterRole
+    message(998, 18, Object, 2314, 3), // rbac/v1.ClusterRoleBinding
+    message(7638, 10, Object, 2317, 5), // rbac/v1.PolicyRule
+    message(8750, 4, Object, 2322, 2), // rbac/v1.Role
+    message(8754, 11, Object, 2324, 3), // rbac/v1.RoleBinding
+    message(8765, 7, Object, 2327, 3), // rbac/v1.RoleRef
+    message(10119, 7, Object, 2330, 4), // rbac/v1.Subject
+    message(987, 11, Object, 2334, 3), // rbac/v1alpha1.ClusterRole
+    message(998, 18, Object, 2337, 3), // rbac/v1alpha1.ClusterRoleBinding
+    message(7638, 10, Object, 2340, 5), // rbac/v1alpha1.PolicyRule
+    message(8750, 4, Object, 2345, 2), // rbac/v1alpha1.Role
+    message(8754, 11, Object, 2347, 3), // rbac/v1alpha1.RoleBinding
+    message(10119, 7, Object, 2350, 4), // rbac/v1alpha1.Subject
+    message(295, 21, Object, 2354, 7), // resource/v1.AllocatedDeviceStatus
+    message(316, 16, Object, 2361, 3), // resource/v1.AllocationResult
+    message(542, 17, Object, 2364, 1), // resource/v1.CELDeviceSelector
+    message(695, 21, Object, 2365, 3), // resource/v1.CapacityRequestPolicy
+    message(716, 26, Object, 2368, 3), // resource/v1.CapacityRequestPolicyRange
+    message(742, 20, Object, 2371, 1), // resource/v1.CapacityRequirements
+    message(1868, 7, Object, 2372, 1), // resource/v1.Counter
+    message(1875, 10, Object, 2373, 2), // resource/v1.CounterSet
+    message(2483, 6, Object, 2375, 14), // resource/v1.Device
+    message(2489, 29, Object, 2389, 3), // resource/v1.DeviceAllocationConfiguration
+    message(2518, 22, Object, 2392, 2), // resource/v1.DeviceAllocationResult
+    message(2540, 15, Object, 2394, 8), // resource/v1.DeviceAttribute
+    message(2555, 14, Object, 2402, 2), // resource/v1.DeviceCapacity
+    message(2569, 11, Object, 2404, 3), // resource/v1.DeviceClaim
+    message(2580, 24, Object, 2407, 2), // resource/v1.DeviceClaimConfiguration
+    message(2604, 11, Object, 2409, 2), // resource/v1.DeviceClass
+    message(2615, 24, Object, 2411, 1), // resource/v1.DeviceClassConfiguration
+    message(2639, 15, Object, 2412, 3), // resource/v1.DeviceClassSpec
+    message(2654, 19, Object, 2415, 1), // resource/v1.DeviceConfiguration
+    message(2673, 16, Object, 2416, 3), // resource/v1.DeviceConstraint
+    message(2689, 24, Object, 2419, 3), // resource/v1.DeviceCounterConsumption
+    message(2713, 22, Object, 2422, 2), // resource/v1.DeviceDerivedAttribute
+    message(2735, 13, Object, 2424, 3), // resource/v1.DeviceRequest
+    message(2748, 29, Object, 2427, 11), // resource/v1.DeviceRequestAllocationResult
+    message(2777, 14, Object, 2438, 1), // resource/v1.DeviceSelector
+    message(2791, 16, Object, 2439, 8), // resource/v1.DeviceSubRequest
+    message(2807, 11, Object, 2447, 4), // resource/v1.DeviceTaint
+    message(2818, 15, Object, 2451, 3), // resource/v1.DeviceTaintRule
+    message(2833, 19, Object, 2454, 2), // resource/v1.DeviceTaintRuleSpec
+    message(2852, 21, Object, 2456, 1), // resource/v1.DeviceTaintRuleStatus
+    message(2873, 19, Object, 2457, 3), // resource/v1.DeviceTaintSelector
+    message(2892, 16, Object, 2460, 5), // resource/v1.DeviceToleration
+    message(3426, 18, Object, 2465, 8), // resource/v1.ExactDeviceRequest
+    message(5622, 17, Object, 2473, 3), // resource/v1.NetworkDeviceData
+    message(5807, 22, Object, 2476, 3), // resource/v1.NodeAllocatableMapping
+    message(5829, 23, Object, 2479, 2), // resource/v1.NodeAllocatableOverhead
+    message(5884, 23, Object, 2481, 2), // resource/v1.NodeAllocatableResource
+    message(5941, 30, Object, 2483, 2), // resource/v1.NodeAllocatableResourceMapping
+    message(6359, 25, Object, 2485, 2), // resource/v1.OpaqueDeviceConfiguration
+    message(8266, 13, Object, 2487, 3), // resource/v1.ResourceClaim
+    message(8279, 30, Object, 2490, 4), // resource/v1.ResourceClaimConsumerReference
+    message(8338, 17, Object, 2494, 1), // resource/v1.ResourceClaimSpec
+    message(8355, 19, Object, 2495, 3), // resource/v1.ResourceClaimStatus
+    message(8374, 21, Object, 2498, 2), // resource/v1.ResourceClaimTemplate
+    message(8395, 25, Object, 2500, 2), // resource/v1.ResourceClaimTemplateSpec
+    message(8513, 12, Object, 2502, 3), // resource/v1.ResourcePool
+    message(8691, 13, Object, 2505, 2), // resource/v1.ResourceSlice
+    message(8704, 17, Object, 2507, 10), // resource/v1.ResourceSliceSpec
+    message(295, 21, Object, 2517, 6), // resource/v1alpha3.AllocatedDeviceStatus
+    message(316, 16, Object, 2523, 3), // resource/v1alpha3.AllocationResult
+    message(483, 11, Object, 2526, 7), // resource/v1alpha3.BasicDevice
+    message(2483, 6, Object, 2533, 2), // resource/v1alpha3.Device
+    message(2518, 22, Object, 2535, 2), // resource/v1alpha3.DeviceAllocationResult
+    message(2540, 15, Object, 2537, 4), // resource/v1alpha3.DeviceAttribute
+    message(2569, 11, Object, 2541, 3), // resource/v1alpha3.DeviceClaim
+    message(2604, 11, Object, 2544, 2), // resource/v1alpha3.DeviceClass
+    message(2639, 15, Object, 2546, 3), // resource/v1alpha3.DeviceClassSpec
+    message(2673, 16, Object, 2549, 2), // resource/v1alpha3.DeviceConstraint
+    message(2689, 24, Object, 2551, 2), // resource/v1alpha3.DeviceCounterConsumption
+    message(2735, 13, Object, 2553, 8), // resource/v1alpha3.DeviceRequest
+    message(2748, 29, Object, 2561, 6), // resource/v1alpha3.DeviceRequestAllocationResult
+    message(2791, 16, Object, 2567, 6), // resource/v1alpha3.DeviceSubRequest
+    message(2818, 15, Object, 2573, 3), // resource/v1alpha3.DeviceTaintRule
+    message(2833, 19, Object, 2576, 2), // resource/v1alpha3.DeviceTaintRuleSpec
+    message(2873, 19, Object, 2578, 5), // resource/v1alpha3.DeviceTaintSelector
+    message(6459, 19, Object, 2583, 4), // resource/v1alpha3.PartitionTypeStatus
+    message(7411, 20, Object, 2587, 3), // resource/v1alpha3.PodSchedulingContext
+    message(7431, 24, Object, 2590, 2), // resource/v1alpha3.PodSchedulingContextSpec
+    message(7455, 26, Object, 2592, 1), // resource/v1alpha3.PodSchedulingContextStatus
+    message(7671, 10, Object, 2593, 12), // resource/v1alpha3.PoolStatus
+    message(8266, 13, Object, 2605, 3), // resource/v1alpha3.ResourceClaim
+    message(8309, 29, Object, 2608, 2), // resource/v1alpha3.ResourceClaimSchedulingStatus
+    message(8338, 17, Object, 2610, 2), // resource/v1alpha3.ResourceClaimSpec
+    message(8355, 19, Object, 2612, 4), // resource/v1alpha3.ResourceClaimStatus
+    message(8374, 21, Object, 2616, 2), // resource/v1alpha3.ResourceClaimTemplate
+    message(8395, 25, Object, 2618, 2), // resource/v1alpha3.ResourceClaimTemplateSpec
+    message(8525, 25, Object, 2620, 3), // resource/v1alpha3.ResourcePoolStatusRequest
+    message(8550, 29, Object, 2623, 4), // resource/v1alpha3.ResourcePoolStatusRequestSpec
+    message(8579, 31, Object, 2627, 3), // resource/v1alpha3.ResourcePoolStatusRequestStatus
+    message(8691, 13, Object, 2630, 2), // resource/v1alpha3.ResourceSlice
+    message(8704, 17, Object, 2632, 8), // resource/v1alpha3.ResourceSliceSpec
+    message(9577, 23, Object, 2640, 4), // resource/v1alpha3.ShareableCapacityStatus
+    message(9600, 22, Object, 2644, 3), // resource/v1alpha3.ShareableSummaryStatus
+    message(483, 11, Object, 2647, 13), // resource/v1beta1.BasicDevice
+    message(2483, 6, Object, 2660, 2), // resource/v1beta1.Device
+    message(2569, 11, Object, 2662, 3), // resource/v1beta1.DeviceClaim
+    message(2735, 13, Object, 2665, 10), // resource/v1beta1.DeviceRequest
+    message(2791, 16, Object, 2675, 8), // resource/v1beta1.DeviceSubRequest
+    message(8266, 13, Object, 2683, 3), // resource/v1beta1.ResourceClaim
+    message(8338, 17, Object, 2686, 1), // resource/v1beta1.ResourceClaimSpec
+    message(8374, 21, Object, 2687, 2), // resource/v1beta1.ResourceClaimTemplate
+    message(8395, 25, Object, 2689, 2), // resource/v1beta1.ResourceClaimTemplateSpec
+    message(8691, 13, Object, 2691, 2), // resource/v1beta1.ResourceSlice
+    message(8704, 17, Object, 2693, 10), // resource/v1beta1.ResourceSliceSpec
+    message(7751, 13, Object, 2703, 5), // scheduling/v1.PriorityClass
+    message(494, 21, Object, 2708, 0), // scheduling/v1alpha1.BasicSchedulingPolicy
+    message(3854, 20, Object, 2708, 1), // scheduling/v1alpha1.GangSchedulingPolicy
+    message(7147, 8, Object, 2709, 2), // scheduling/v1alpha1.PodGroup
+    message(7155, 14, Object, 2711, 2), // scheduling/v1alpha1.PodGroupPolicy
+    message(10497, 25, Object, 2713, 3), // scheduling/v1alpha1.TypedLocalObjectReference
+    message(11234, 8, Object, 2716, 2), // scheduling/v1alpha1.Workload
+    message(11562, 12, Object, 2718, 2), // scheduling/v1alpha1.WorkloadSpec
+    message(7147, 8, Object, 2720, 3), // scheduling/v1alpha2.PodGroup
+    message(7169, 21, Object, 2723, 3), // scheduling/v1alpha2.PodGroupResourceClaim
+    message(7190, 27, Object, 2726, 2), // scheduling/v1alpha2.PodGroupResourceClaimStatus
+    message(7217, 29, Object, 2728, 1), // scheduling/v1alpha2.PodGroupSchedulingConstraints
+    message(7246, 24, Object, 2729, 2), // scheduling/v1alpha2.PodGroupSchedulingPolicy
+    message(7270, 12, Object, 2731, 7), // scheduling/v1alpha2.PodGroupSpec
+    message(7282, 14, Object, 2738, 2), // scheduling/v1alpha2.PodGroupStatus
+    message(7296, 16, Object, 2740, 7), // scheduling/v1alpha2.PodGroupTemplate
+    message(7312, 25, Object, 2747, 1), // scheduling/v1alpha2.PodGroupTemplateReference
+    message(10391, 18, Object, 2748, 1), // scheduling/v1alpha2.TopologyConstraint
+    message(11234, 8, Object, 2749, 2), // scheduling/v1alpha2.Workload
+    message(11512, 33, Object, 2751, 2), // scheduling/v1alpha2.WorkloadPodGroupTemplateReference
+    message(11562, 12, Object, 2753, 2), // scheduling/v1alpha2.WorkloadSpec
+    message(252, 26, Object, 2755, 0), // scheduling/v1alpha3.AllCompositeDisruptionMode
+    message(278, 17, Object, 2755, 0), // scheduling/v1alpha3.AllDisruptionMode
+    message(1117, 30, Object, 2755, 0), // scheduling/v1alpha3.CompositeBasicSchedulingPolicy
+    message(1147, 23, Object, 2755, 2), // scheduling/v1alpha3.CompositeDisruptionMode
+    message(1170, 29, Object, 2757, 1), // scheduling/v1alpha3.CompositeGangSchedulingPolicy
+    message(1199, 17, Object, 2758, 3), // scheduling/v1alpha3.CompositePodGroup
+    message(1216, 38, Object, 2761, 1), // scheduling/v1alpha3.CompositePodGroupSchedulingConstraints
+    message(1254, 33, Object, 2762, 2), // scheduling/v1alpha3.CompositePodGroupSchedulingPolicy
+    message(1287, 21, Object, 2764, 8), // scheduling/v1alpha3.CompositePodGroupSpec
+    message(1308, 23, Object, 2772, 1), // scheduling/v1alpha3.CompositePodGroupStatus
+    message(1331, 25, Object, 2773, 9), // scheduling/v1alpha3.CompositePodGroupTemplate
+    message(2908, 14, Object, 2782, 2), // scheduling/v1alpha3.DisruptionMode
+    message(7147, 8, Object, 2784, 3), // scheduling/v1alpha3.PodGroup
+    message(7270, 12, Object, 2787, 9), // scheduling/v1alpha3.PodGroupSpec
+    message(7296, 16, Object, 2796, 8), // scheduling/v1alpha3.PodGroupTemplate
+    message(9622, 29, Object, 2804, 0), // scheduling/v1alpha3.SingleCompositeDisruptionMode
+    message(9651, 20, Object, 2804, 0), // scheduling/v1alpha3.SingleDisruptionMode
+    message(11234, 8, Object, 2804, 2), // scheduling/v1alpha3.Workload
+    message(11242, 33, Object, 2806, 0), // scheduling/v1alpha3.WorkloadPodGroupAllDisruptionMode
+    message(11275, 37, Object, 2806, 0), // scheduling/v1alpha3.WorkloadPodGroupBasicSchedulingPolicy
+    message(11312, 30, Object, 2806, 2), // scheduling/v1alpha3.WorkloadPodGroupDisruptionMode
+    message(11342, 36, Object, 2808, 1), // scheduling/v1alpha3.WorkloadPodGroupGangSchedulingPolicy
+    message(11378, 29, Object, 2809, 3), // scheduling/v1alpha3.WorkloadPodGroupResourceClaim
+    message(11407, 37, Object, 2812, 1), // scheduling/v1alpha3.WorkloadPodGroupSchedulingConstraints
+    message(11444, 32, Object, 2813, 2), // scheduling/v1alpha3.WorkloadPodGroupSchedulingPolicy
+    message(11476, 36, Object, 2815, 0), // scheduling/v1alpha3.WorkloadPodGroupSingleDisruptionMode
+    message(11545, 17, Object, 2815, 2), // scheduling/v1alpha3.WorkloadReference
+    message(11562, 12, Object, 2817, 3), // scheduling/v1alpha3.WorkloadSpec
+    message(559, 9, Object, 2820, 2), // storage/v1.CSIDriver
+    message(568, 13, Object, 2822, 11), // storage/v1.CSIDriverSpec
+    message(581, 7, Object, 2833, 3), // storage/v1.CSINode
+    message(588, 13, Object, 2836, 4), // storage/v1.CSINodeDriver
+    message(601, 11, Object, 2840, 1), // storage/v1.CSINodeSpec
+    message(612, 13, Object, 2841, 1), // storage/v1.CSINodeStatus
+    message(650, 18, Object, 2842, 5), // storage/v1.CSIStorageCapacity
+    message(9866, 12, Object, 2847, 8), // storage/v1.StorageClass
+    message(9878, 13, Object, 2855, 2), // storage/v1.StorageHealth
+    message(9891, 22, Object, 2857, 6), // storage/v1.StorageHealthCondition
+    message(10292, 12, Object, 2863, 2), // storage/v1.TokenRequest
+    message(10822, 16, Object, 2865, 3), // storage/v1.VolumeAttachment
+    message(10838, 22, Object, 2868, 2), // storage/v1.VolumeAttachmentSource
+    message(10860, 20, Object, 2870, 3), // storage/v1.VolumeAttachmentSpec
+    message(10880, 22, Object, 2873, 4), // storage/v1.VolumeAttachmentStatus
+    message(10902, 21, Object, 2877, 3), // storage/v1.VolumeAttributesClass
+    message(10935, 11, Object, 2880, 3), // storage/v1.VolumeError
+    message(11031, 19, Object, 2883, 1), // storage/v1.VolumeNodeResources
+    message(10002, 23, Object, 2884, 3), // storagemigration/v1.StorageVersionMigration
+    message(10025, 27, Object, 2887, 1), // storagemigration/v1.StorageVersionMigrationSpec
+    message(10052, 29, Object, 2888, 2), // storagemigration/v1.StorageVersionMigrationStatus
+    message(3986, 20, Object, 2890, 3), // storagemigration/v1alpha1.GroupVersionResource
+    message(5328, 18, Object, 2893, 5), // storagemigration/v1alpha1.MigrationCondition
+    message(10002, 23, Object, 2898, 3), // storagemigration/v1alpha1.StorageVersionMigration
+    message(10025, 27, Object, 2901, 2), // storagemigration/v1alpha1.StorageVersionMigrationSpec
+    message(10052, 29, Object, 2903, 2), // storagemigration/v1alpha1.StorageVersionMigrationStatus
+    message(4676, 11, IntOrString, 2905, 3), // util/intstr.IntOrString
 ];
 
 /// The fields of all messages, in the order of the messages.
-pub(super) static FIELDS: [Field; 4294] = [
+pub(super) static FIELDS: [Field; 2908] = [
     // admission/v1.AdmissionRequest
     field(1, 24625, 3, Never, Single, Type::String), // uid: string
-    field(2, 17471, 4, Never, Single, Type::Message(766)), // kind: meta/v1.GroupVersionKind
-    field(3, 21663, 8, Never, Single, Type::Message(767)), // resource: meta/v1.GroupVersionResource
+    field(2, 17471, 4, Never, Single, Type::Message(532)), // kind: meta/v1.GroupVersionKind
+    field(3, 21663, 8, Never, Single, Type::Message(533)), // resource: meta/v1.GroupVersionResource
     field(4, 23741, 11, Empty, Single, Type::String), // subResource: string
-    field(13, 21441, 11, Empty, Optional, Type::Message(766)), // requestKind: meta/v1.GroupVersionKind
-    field(14, 21491, 15, Empty, Optional, Type::Message(767)), // requestResource: meta/v1.GroupVersionResource
+    field(13, 21441, 11, Empty, Optional, Type::Message(532)), // requestKind: meta/v1.GroupVersionKind
+    field(14, 21491, 15, Empty, Optional, Type::Message(533)), // requestResource: meta/v1.GroupVersionResource
     field(15, 21506, 18, Empty, Single, Type::String), // requestSubResource: string
     field(5, 18717, 4, Empty, Single, Type::String), // name: string
     field(6, 18737, 9, Empty, Single, Type::String), // namespace: string
     field(7, 19552, 9, Never, Single, Type::String), // operation: string
-    field(8, 24898, 8, Never, Single, Type::Message(215)), // userInfo: authentication/v1.UserInfo
-    field(9, 19431, 6, Empty, Single, Type::Message(852)), // object: pkg/runtime.RawExtension
-    field(10, 19476, 9, Empty, Single, Type::Message(852)), // oldObject: pkg/runtime.RawExtension
+    field(8, 24898, 8, Never, Single, Type::Message(122)), // userInfo: authentication/v1.UserInfo
+    field(9, 19431, 6, Empty, Single, Type::Message(574)), // object: pkg/runtime.RawExtension
+    field(10, 19476, 9, Empty, Single, Type::Message(574)), // oldObject: pkg/runtime.RawExtension
     field(11, 15415, 6, Empty, Optional, Type::Bool), // dryRun: bool
-    field(12, 19602, 7, Empty, Single, Type::Message(852)), // options: pkg/runtime.RawExtension
+    field(12, 19602, 7, Empty, Single, Type::Message(574)), // options: pkg/runtime.RawExtension
     // admission/v1.AdmissionResponse
     field(1, 24625, 3, Never, Single, Type::String), // uid: string
     field(2, 12228, 7, Never, Single, Type::Bool), // allowed: bool
-    field(3, 23323, 6, Empty, Optional, Type::Message(778)), // status: meta/v1.Status
+    field(3, 23323, 6, Empty, Optional, Type::Message(544)), // status: meta/v1.Status
     field(4, 19834, 5, Empty, Single, Type::Bytes), // patch: bytes
     field(5, 19839, 9, Empty, Optional, Type::String), // patchType: string
     field(6, 12650, 16, Empty, Map, Type::String), // auditAnnotations: string
@@ -3007,33 +2551,6 @@ pub(super) static FIELDS: [Field; 4294] = [
     // admission/v1.AdmissionReview
     field(1, 21434, 7, Empty, Optional, Type::Message(0)), // request: admission/v1.AdmissionRequest
     field(2, 21970, 8, Empty, Optional, Type::Message(1)), // response: admission/v1.AdmissionResponse
-    // admission/v1beta1.AdmissionRequest
-    field(1, 24625, 3, Never, Single, Type::String), // uid: string
-    field(2, 17471, 4, Never, Single, Type::Message(766)), // kind: meta/v1.GroupVersionKind
-    field(3, 21663, 8, Never, Single, Type::Message(767)), // resource: meta/v1.GroupVersionResource
-    field(4, 23741, 11, Empty, Single, Type::String), // subResource: string
-    field(13, 21441, 11, Empty, Optional, Type::Message(766)), // requestKind: meta/v1.GroupVersionKind
-    field(14, 21491, 15, Empty, Optional, Type::Message(767)), // requestResource: meta/v1.GroupVersionResource
-    field(15, 21506, 18, Empty, Single, Type::String), // requestSubResource: string
-    field(5, 18717, 4, Empty, Single, Type::String), // name: string
-    field(6, 18737, 9, Empty, Single, Type::String), // namespace: string
-    field(7, 19552, 9, Never, Single, Type::String), // operation: string
-    field(8, 24898, 8, Never, Single, Type::Message(215)), // userInfo: authentication/v1.UserInfo
-    field(9, 19431, 6, Empty, Single, Type::Message(852)), // object: pkg/runtime.RawExtension
-    field(10, 19476, 9, Empty, Single, Type::Message(852)), // oldObject: pkg/runtime.RawExtension
-    field(11, 15415, 6, Empty, Optional, Type::Bool), // dryRun: bool
-    field(12, 19602, 7, Empty, Single, Type::Message(852)), // options: pkg/runtime.RawExtension
-    // admission/v1beta1.AdmissionResponse
-    field(1, 24625, 3, Never, Single, Type::String), // uid: string
-    field(2, 12228, 7, Never, Single, Type::Bool), // allowed: bool
-    field(3, 23323, 6, Empty, Optional, Type::Message(778)), // status: meta/v1.Status
-    field(4, 19834, 5, Empty, Single, Type::Bytes), // patch: bytes
-    field(5, 19839, 9, Empty, Optional, Type::String), // patchType: string
-    field(6, 12650, 16, Empty, Map, Type::String), // auditAnnotations: string
-    field(7, 25375, 8, Empty, Repeated, Type::String), // warnings: string
-    // admission/v1beta1.AdmissionReview
-    field(1, 21434, 7, Empty, Optional, Type::Message(3)), // request: admission/v1beta1.AdmissionRequest
-    field(2, 21970, 8, Empty, Optional, Type::Message(4)), // response: admission/v1beta1.AdmissionResponse
     // admissionregistration/v1.ApplyConfiguration
     field(1, 15862, 10, Empty, Single, Type::String), // expression: string
     // admissionregistration/v1.AuditAnnotation
@@ -3048,59 +2565,59 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 15862, 10, Never, Single, Type::String), // expression: string
     // admissionregistration/v1.MatchResources
-    field(1, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(2, 19437, 14, Empty, Optional, Type::Message(768)), // objectSelector: meta/v1.LabelSelector
-    field(3, 21905, 13, Empty, Repeated, Type::Message(19)), // resourceRules: admissionregistration/v1.NamedRuleWithOperations
-    field(4, 15713, 20, Empty, Repeated, Type::Message(19)), // excludeResourceRules: admissionregistration/v1.NamedRuleWithOperations
+    field(1, 18746, 17, Empty, Optional, Type::Message(534)), // namespaceSelector: meta/v1.LabelSelector
+    field(2, 19437, 14, Empty, Optional, Type::Message(534)), // objectSelector: meta/v1.LabelSelector
+    field(3, 21905, 13, Empty, Repeated, Type::Message(16)), // resourceRules: admissionregistration/v1.NamedRuleWithOperations
+    field(4, 15713, 20, Empty, Repeated, Type::Message(16)), // excludeResourceRules: admissionregistration/v1.NamedRuleWithOperations
     field(7, 18179, 11, Empty, Optional, Type::String), // matchPolicy: string
     // admissionregistration/v1.MutatingAdmissionPolicy
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(15)), // spec: admissionregistration/v1.MutatingAdmissionPolicySpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(12)), // spec: admissionregistration/v1.MutatingAdmissionPolicySpec
     // admissionregistration/v1.MutatingAdmissionPolicyBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(14)), // spec: admissionregistration/v1.MutatingAdmissionPolicyBindingSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(11)), // spec: admissionregistration/v1.MutatingAdmissionPolicyBindingSpec
     // admissionregistration/v1.MutatingAdmissionPolicyBindingSpec
     field(1, 20464, 10, Empty, Single, Type::String), // policyName: string
-    field(2, 19685, 8, Empty, Optional, Type::Message(21)), // paramRef: admissionregistration/v1.ParamRef
-    field(3, 18190, 14, Empty, Optional, Type::Message(11)), // matchResources: admissionregistration/v1.MatchResources
+    field(2, 19685, 8, Empty, Optional, Type::Message(18)), // paramRef: admissionregistration/v1.ParamRef
+    field(3, 18190, 14, Empty, Optional, Type::Message(8)), // matchResources: admissionregistration/v1.MatchResources
     // admissionregistration/v1.MutatingAdmissionPolicySpec
-    field(1, 19676, 9, Empty, Optional, Type::Message(20)), // paramKind: admissionregistration/v1.ParamKind
-    field(2, 18090, 16, Empty, Optional, Type::Message(11)), // matchConstraints: admissionregistration/v1.MatchResources
-    field(3, 25029, 9, Empty, Repeated, Type::Message(34)), // variables: admissionregistration/v1.Variable
-    field(4, 18708, 9, Empty, Repeated, Type::Message(18)), // mutations: admissionregistration/v1.Mutation
+    field(1, 19676, 9, Empty, Optional, Type::Message(17)), // paramKind: admissionregistration/v1.ParamKind
+    field(2, 18090, 16, Empty, Optional, Type::Message(8)), // matchConstraints: admissionregistration/v1.MatchResources
+    field(3, 25029, 9, Empty, Repeated, Type::Message(31)), // variables: admissionregistration/v1.Variable
+    field(4, 18708, 9, Empty, Repeated, Type::Message(15)), // mutations: admissionregistration/v1.Mutation
     field(5, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
-    field(6, 18075, 15, Empty, Repeated, Type::Message(10)), // matchConditions: admissionregistration/v1.MatchCondition
+    field(6, 18075, 15, Empty, Repeated, Type::Message(7)), // matchConditions: admissionregistration/v1.MatchCondition
     field(7, 21310, 18, Empty, Single, Type::String), // reinvocationPolicy: string
     // admissionregistration/v1.MutatingWebhook
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 13550, 12, Never, Single, Type::Message(35)), // clientConfig: admissionregistration/v1.WebhookClientConfig
-    field(3, 22129, 5, Empty, Repeated, Type::Message(23)), // rules: admissionregistration/v1.RuleWithOperations
+    field(2, 13550, 12, Never, Single, Type::Message(32)), // clientConfig: admissionregistration/v1.WebhookClientConfig
+    field(3, 22129, 5, Empty, Repeated, Type::Message(20)), // rules: admissionregistration/v1.RuleWithOperations
     field(4, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
     field(9, 18179, 11, Empty, Optional, Type::String), // matchPolicy: string
-    field(5, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(11, 19437, 14, Empty, Optional, Type::Message(768)), // objectSelector: meta/v1.LabelSelector
+    field(5, 18746, 17, Empty, Optional, Type::Message(534)), // namespaceSelector: meta/v1.LabelSelector
+    field(11, 19437, 14, Empty, Optional, Type::Message(534)), // objectSelector: meta/v1.LabelSelector
     field(6, 23086, 11, Never, Optional, Type::String), // sideEffects: string
     field(7, 24392, 14, Empty, Optional, Type::Int32), // timeoutSeconds: int32
     field(8, 11808, 23, Never, Repeated, Type::String), // admissionReviewVersions: string
     field(10, 21310, 18, Empty, Optional, Type::String), // reinvocationPolicy: string
-    field(12, 18075, 15, Empty, Repeated, Type::Message(10)), // matchConditions: admissionregistration/v1.MatchCondition
+    field(12, 18075, 15, Empty, Repeated, Type::Message(7)), // matchConditions: admissionregistration/v1.MatchCondition
     // admissionregistration/v1.MutatingWebhookConfiguration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 25390, 8, Empty, Repeated, Type::Message(16)), // webhooks: admissionregistration/v1.MutatingWebhook
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 25390, 8, Empty, Repeated, Type::Message(13)), // webhooks: admissionregistration/v1.MutatingWebhook
     // admissionregistration/v1.Mutation
     field(2, 19839, 9, Never, Single, Type::String), // patchType: string
-    field(3, 12446, 18, Empty, Optional, Type::Message(6)), // applyConfiguration: admissionregistration/v1.ApplyConfiguration
-    field(4, 17417, 9, Empty, Optional, Type::Message(9)), // jsonPatch: admissionregistration/v1.JSONPatch
+    field(3, 12446, 18, Empty, Optional, Type::Message(3)), // applyConfiguration: admissionregistration/v1.ApplyConfiguration
+    field(4, 17417, 9, Empty, Optional, Type::Message(6)), // jsonPatch: admissionregistration/v1.JSONPatch
     // admissionregistration/v1.NamedRuleWithOperations
     field(1, 21892, 13, Empty, Repeated, Type::String), // resourceNames: string
-    field(2, 0, 0, Never, Single, Type::Message(23)), // : admissionregistration/v1.RuleWithOperations
+    field(2, 0, 0, Never, Single, Type::Message(20)), // : admissionregistration/v1.RuleWithOperations
     // admissionregistration/v1.ParamKind
     field(1, 12302, 10, Empty, Single, Type::String), // apiVersion: string
     field(2, 17471, 4, Empty, Single, Type::String), // kind: string
     // admissionregistration/v1.ParamRef
     field(1, 18717, 4, Empty, Single, Type::String), // name: string
     field(2, 18737, 9, Empty, Single, Type::String), // namespace: string
-    field(3, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
+    field(3, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
     field(4, 19693, 23, Empty, Optional, Type::String), // parameterNotFoundAction: string
     // admissionregistration/v1.Rule
     field(1, 12282, 9, Empty, Repeated, Type::String), // apiGroups: string
@@ -3109,53 +2626,53 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 22527, 5, Empty, Optional, Type::String), // scope: string
     // admissionregistration/v1.RuleWithOperations
     field(1, 19561, 10, Empty, Repeated, Type::String), // operations: string
-    field(2, 0, 0, Never, Single, Type::Message(22)), // : admissionregistration/v1.Rule
+    field(2, 0, 0, Never, Single, Type::Message(19)), // : admissionregistration/v1.Rule
     // admissionregistration/v1.ServiceReference
     field(1, 18737, 9, Never, Single, Type::String), // namespace: string
     field(2, 18717, 4, Never, Single, Type::String), // name: string
     field(3, 19848, 4, Empty, Optional, Type::String), // path: string
     field(4, 20511, 4, Empty, Optional, Type::Int32), // port: int32
     // admissionregistration/v1.TypeChecking
-    field(1, 15872, 18, Empty, Repeated, Type::Message(8)), // expressionWarnings: admissionregistration/v1.ExpressionWarning
+    field(1, 15872, 18, Empty, Repeated, Type::Message(5)), // expressionWarnings: admissionregistration/v1.ExpressionWarning
     // admissionregistration/v1.ValidatingAdmissionPolicy
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(29)), // spec: admissionregistration/v1.ValidatingAdmissionPolicySpec
-    field(3, 23323, 6, Empty, Single, Type::Message(30)), // status: admissionregistration/v1.ValidatingAdmissionPolicyStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(26)), // spec: admissionregistration/v1.ValidatingAdmissionPolicySpec
+    field(3, 23323, 6, Empty, Single, Type::Message(27)), // status: admissionregistration/v1.ValidatingAdmissionPolicyStatus
     // admissionregistration/v1.ValidatingAdmissionPolicyBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(28)), // spec: admissionregistration/v1.ValidatingAdmissionPolicyBindingSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(25)), // spec: admissionregistration/v1.ValidatingAdmissionPolicyBindingSpec
     // admissionregistration/v1.ValidatingAdmissionPolicyBindingSpec
     field(1, 20464, 10, Empty, Single, Type::String), // policyName: string
-    field(2, 19685, 8, Empty, Optional, Type::Message(21)), // paramRef: admissionregistration/v1.ParamRef
-    field(3, 18190, 14, Empty, Optional, Type::Message(11)), // matchResources: admissionregistration/v1.MatchResources
+    field(2, 19685, 8, Empty, Optional, Type::Message(18)), // paramRef: admissionregistration/v1.ParamRef
+    field(3, 18190, 14, Empty, Optional, Type::Message(8)), // matchResources: admissionregistration/v1.MatchResources
     field(4, 24951, 17, Empty, Repeated, Type::String), // validationActions: string
     // admissionregistration/v1.ValidatingAdmissionPolicySpec
-    field(1, 19676, 9, Empty, Optional, Type::Message(20)), // paramKind: admissionregistration/v1.ParamKind
-    field(2, 18090, 16, Empty, Optional, Type::Message(11)), // matchConstraints: admissionregistration/v1.MatchResources
-    field(3, 24983, 11, Empty, Repeated, Type::Message(33)), // validations: admissionregistration/v1.Validation
+    field(1, 19676, 9, Empty, Optional, Type::Message(17)), // paramKind: admissionregistration/v1.ParamKind
+    field(2, 18090, 16, Empty, Optional, Type::Message(8)), // matchConstraints: admissionregistration/v1.MatchResources
+    field(3, 24983, 11, Empty, Repeated, Type::Message(30)), // validations: admissionregistration/v1.Validation
     field(4, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
-    field(5, 12650, 16, Empty, Repeated, Type::Message(7)), // auditAnnotations: admissionregistration/v1.AuditAnnotation
-    field(6, 18075, 15, Empty, Repeated, Type::Message(10)), // matchConditions: admissionregistration/v1.MatchCondition
-    field(7, 25029, 9, Empty, Repeated, Type::Message(34)), // variables: admissionregistration/v1.Variable
+    field(5, 12650, 16, Empty, Repeated, Type::Message(4)), // auditAnnotations: admissionregistration/v1.AuditAnnotation
+    field(6, 18075, 15, Empty, Repeated, Type::Message(7)), // matchConditions: admissionregistration/v1.MatchCondition
+    field(7, 25029, 9, Empty, Repeated, Type::Message(31)), // variables: admissionregistration/v1.Variable
     // admissionregistration/v1.ValidatingAdmissionPolicyStatus
     field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 24613, 12, Empty, Optional, Type::Message(25)), // typeChecking: admissionregistration/v1.TypeChecking
-    field(3, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(2, 24613, 12, Empty, Optional, Type::Message(22)), // typeChecking: admissionregistration/v1.TypeChecking
+    field(3, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     // admissionregistration/v1.ValidatingWebhook
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 13550, 12, Never, Single, Type::Message(35)), // clientConfig: admissionregistration/v1.WebhookClientConfig
-    field(3, 22129, 5, Empty, Repeated, Type::Message(23)), // rules: admissionregistration/v1.RuleWithOperations
+    field(2, 13550, 12, Never, Single, Type::Message(32)), // clientConfig: admissionregistration/v1.WebhookClientConfig
+    field(3, 22129, 5, Empty, Repeated, Type::Message(20)), // rules: admissionregistration/v1.RuleWithOperations
     field(4, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
     field(9, 18179, 11, Empty, Optional, Type::String), // matchPolicy: string
-    field(5, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(10, 19437, 14, Empty, Optional, Type::Message(768)), // objectSelector: meta/v1.LabelSelector
+    field(5, 18746, 17, Empty, Optional, Type::Message(534)), // namespaceSelector: meta/v1.LabelSelector
+    field(10, 19437, 14, Empty, Optional, Type::Message(534)), // objectSelector: meta/v1.LabelSelector
     field(6, 23086, 11, Never, Optional, Type::String), // sideEffects: string
     field(7, 24392, 14, Empty, Optional, Type::Int32), // timeoutSeconds: int32
     field(8, 11808, 23, Never, Repeated, Type::String), // admissionReviewVersions: string
-    field(11, 18075, 15, Empty, Repeated, Type::Message(10)), // matchConditions: admissionregistration/v1.MatchCondition
+    field(11, 18075, 15, Empty, Repeated, Type::Message(7)), // matchConditions: admissionregistration/v1.MatchCondition
     // admissionregistration/v1.ValidatingWebhookConfiguration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 25390, 8, Empty, Repeated, Type::Message(31)), // webhooks: admissionregistration/v1.ValidatingWebhook
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 25390, 8, Empty, Repeated, Type::Message(28)), // webhooks: admissionregistration/v1.ValidatingWebhook
     // admissionregistration/v1.Validation
     field(1, 15862, 10, Never, Single, Type::String), // expression: string
     field(2, 18381, 7, Empty, Single, Type::String), // message: string
@@ -3166,275 +2683,73 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 15862, 10, Never, Single, Type::String), // expression: string
     // admissionregistration/v1.WebhookClientConfig
     field(3, 24861, 3, Empty, Optional, Type::String), // url: string
-    field(1, 22815, 7, Empty, Optional, Type::Message(24)), // service: admissionregistration/v1.ServiceReference
+    field(1, 22815, 7, Empty, Optional, Type::Message(21)), // service: admissionregistration/v1.ServiceReference
     field(2, 13263, 8, Empty, Single, Type::Bytes), // caBundle: bytes
-    // admissionregistration/v1alpha1.ApplyConfiguration
-    field(1, 15862, 10, Empty, Single, Type::String), // expression: string
-    // admissionregistration/v1alpha1.AuditAnnotation
-    field(1, 17447, 3, Never, Single, Type::String), // key: string
-    field(2, 24999, 15, Never, Single, Type::String), // valueExpression: string
-    // admissionregistration/v1alpha1.ExpressionWarning
-    field(2, 16128, 8, Never, Single, Type::String), // fieldRef: string
-    field(3, 25368, 7, Never, Single, Type::String), // warning: string
-    // admissionregistration/v1alpha1.JSONPatch
-    field(1, 15862, 10, Empty, Single, Type::String), // expression: string
-    // admissionregistration/v1alpha1.MatchCondition
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15862, 10, Never, Single, Type::String), // expression: string
-    // admissionregistration/v1alpha1.MatchResources
-    field(1, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(2, 19437, 14, Empty, Optional, Type::Message(768)), // objectSelector: meta/v1.LabelSelector
-    field(3, 21905, 13, Empty, Repeated, Type::Message(47)), // resourceRules: admissionregistration/v1alpha1.NamedRuleWithOperations
-    field(4, 15713, 20, Empty, Repeated, Type::Message(47)), // excludeResourceRules: admissionregistration/v1alpha1.NamedRuleWithOperations
-    field(7, 18179, 11, Empty, Optional, Type::String), // matchPolicy: string
-    // admissionregistration/v1alpha1.MutatingAdmissionPolicy
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(45)), // spec: admissionregistration/v1alpha1.MutatingAdmissionPolicySpec
-    // admissionregistration/v1alpha1.MutatingAdmissionPolicyBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(44)), // spec: admissionregistration/v1alpha1.MutatingAdmissionPolicyBindingSpec
-    // admissionregistration/v1alpha1.MutatingAdmissionPolicyBindingSpec
-    field(1, 20464, 10, Empty, Single, Type::String), // policyName: string
-    field(2, 19685, 8, Empty, Optional, Type::Message(49)), // paramRef: admissionregistration/v1alpha1.ParamRef
-    field(3, 18190, 14, Empty, Optional, Type::Message(41)), // matchResources: admissionregistration/v1alpha1.MatchResources
-    // admissionregistration/v1alpha1.MutatingAdmissionPolicySpec
-    field(1, 19676, 9, Empty, Optional, Type::Message(48)), // paramKind: admissionregistration/v1alpha1.ParamKind
-    field(2, 18090, 16, Empty, Optional, Type::Message(41)), // matchConstraints: admissionregistration/v1alpha1.MatchResources
-    field(3, 25029, 9, Empty, Repeated, Type::Message(57)), // variables: admissionregistration/v1alpha1.Variable
-    field(4, 18708, 9, Empty, Repeated, Type::Message(46)), // mutations: admissionregistration/v1alpha1.Mutation
-    field(5, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
-    field(6, 18075, 15, Empty, Repeated, Type::Message(40)), // matchConditions: admissionregistration/v1alpha1.MatchCondition
-    field(7, 21310, 18, Empty, Single, Type::String), // reinvocationPolicy: string
-    // admissionregistration/v1alpha1.Mutation
-    field(2, 19839, 9, Never, Single, Type::String), // patchType: string
-    field(3, 12446, 18, Empty, Optional, Type::Message(36)), // applyConfiguration: admissionregistration/v1alpha1.ApplyConfiguration
-    field(4, 17417, 9, Empty, Optional, Type::Message(39)), // jsonPatch: admissionregistration/v1alpha1.JSONPatch
-    // admissionregistration/v1alpha1.NamedRuleWithOperations
-    field(1, 21892, 13, Empty, Repeated, Type::String), // resourceNames: string
-    field(2, 0, 0, Never, Single, Type::Message(23)), // : admissionregistration/v1.RuleWithOperations
-    // admissionregistration/v1alpha1.ParamKind
-    field(1, 12302, 10, Empty, Single, Type::String), // apiVersion: string
-    field(2, 17471, 4, Empty, Single, Type::String), // kind: string
-    // admissionregistration/v1alpha1.ParamRef
-    field(1, 18717, 4, Empty, Single, Type::String), // name: string
-    field(2, 18737, 9, Empty, Single, Type::String), // namespace: string
-    field(3, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(4, 19693, 23, Empty, Optional, Type::String), // parameterNotFoundAction: string
-    // admissionregistration/v1alpha1.TypeChecking
-    field(1, 15872, 18, Empty, Repeated, Type::Message(38)), // expressionWarnings: admissionregistration/v1alpha1.ExpressionWarning
-    // admissionregistration/v1alpha1.ValidatingAdmissionPolicy
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(54)), // spec: admissionregistration/v1alpha1.ValidatingAdmissionPolicySpec
-    field(3, 23323, 6, Empty, Single, Type::Message(55)), // status: admissionregistration/v1alpha1.ValidatingAdmissionPolicyStatus
-    // admissionregistration/v1alpha1.ValidatingAdmissionPolicyBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(53)), // spec: admissionregistration/v1alpha1.ValidatingAdmissionPolicyBindingSpec
-    // admissionregistration/v1alpha1.ValidatingAdmissionPolicyBindingSpec
-    field(1, 20464, 10, Empty, Single, Type::String), // policyName: string
-    field(2, 19685, 8, Empty, Optional, Type::Message(49)), // paramRef: admissionregistration/v1alpha1.ParamRef
-    field(3, 18190, 14, Empty, Optional, Type::Message(41)), // matchResources: admissionregistration/v1alpha1.MatchResources
-    field(4, 24951, 17, Empty, Repeated, Type::String), // validationActions: string
-    // admissionregistration/v1alpha1.ValidatingAdmissionPolicySpec
-    field(1, 19676, 9, Empty, Optional, Type::Message(48)), // paramKind: admissionregistration/v1alpha1.ParamKind
-    field(2, 18090, 16, Empty, Optional, Type::Message(41)), // matchConstraints: admissionregistration/v1alpha1.MatchResources
-    field(3, 24983, 11, Empty, Repeated, Type::Message(56)), // validations: admissionregistration/v1alpha1.Validation
-    field(4, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
-    field(5, 12650, 16, Empty, Repeated, Type::Message(37)), // auditAnnotations: admissionregistration/v1alpha1.AuditAnnotation
-    field(6, 18075, 15, Empty, Repeated, Type::Message(40)), // matchConditions: admissionregistration/v1alpha1.MatchCondition
-    field(7, 25029, 9, Empty, Repeated, Type::Message(57)), // variables: admissionregistration/v1alpha1.Variable
-    // admissionregistration/v1alpha1.ValidatingAdmissionPolicyStatus
-    field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 24613, 12, Empty, Optional, Type::Message(50)), // typeChecking: admissionregistration/v1alpha1.TypeChecking
-    field(3, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    // admissionregistration/v1alpha1.Validation
-    field(1, 15862, 10, Never, Single, Type::String), // expression: string
-    field(2, 18381, 7, Empty, Single, Type::String), // message: string
-    field(3, 21225, 6, Empty, Optional, Type::String), // reason: string
-    field(4, 18388, 17, Empty, Single, Type::String), // messageExpression: string
-    // admissionregistration/v1alpha1.Variable
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15862, 10, Never, Single, Type::String), // expression: string
-    // admissionregistration/v1beta1.ApplyConfiguration
-    field(1, 15862, 10, Empty, Single, Type::String), // expression: string
-    // admissionregistration/v1beta1.AuditAnnotation
-    field(1, 17447, 3, Never, Single, Type::String), // key: string
-    field(2, 24999, 15, Never, Single, Type::String), // valueExpression: string
-    // admissionregistration/v1beta1.ExpressionWarning
-    field(2, 16128, 8, Never, Single, Type::String), // fieldRef: string
-    field(3, 25368, 7, Never, Single, Type::String), // warning: string
-    // admissionregistration/v1beta1.JSONPatch
-    field(1, 15862, 10, Empty, Single, Type::String), // expression: string
-    // admissionregistration/v1beta1.MatchCondition
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15862, 10, Never, Single, Type::String), // expression: string
-    // admissionregistration/v1beta1.MatchResources
-    field(1, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(2, 19437, 14, Empty, Optional, Type::Message(768)), // objectSelector: meta/v1.LabelSelector
-    field(3, 21905, 13, Empty, Repeated, Type::Message(71)), // resourceRules: admissionregistration/v1beta1.NamedRuleWithOperations
-    field(4, 15713, 20, Empty, Repeated, Type::Message(71)), // excludeResourceRules: admissionregistration/v1beta1.NamedRuleWithOperations
-    field(7, 18179, 11, Empty, Optional, Type::String), // matchPolicy: string
-    // admissionregistration/v1beta1.MutatingAdmissionPolicy
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(67)), // spec: admissionregistration/v1beta1.MutatingAdmissionPolicySpec
-    // admissionregistration/v1beta1.MutatingAdmissionPolicyBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(66)), // spec: admissionregistration/v1beta1.MutatingAdmissionPolicyBindingSpec
-    // admissionregistration/v1beta1.MutatingAdmissionPolicyBindingSpec
-    field(1, 20464, 10, Empty, Single, Type::String), // policyName: string
-    field(2, 19685, 8, Empty, Optional, Type::Message(73)), // paramRef: admissionregistration/v1beta1.ParamRef
-    field(3, 18190, 14, Empty, Optional, Type::Message(63)), // matchResources: admissionregistration/v1beta1.MatchResources
-    // admissionregistration/v1beta1.MutatingAdmissionPolicySpec
-    field(1, 19676, 9, Empty, Optional, Type::Message(72)), // paramKind: admissionregistration/v1beta1.ParamKind
-    field(2, 18090, 16, Empty, Optional, Type::Message(63)), // matchConstraints: admissionregistration/v1beta1.MatchResources
-    field(3, 25029, 9, Empty, Repeated, Type::Message(84)), // variables: admissionregistration/v1beta1.Variable
-    field(4, 18708, 9, Empty, Repeated, Type::Message(70)), // mutations: admissionregistration/v1beta1.Mutation
-    field(5, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
-    field(6, 18075, 15, Empty, Repeated, Type::Message(62)), // matchConditions: admissionregistration/v1beta1.MatchCondition
-    field(7, 21310, 18, Empty, Single, Type::String), // reinvocationPolicy: string
     // admissionregistration/v1beta1.MutatingWebhook
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 13550, 12, Never, Single, Type::Message(85)), // clientConfig: admissionregistration/v1beta1.WebhookClientConfig
-    field(3, 22129, 5, Empty, Repeated, Type::Message(23)), // rules: admissionregistration/v1.RuleWithOperations
+    field(2, 13550, 12, Never, Single, Type::Message(32)), // clientConfig: admissionregistration/v1beta1.WebhookClientConfig
+    field(3, 22129, 5, Empty, Repeated, Type::Message(20)), // rules: admissionregistration/v1.RuleWithOperations
     field(4, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
     field(9, 18179, 11, Empty, Optional, Type::String), // matchPolicy: string
-    field(5, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(11, 19437, 14, Empty, Optional, Type::Message(768)), // objectSelector: meta/v1.LabelSelector
+    field(5, 18746, 17, Empty, Optional, Type::Message(534)), // namespaceSelector: meta/v1.LabelSelector
+    field(11, 19437, 14, Empty, Optional, Type::Message(534)), // objectSelector: meta/v1.LabelSelector
     field(6, 23086, 11, Empty, Optional, Type::String), // sideEffects: string
     field(7, 24392, 14, Empty, Optional, Type::Int32), // timeoutSeconds: int32
     field(8, 11808, 23, Empty, Repeated, Type::String), // admissionReviewVersions: string
     field(10, 21310, 18, Empty, Optional, Type::String), // reinvocationPolicy: string
-    field(12, 18075, 15, Empty, Repeated, Type::Message(62)), // matchConditions: admissionregistration/v1beta1.MatchCondition
+    field(12, 18075, 15, Empty, Repeated, Type::Message(7)), // matchConditions: admissionregistration/v1beta1.MatchCondition
     // admissionregistration/v1beta1.MutatingWebhookConfiguration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 25390, 8, Empty, Repeated, Type::Message(68)), // webhooks: admissionregistration/v1beta1.MutatingWebhook
-    // admissionregistration/v1beta1.Mutation
-    field(2, 19839, 9, Never, Single, Type::String), // patchType: string
-    field(3, 12446, 18, Empty, Optional, Type::Message(58)), // applyConfiguration: admissionregistration/v1beta1.ApplyConfiguration
-    field(4, 17417, 9, Empty, Optional, Type::Message(61)), // jsonPatch: admissionregistration/v1beta1.JSONPatch
-    // admissionregistration/v1beta1.NamedRuleWithOperations
-    field(1, 21892, 13, Empty, Repeated, Type::String), // resourceNames: string
-    field(2, 0, 0, Never, Single, Type::Message(23)), // : admissionregistration/v1.RuleWithOperations
-    // admissionregistration/v1beta1.ParamKind
-    field(1, 12302, 10, Empty, Single, Type::String), // apiVersion: string
-    field(2, 17471, 4, Empty, Single, Type::String), // kind: string
-    // admissionregistration/v1beta1.ParamRef
-    field(1, 18717, 4, Empty, Single, Type::String), // name: string
-    field(2, 18737, 9, Empty, Single, Type::String), // namespace: string
-    field(3, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(4, 19693, 23, Empty, Optional, Type::String), // parameterNotFoundAction: string
-    // admissionregistration/v1beta1.ServiceReference
-    field(1, 18737, 9, Never, Single, Type::String), // namespace: string
-    field(2, 18717, 4, Never, Single, Type::String), // name: string
-    field(3, 19848, 4, Empty, Optional, Type::String), // path: string
-    field(4, 20511, 4, Empty, Optional, Type::Int32), // port: int32
-    // admissionregistration/v1beta1.TypeChecking
-    field(1, 15872, 18, Empty, Repeated, Type::Message(60)), // expressionWarnings: admissionregistration/v1beta1.ExpressionWarning
-    // admissionregistration/v1beta1.ValidatingAdmissionPolicy
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(79)), // spec: admissionregistration/v1beta1.ValidatingAdmissionPolicySpec
-    field(3, 23323, 6, Empty, Single, Type::Message(80)), // status: admissionregistration/v1beta1.ValidatingAdmissionPolicyStatus
-    // admissionregistration/v1beta1.ValidatingAdmissionPolicyBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(78)), // spec: admissionregistration/v1beta1.ValidatingAdmissionPolicyBindingSpec
-    // admissionregistration/v1beta1.ValidatingAdmissionPolicyBindingSpec
-    field(1, 20464, 10, Empty, Single, Type::String), // policyName: string
-    field(2, 19685, 8, Empty, Optional, Type::Message(73)), // paramRef: admissionregistration/v1beta1.ParamRef
-    field(3, 18190, 14, Empty, Optional, Type::Message(63)), // matchResources: admissionregistration/v1beta1.MatchResources
-    field(4, 24951, 17, Empty, Repeated, Type::String), // validationActions: string
-    // admissionregistration/v1beta1.ValidatingAdmissionPolicySpec
-    field(1, 19676, 9, Empty, Optional, Type::Message(72)), // paramKind: admissionregistration/v1beta1.ParamKind
-    field(2, 18090, 16, Empty, Optional, Type::Message(63)), // matchConstraints: admissionregistration/v1beta1.MatchResources
-    field(3, 24983, 11, Empty, Repeated, Type::Message(83)), // validations: admissionregistration/v1beta1.Validation
-    field(4, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
-    field(5, 12650, 16, Empty, Repeated, Type::Message(59)), // auditAnnotations: admissionregistration/v1beta1.AuditAnnotation
-    field(6, 18075, 15, Empty, Repeated, Type::Message(62)), // matchConditions: admissionregistration/v1beta1.MatchCondition
-    field(7, 25029, 9, Empty, Repeated, Type::Message(84)), // variables: admissionregistration/v1beta1.Variable
-    // admissionregistration/v1beta1.ValidatingAdmissionPolicyStatus
-    field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 24613, 12, Empty, Optional, Type::Message(75)), // typeChecking: admissionregistration/v1beta1.TypeChecking
-    field(3, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 25390, 8, Empty, Repeated, Type::Message(33)), // webhooks: admissionregistration/v1beta1.MutatingWebhook
     // admissionregistration/v1beta1.ValidatingWebhook
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 13550, 12, Never, Single, Type::Message(85)), // clientConfig: admissionregistration/v1beta1.WebhookClientConfig
-    field(3, 22129, 5, Empty, Repeated, Type::Message(23)), // rules: admissionregistration/v1.RuleWithOperations
+    field(2, 13550, 12, Never, Single, Type::Message(32)), // clientConfig: admissionregistration/v1beta1.WebhookClientConfig
+    field(3, 22129, 5, Empty, Repeated, Type::Message(20)), // rules: admissionregistration/v1.RuleWithOperations
     field(4, 16075, 13, Empty, Optional, Type::String), // failurePolicy: string
     field(9, 18179, 11, Empty, Optional, Type::String), // matchPolicy: string
-    field(5, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(10, 19437, 14, Empty, Optional, Type::Message(768)), // objectSelector: meta/v1.LabelSelector
+    field(5, 18746, 17, Empty, Optional, Type::Message(534)), // namespaceSelector: meta/v1.LabelSelector
+    field(10, 19437, 14, Empty, Optional, Type::Message(534)), // objectSelector: meta/v1.LabelSelector
     field(6, 23086, 11, Empty, Optional, Type::String), // sideEffects: string
     field(7, 24392, 14, Empty, Optional, Type::Int32), // timeoutSeconds: int32
     field(8, 11808, 23, Empty, Repeated, Type::String), // admissionReviewVersions: string
-    field(11, 18075, 15, Empty, Repeated, Type::Message(62)), // matchConditions: admissionregistration/v1beta1.MatchCondition
+    field(11, 18075, 15, Empty, Repeated, Type::Message(7)), // matchConditions: admissionregistration/v1beta1.MatchCondition
     // admissionregistration/v1beta1.ValidatingWebhookConfiguration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 25390, 8, Empty, Repeated, Type::Message(81)), // webhooks: admissionregistration/v1beta1.ValidatingWebhook
-    // admissionregistration/v1beta1.Validation
-    field(1, 15862, 10, Never, Single, Type::String), // expression: string
-    field(2, 18381, 7, Empty, Single, Type::String), // message: string
-    field(3, 21225, 6, Empty, Optional, Type::String), // reason: string
-    field(4, 18388, 17, Empty, Single, Type::String), // messageExpression: string
-    // admissionregistration/v1beta1.Variable
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15862, 10, Never, Single, Type::String), // expression: string
-    // admissionregistration/v1beta1.WebhookClientConfig
-    field(3, 24861, 3, Empty, Optional, Type::String), // url: string
-    field(1, 22815, 7, Empty, Optional, Type::Message(74)), // service: admissionregistration/v1beta1.ServiceReference
-    field(2, 13263, 8, Empty, Single, Type::Bytes), // caBundle: bytes
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 25390, 8, Empty, Repeated, Type::Message(35)), // webhooks: admissionregistration/v1beta1.ValidatingWebhook
     // api/resource.Quantity
     field(1, 23683, 6, Never, Single, Type::String), // string: string
     // apidiscovery/v2.APIGroupDiscovery
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 25069, 8, Empty, Repeated, Type::Message(90)), // versions: apidiscovery/v2.APIVersionDiscovery
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 25069, 8, Empty, Repeated, Type::Message(41)), // versions: apidiscovery/v2.APIVersionDiscovery
     // apidiscovery/v2.APIResourceDiscovery
     field(1, 21663, 8, Never, Single, Type::String), // resource: string
-    field(2, 21978, 12, Empty, Optional, Type::Message(766)), // responseKind: meta/v1.GroupVersionKind
+    field(2, 21978, 12, Empty, Optional, Type::Message(532)), // responseKind: meta/v1.GroupVersionKind
     field(3, 22527, 5, Never, Single, Type::String), // scope: string
     field(4, 23127, 16, Never, Single, Type::String), // singularResource: string
     field(5, 25042, 5, Never, Repeated, Type::String), // verbs: string
     field(6, 23076, 10, Empty, Repeated, Type::String), // shortNames: string
     field(7, 13331, 10, Empty, Repeated, Type::String), // categories: string
-    field(8, 23780, 12, Empty, Repeated, Type::Message(89)), // subresources: apidiscovery/v2.APISubresourceDiscovery
+    field(8, 23780, 12, Empty, Repeated, Type::Message(40)), // subresources: apidiscovery/v2.APISubresourceDiscovery
     // apidiscovery/v2.APISubresourceDiscovery
     field(1, 23769, 11, Never, Single, Type::String), // subresource: string
-    field(2, 21978, 12, Empty, Optional, Type::Message(766)), // responseKind: meta/v1.GroupVersionKind
-    field(3, 11587, 13, Empty, Repeated, Type::Message(766)), // acceptedTypes: meta/v1.GroupVersionKind
+    field(2, 21978, 12, Empty, Optional, Type::Message(532)), // responseKind: meta/v1.GroupVersionKind
+    field(3, 11587, 13, Empty, Repeated, Type::Message(532)), // acceptedTypes: meta/v1.GroupVersionKind
     field(4, 25042, 5, Never, Repeated, Type::String), // verbs: string
     // apidiscovery/v2.APIVersionDiscovery
     field(1, 25047, 7, Never, Single, Type::String), // version: string
-    field(2, 21951, 9, Empty, Repeated, Type::Message(88)), // resources: apidiscovery/v2.APIResourceDiscovery
-    field(3, 16403, 9, Empty, Single, Type::String), // freshness: string
-    // apidiscovery/v2beta1.APIGroupDiscovery
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 25069, 8, Empty, Repeated, Type::Message(94)), // versions: apidiscovery/v2beta1.APIVersionDiscovery
-    // apidiscovery/v2beta1.APIResourceDiscovery
-    field(1, 21663, 8, Never, Single, Type::String), // resource: string
-    field(2, 21978, 12, Empty, Optional, Type::Message(766)), // responseKind: meta/v1.GroupVersionKind
-    field(3, 22527, 5, Never, Single, Type::String), // scope: string
-    field(4, 23127, 16, Never, Single, Type::String), // singularResource: string
-    field(5, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(6, 23076, 10, Empty, Repeated, Type::String), // shortNames: string
-    field(7, 13331, 10, Empty, Repeated, Type::String), // categories: string
-    field(8, 23780, 12, Empty, Repeated, Type::Message(93)), // subresources: apidiscovery/v2beta1.APISubresourceDiscovery
-    // apidiscovery/v2beta1.APISubresourceDiscovery
-    field(1, 23769, 11, Never, Single, Type::String), // subresource: string
-    field(2, 21978, 12, Empty, Optional, Type::Message(766)), // responseKind: meta/v1.GroupVersionKind
-    field(3, 11587, 13, Empty, Repeated, Type::Message(766)), // acceptedTypes: meta/v1.GroupVersionKind
-    field(4, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    // apidiscovery/v2beta1.APIVersionDiscovery
-    field(1, 25047, 7, Never, Single, Type::String), // version: string
-    field(2, 21951, 9, Empty, Repeated, Type::Message(92)), // resources: apidiscovery/v2beta1.APIResourceDiscovery
+    field(2, 21951, 9, Empty, Repeated, Type::Message(39)), // resources: apidiscovery/v2.APIResourceDiscovery
     field(3, 16403, 9, Empty, Single, Type::String), // freshness: string
     // apiextensions/v1.ConversionRequest
     field(1, 24625, 3, Never, Single, Type::String), // uid: string
     field(2, 15027, 17, Never, Single, Type::String), // desiredAPIVersion: string
-    field(3, 19451, 7, Never, Repeated, Type::Message(852)), // objects: pkg/runtime.RawExtension
+    field(3, 19451, 7, Never, Repeated, Type::Message(574)), // objects: pkg/runtime.RawExtension
     // apiextensions/v1.ConversionResponse
     field(1, 24625, 3, Never, Single, Type::String), // uid: string
-    field(2, 14181, 16, Never, Repeated, Type::Message(852)), // convertedObjects: pkg/runtime.RawExtension
-    field(3, 22033, 6, Never, Single, Type::Message(778)), // result: meta/v1.Status
+    field(2, 14181, 16, Never, Repeated, Type::Message(574)), // convertedObjects: pkg/runtime.RawExtension
+    field(3, 22033, 6, Never, Single, Type::Message(544)), // result: meta/v1.Status
     // apiextensions/v1.ConversionReview
-    field(1, 21434, 7, Empty, Optional, Type::Message(95)), // request: apiextensions/v1.ConversionRequest
-    field(2, 21970, 8, Empty, Optional, Type::Message(96)), // response: apiextensions/v1.ConversionResponse
+    field(1, 21434, 7, Empty, Optional, Type::Message(42)), // request: apiextensions/v1.ConversionRequest
+    field(2, 21970, 8, Empty, Optional, Type::Message(43)), // response: apiextensions/v1.ConversionResponse
     // apiextensions/v1.CustomResourceColumnDefinition
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 24609, 4, Never, Single, Type::String), // type: string
@@ -3444,15 +2759,15 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(6, 17426, 8, Never, Single, Type::String), // jsonPath: string
     // apiextensions/v1.CustomResourceConversion
     field(1, 23675, 8, Never, Single, Type::String), // strategy: string
-    field(2, 25383, 7, Empty, Optional, Type::Message(120)), // webhook: apiextensions/v1.WebhookConversion
+    field(2, 25383, 7, Empty, Optional, Type::Message(65)), // webhook: apiextensions/v1.WebhookConversion
     // apiextensions/v1.CustomResourceDefinition
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(103)), // spec: apiextensions/v1.CustomResourceDefinitionSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(104)), // status: apiextensions/v1.CustomResourceDefinitionStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(50)), // spec: apiextensions/v1.CustomResourceDefinitionSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(51)), // status: apiextensions/v1.CustomResourceDefinitionStatus
     // apiextensions/v1.CustomResourceDefinitionCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     field(6, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
@@ -3465,14 +2780,14 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(6, 13331, 10, Empty, Repeated, Type::String), // categories: string
     // apiextensions/v1.CustomResourceDefinitionSpec
     field(1, 16642, 5, Never, Single, Type::String), // group: string
-    field(3, 18721, 5, Never, Single, Type::Message(102)), // names: apiextensions/v1.CustomResourceDefinitionNames
+    field(3, 18721, 5, Never, Single, Type::Message(49)), // names: apiextensions/v1.CustomResourceDefinitionNames
     field(4, 22527, 5, Never, Single, Type::String), // scope: string
-    field(7, 25069, 8, Never, Repeated, Type::Message(105)), // versions: apiextensions/v1.CustomResourceDefinitionVersion
-    field(9, 14147, 10, Empty, Optional, Type::Message(99)), // conversion: apiextensions/v1.CustomResourceConversion
+    field(7, 25069, 8, Never, Repeated, Type::Message(52)), // versions: apiextensions/v1.CustomResourceDefinitionVersion
+    field(9, 14147, 10, Empty, Optional, Type::Message(46)), // conversion: apiextensions/v1.CustomResourceConversion
     field(10, 20697, 21, Empty, Single, Type::Bool), // preserveUnknownFields: bool
     // apiextensions/v1.CustomResourceDefinitionStatus
-    field(1, 13824, 10, Never, Repeated, Type::Message(101)), // conditions: apiextensions/v1.CustomResourceDefinitionCondition
-    field(2, 11574, 13, Never, Single, Type::Message(102)), // acceptedNames: apiextensions/v1.CustomResourceDefinitionNames
+    field(1, 13824, 10, Never, Repeated, Type::Message(48)), // conditions: apiextensions/v1.CustomResourceDefinitionCondition
+    field(2, 11574, 13, Never, Single, Type::Message(49)), // acceptedNames: apiextensions/v1.CustomResourceDefinitionNames
     field(3, 23655, 14, Never, Repeated, Type::String), // storedVersions: string
     field(4, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
     // apiextensions/v1.CustomResourceDefinitionVersion
@@ -3481,20 +2796,20 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 23375, 7, Never, Single, Type::Bool), // storage: bool
     field(7, 14860, 10, Empty, Single, Type::Bool), // deprecated: bool
     field(8, 14966, 18, Empty, Optional, Type::String), // deprecationWarning: string
-    field(4, 22515, 6, Empty, Optional, Type::Message(109)), // schema: apiextensions/v1.CustomResourceValidation
-    field(5, 23780, 12, Empty, Optional, Type::Message(108)), // subresources: apiextensions/v1.CustomResourceSubresources
-    field(6, 11683, 24, Empty, Repeated, Type::Message(98)), // additionalPrinterColumns: apiextensions/v1.CustomResourceColumnDefinition
-    field(9, 22730, 16, Empty, Repeated, Type::Message(116)), // selectableFields: apiextensions/v1.SelectableField
+    field(4, 22515, 6, Empty, Optional, Type::Message(56)), // schema: apiextensions/v1.CustomResourceValidation
+    field(5, 23780, 12, Empty, Optional, Type::Message(55)), // subresources: apiextensions/v1.CustomResourceSubresources
+    field(6, 11683, 24, Empty, Repeated, Type::Message(45)), // additionalPrinterColumns: apiextensions/v1.CustomResourceColumnDefinition
+    field(9, 22730, 16, Empty, Repeated, Type::Message(63)), // selectableFields: apiextensions/v1.SelectableField
     // apiextensions/v1.CustomResourceSubresourceScale
     field(1, 23201, 16, Never, Single, Type::String), // specReplicasPath: string
     field(2, 23329, 18, Never, Single, Type::String), // statusReplicasPath: string
     field(3, 17549, 17, Empty, Optional, Type::String), // labelSelectorPath: string
     // apiextensions/v1.CustomResourceSubresourceStatus
     // apiextensions/v1.CustomResourceSubresources
-    field(1, 23323, 6, Empty, Optional, Type::Message(107)), // status: apiextensions/v1.CustomResourceSubresourceStatus
-    field(2, 22252, 5, Empty, Optional, Type::Message(106)), // scale: apiextensions/v1.CustomResourceSubresourceScale
+    field(1, 23323, 6, Empty, Optional, Type::Message(54)), // status: apiextensions/v1.CustomResourceSubresourceStatus
+    field(2, 22252, 5, Empty, Optional, Type::Message(53)), // scale: apiextensions/v1.CustomResourceSubresourceScale
     // apiextensions/v1.CustomResourceValidation
-    field(1, 19522, 15, Empty, Optional, Type::Message(112)), // openAPIV3Schema: apiextensions/v1.JSONSchemaProps
+    field(1, 19522, 15, Empty, Optional, Type::Message(59)), // openAPIV3Schema: apiextensions/v1.JSONSchemaProps
     // apiextensions/v1.ExternalDocumentation
     field(1, 15016, 11, Empty, Single, Type::String), // description: string
     field(2, 24861, 3, Empty, Single, Type::String), // url: string
@@ -3508,7 +2823,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(5, 24609, 4, Empty, Single, Type::String), // type: string
     field(6, 16397, 6, Empty, Single, Type::String), // format: string
     field(7, 24415, 5, Empty, Single, Type::String), // title: string
-    field(8, 14689, 7, Empty, Optional, Type::Message(111)), // default: apiextensions/v1.JSON
+    field(8, 14689, 7, Empty, Optional, Type::Message(58)), // default: apiextensions/v1.JSON
     field(9, 18351, 7, Empty, Optional, Type::Double), // maximum: double
     field(10, 15733, 16, Empty, Single, Type::Bool), // exclusiveMaximum: bool
     field(11, 18607, 7, Empty, Optional, Type::Double), // minimum: double
@@ -3520,23 +2835,23 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(17, 18551, 8, Empty, Optional, Type::Int64), // minItems: int64
     field(18, 24714, 11, Empty, Single, Type::Bool), // uniqueItems: bool
     field(19, 18698, 10, Empty, Optional, Type::Double), // multipleOf: double
-    field(20, 15532, 4, Empty, Repeated, Type::Message(111)), // enum: apiextensions/v1.JSON
+    field(20, 15532, 4, Empty, Repeated, Type::Message(58)), // enum: apiextensions/v1.JSON
     field(21, 18298, 13, Empty, Optional, Type::Int64), // maxProperties: int64
     field(22, 18568, 13, Empty, Optional, Type::Int64), // minProperties: int64
     field(23, 21551, 8, Empty, Repeated, Type::String), // required: string
-    field(24, 17390, 5, Empty, Optional, Type::Message(113)), // items: apiextensions/v1.JSONSchemaPropsOrArray
-    field(25, 11969, 5, Empty, Repeated, Type::Message(112)), // allOf: apiextensions/v1.JSONSchemaProps
-    field(26, 19511, 5, Empty, Repeated, Type::Message(112)), // oneOf: apiextensions/v1.JSONSchemaProps
-    field(27, 12269, 5, Empty, Repeated, Type::Message(112)), // anyOf: apiextensions/v1.JSONSchemaProps
-    field(28, 19315, 3, Empty, Optional, Type::Message(112)), // not: apiextensions/v1.JSONSchemaProps
-    field(29, 20883, 10, Empty, Map, Type::Message(112)), // properties: apiextensions/v1.JSONSchemaProps
-    field(30, 11707, 20, Empty, Optional, Type::Message(114)), // additionalProperties: apiextensions/v1.JSONSchemaPropsOrBool
-    field(31, 19872, 17, Empty, Map, Type::Message(112)), // patternProperties: apiextensions/v1.JSONSchemaProps
-    field(32, 14848, 12, Empty, Map, Type::Message(115)), // dependencies: apiextensions/v1.JSONSchemaPropsOrStringArray
-    field(33, 11668, 15, Empty, Optional, Type::Message(114)), // additionalItems: apiextensions/v1.JSONSchemaPropsOrBool
-    field(34, 14775, 11, Empty, Map, Type::Message(112)), // definitions: apiextensions/v1.JSONSchemaProps
-    field(35, 15963, 12, Empty, Optional, Type::Message(110)), // externalDocs: apiextensions/v1.ExternalDocumentation
-    field(36, 15700, 7, Empty, Optional, Type::Message(111)), // example: apiextensions/v1.JSON
+    field(24, 17390, 5, Empty, Optional, Type::Message(60)), // items: apiextensions/v1.JSONSchemaPropsOrArray
+    field(25, 11969, 5, Empty, Repeated, Type::Message(59)), // allOf: apiextensions/v1.JSONSchemaProps
+    field(26, 19511, 5, Empty, Repeated, Type::Message(59)), // oneOf: apiextensions/v1.JSONSchemaProps
+    field(27, 12269, 5, Empty, Repeated, Type::Message(59)), // anyOf: apiextensions/v1.JSONSchemaProps
+    field(28, 19315, 3, Empty, Optional, Type::Message(59)), // not: apiextensions/v1.JSONSchemaProps
+    field(29, 20883, 10, Empty, Map, Type::Message(59)), // properties: apiextensions/v1.JSONSchemaProps
+    field(30, 11707, 20, Empty, Optional, Type::Message(61)), // additionalProperties: apiextensions/v1.JSONSchemaPropsOrBool
+    field(31, 19872, 17, Empty, Map, Type::Message(59)), // patternProperties: apiextensions/v1.JSONSchemaProps
+    field(32, 14848, 12, Empty, Map, Type::Message(62)), // dependencies: apiextensions/v1.JSONSchemaPropsOrStringArray
+    field(33, 11668, 15, Empty, Optional, Type::Message(61)), // additionalItems: apiextensions/v1.JSONSchemaPropsOrBool
+    field(34, 14775, 11, Empty, Map, Type::Message(59)), // definitions: apiextensions/v1.JSONSchemaProps
+    field(35, 15963, 12, Empty, Optional, Type::Message(57)), // externalDocs: apiextensions/v1.ExternalDocumentation
+    field(36, 15700, 7, Empty, Optional, Type::Message(58)), // example: apiextensions/v1.JSON
     field(37, 19356, 8, Empty, Single, Type::Bool), // nullable: bool
     field(38, 25633, 36, Empty, Optional, Type::Bool), // x-kubernetes-preserve-unknown-fields: bool
     field(39, 25508, 30, Empty, Single, Type::Bool), // x-kubernetes-embedded-resource: bool
@@ -3544,23 +2859,18 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(41, 25564, 26, Empty, Repeated, Type::String), // x-kubernetes-list-map-keys: string
     field(42, 25590, 22, Empty, Optional, Type::String), // x-kubernetes-list-type: string
     field(43, 25612, 21, Empty, Optional, Type::String), // x-kubernetes-map-type: string
-    field(44, 25669, 24, Empty, Repeated, Type::Message(118)), // x-kubernetes-validations: apiextensions/v1.ValidationRule
+    field(44, 25669, 24, Empty, Repeated, Type::Message(64)), // x-kubernetes-validations: apiextensions/v1.ValidationRule
     // apiextensions/v1.JSONSchemaPropsOrArray
-    field(1, 22515, 6, Never, Optional, Type::Message(112)), // schema: apiextensions/v1.JSONSchemaProps
-    field(2, 17395, 11, Never, Repeated, Type::Message(112)), // jSONSchemas: apiextensions/v1.JSONSchemaProps
+    field(1, 22515, 6, Never, Optional, Type::Message(59)), // schema: apiextensions/v1.JSONSchemaProps
+    field(2, 17395, 11, Never, Repeated, Type::Message(59)), // jSONSchemas: apiextensions/v1.JSONSchemaProps
     // apiextensions/v1.JSONSchemaPropsOrBool
     field(1, 12252, 6, Never, Single, Type::Bool), // allows: bool
-    field(2, 22515, 6, Never, Optional, Type::Message(112)), // schema: apiextensions/v1.JSONSchemaProps
+    field(2, 22515, 6, Never, Optional, Type::Message(59)), // schema: apiextensions/v1.JSONSchemaProps
     // apiextensions/v1.JSONSchemaPropsOrStringArray
-    field(1, 22515, 6, Never, Optional, Type::Message(112)), // schema: apiextensions/v1.JSONSchemaProps
+    field(1, 22515, 6, Never, Optional, Type::Message(59)), // schema: apiextensions/v1.JSONSchemaProps
     field(2, 20893, 8, Never, Repeated, Type::String), // property: string
     // apiextensions/v1.SelectableField
     field(1, 17426, 8, Never, Single, Type::String), // jsonPath: string
-    // apiextensions/v1.ServiceReference
-    field(1, 18737, 9, Never, Single, Type::String), // namespace: string
-    field(2, 18717, 4, Never, Single, Type::String), // name: string
-    field(3, 19848, 4, Empty, Optional, Type::String), // path: string
-    field(4, 20511, 4, Empty, Optional, Type::Int32), // port: int32
     // apiextensions/v1.ValidationRule
     field(1, 22125, 4, Never, Single, Type::String), // rule: string
     field(2, 18381, 7, Empty, Single, Type::String), // message: string
@@ -3568,25 +2878,21 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 21225, 6, Empty, Optional, Type::String), // reason: string
     field(5, 16119, 9, Empty, Single, Type::String), // fieldPath: string
     field(6, 19587, 15, Empty, Optional, Type::Bool), // optionalOldSelf: bool
-    // apiextensions/v1.WebhookClientConfig
-    field(3, 24861, 3, Empty, Optional, Type::String), // url: string
-    field(1, 22815, 7, Empty, Optional, Type::Message(117)), // service: apiextensions/v1.ServiceReference
-    field(2, 13263, 8, Empty, Single, Type::Bytes), // caBundle: bytes
     // apiextensions/v1.WebhookConversion
-    field(2, 13550, 12, Empty, Optional, Type::Message(119)), // clientConfig: apiextensions/v1.WebhookClientConfig
+    field(2, 13550, 12, Empty, Optional, Type::Message(32)), // clientConfig: apiextensions/v1.WebhookClientConfig
     field(3, 14157, 24, Never, Repeated, Type::String), // conversionReviewVersions: string
     // apiregistration/v1.APIService
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(123)), // spec: apiregistration/v1.APIServiceSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(124)), // status: apiregistration/v1.APIServiceStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(68)), // spec: apiregistration/v1.APIServiceSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(69)), // status: apiregistration/v1.APIServiceStatus
     // apiregistration/v1.APIServiceCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // apiregistration/v1.APIServiceSpec
-    field(1, 22815, 7, Empty, Optional, Type::Message(125)), // service: apiregistration/v1.ServiceReference
+    field(1, 22815, 7, Empty, Optional, Type::Message(70)), // service: apiregistration/v1.ServiceReference
     field(2, 16642, 5, Empty, Single, Type::String), // group: string
     field(3, 25047, 7, Empty, Single, Type::String), // version: string
     field(4, 17204, 21, Empty, Single, Type::Bool), // insecureSkipTLSVerify: bool
@@ -3594,7 +2900,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(7, 16647, 20, Never, Single, Type::Int32), // groupPriorityMinimum: int32
     field(8, 25054, 15, Never, Single, Type::Int32), // versionPriority: int32
     // apiregistration/v1.APIServiceStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(122)), // conditions: apiregistration/v1.APIServiceCondition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(67)), // conditions: apiregistration/v1.APIServiceCondition
     // apiregistration/v1.ServiceReference
     field(1, 18737, 9, Empty, Single, Type::String), // namespace: string
     field(2, 18717, 4, Empty, Single, Type::String), // name: string
@@ -3605,39 +2911,39 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 14672, 17, Empty, Repeated, Type::String), // decodableVersions: string
     field(4, 22795, 14, Empty, Repeated, Type::String), // servedVersions: string
     // apiserverinternal/v1alpha1.StorageVersion
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(129)), // spec: apiserverinternal/v1alpha1.StorageVersionSpec
-    field(3, 23323, 6, Never, Single, Type::Message(130)), // status: apiserverinternal/v1alpha1.StorageVersionStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(74)), // spec: apiserverinternal/v1alpha1.StorageVersionSpec
+    field(3, 23323, 6, Never, Single, Type::Message(75)), // status: apiserverinternal/v1alpha1.StorageVersionStatus
     // apiserverinternal/v1alpha1.StorageVersionCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
     field(3, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(4, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(4, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(5, 21225, 6, Never, Single, Type::String), // reason: string
     field(6, 18381, 7, Empty, Single, Type::String), // message: string
     // apiserverinternal/v1alpha1.StorageVersionSpec
     // apiserverinternal/v1alpha1.StorageVersionStatus
-    field(1, 23542, 15, Empty, Repeated, Type::Message(126)), // storageVersions: apiserverinternal/v1alpha1.ServerStorageVersion
+    field(1, 23542, 15, Empty, Repeated, Type::Message(71)), // storageVersions: apiserverinternal/v1alpha1.ServerStorageVersion
     field(2, 13664, 21, Empty, Optional, Type::String), // commonEncodingVersion: string
-    field(3, 13824, 10, Empty, Repeated, Type::Message(128)), // conditions: apiserverinternal/v1alpha1.StorageVersionCondition
+    field(3, 13824, 10, Empty, Repeated, Type::Message(73)), // conditions: apiserverinternal/v1alpha1.StorageVersionCondition
     // apps/v1.ControllerRevision
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 14586, 4, Never, Single, Type::Message(852)), // data: pkg/runtime.RawExtension
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 14586, 4, Never, Single, Type::Message(574)), // data: pkg/runtime.RawExtension
     field(3, 22063, 8, Never, Single, Type::Int64), // revision: int64
     // apps/v1.DaemonSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(134)), // spec: apps/v1.DaemonSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(135)), // status: apps/v1.DaemonSetStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(79)), // spec: apps/v1.DaemonSetSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(80)), // status: apps/v1.DaemonSetStatus
     // apps/v1.DaemonSetCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // apps/v1.DaemonSetSpec
-    field(1, 22758, 8, Never, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(2, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(3, 24792, 14, Empty, Single, Type::Message(136)), // updateStrategy: apps/v1.DaemonSetUpdateStrategy
+    field(1, 22758, 8, Never, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(2, 24212, 8, Never, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
+    field(3, 24792, 14, Empty, Single, Type::Message(81)), // updateStrategy: apps/v1.DaemonSetUpdateStrategy
     field(4, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
     field(6, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
     // apps/v1.DaemonSetStatus
@@ -3650,26 +2956,26 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(7, 19370, 15, Empty, Single, Type::Int32), // numberAvailable: int32
     field(8, 19414, 17, Empty, Single, Type::Int32), // numberUnavailable: int32
     field(9, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    field(10, 13824, 10, Empty, Repeated, Type::Message(133)), // conditions: apps/v1.DaemonSetCondition
+    field(10, 13824, 10, Empty, Repeated, Type::Message(78)), // conditions: apps/v1.DaemonSetCondition
     // apps/v1.DaemonSetUpdateStrategy
     field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(146)), // rollingUpdate: apps/v1.RollingUpdateDaemonSet
+    field(2, 22112, 13, Empty, Optional, Type::Message(91)), // rollingUpdate: apps/v1.RollingUpdateDaemonSet
     // apps/v1.Deployment
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(139)), // spec: apps/v1.DeploymentSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(140)), // status: apps/v1.DeploymentStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(84)), // spec: apps/v1.DeploymentSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(85)), // status: apps/v1.DeploymentStatus
     // apps/v1.DeploymentCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(6, 17741, 14, Empty, Single, Type::Message(781)), // lastUpdateTime: meta/v1.Time
-    field(7, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(6, 17741, 14, Empty, Single, Type::Message(547)), // lastUpdateTime: meta/v1.Time
+    field(7, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // apps/v1.DeploymentSpec
     field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Never, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(4, 23675, 8, Empty, Single, Type::Message(141)), // strategy: apps/v1.DeploymentStrategy
+    field(2, 22758, 8, Never, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(3, 24212, 8, Never, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
+    field(4, 23675, 8, Empty, Single, Type::Message(86)), // strategy: apps/v1.DeploymentStrategy
     field(5, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
     field(6, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
     field(7, 19889, 6, Empty, Single, Type::Bool), // paused: bool
@@ -3682,26 +2988,26 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 12932, 17, Empty, Single, Type::Int32), // availableReplicas: int32
     field(5, 24646, 19, Empty, Single, Type::Int32), // unavailableReplicas: int32
     field(9, 24277, 19, Empty, Optional, Type::Int32), // terminatingReplicas: int32
-    field(6, 13824, 10, Empty, Repeated, Type::Message(138)), // conditions: apps/v1.DeploymentCondition
+    field(6, 13824, 10, Empty, Repeated, Type::Message(83)), // conditions: apps/v1.DeploymentCondition
     field(8, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
     // apps/v1.DeploymentStrategy
     field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(147)), // rollingUpdate: apps/v1.RollingUpdateDeployment
+    field(2, 22112, 13, Empty, Optional, Type::Message(92)), // rollingUpdate: apps/v1.RollingUpdateDeployment
     // apps/v1.ReplicaSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(144)), // spec: apps/v1.ReplicaSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(145)), // status: apps/v1.ReplicaSetStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(89)), // spec: apps/v1.ReplicaSetSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(90)), // status: apps/v1.ReplicaSetStatus
     // apps/v1.ReplicaSetCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // apps/v1.ReplicaSetSpec
     field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
     field(4, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(2, 22758, 8, Never, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Empty, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
+    field(2, 22758, 8, Never, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(3, 24212, 8, Empty, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
     // apps/v1.ReplicaSetStatus
     field(1, 21362, 8, Never, Single, Type::Int32), // replicas: int32
     field(2, 16482, 20, Empty, Single, Type::Int32), // fullyLabeledReplicas: int32
@@ -3709,24 +3015,24 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(5, 12932, 17, Empty, Single, Type::Int32), // availableReplicas: int32
     field(7, 24277, 19, Empty, Optional, Type::Int32), // terminatingReplicas: int32
     field(3, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(6, 13824, 10, Empty, Repeated, Type::Message(143)), // conditions: apps/v1.ReplicaSetCondition
+    field(6, 13824, 10, Empty, Repeated, Type::Message(88)), // conditions: apps/v1.ReplicaSetCondition
     // apps/v1.RollingUpdateDaemonSet
-    field(1, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    field(2, 18329, 8, Empty, Optional, Type::Message(1218)), // maxSurge: util/intstr.IntOrString
+    field(1, 18337, 14, Empty, Optional, Type::Message(762)), // maxUnavailable: util/intstr.IntOrString
+    field(2, 18329, 8, Empty, Optional, Type::Message(762)), // maxSurge: util/intstr.IntOrString
     // apps/v1.RollingUpdateDeployment
-    field(1, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    field(2, 18329, 8, Empty, Optional, Type::Message(1218)), // maxSurge: util/intstr.IntOrString
+    field(1, 18337, 14, Empty, Optional, Type::Message(762)), // maxUnavailable: util/intstr.IntOrString
+    field(2, 18329, 8, Empty, Optional, Type::Message(762)), // maxSurge: util/intstr.IntOrString
     // apps/v1.RollingUpdateStatefulSetStrategy
     field(1, 19787, 9, Empty, Optional, Type::Int32), // partition: int32
-    field(2, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
+    field(2, 18337, 14, Empty, Optional, Type::Message(762)), // maxUnavailable: util/intstr.IntOrString
     // apps/v1.StatefulSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(153)), // spec: apps/v1.StatefulSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(154)), // status: apps/v1.StatefulSetStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(98)), // spec: apps/v1.StatefulSetSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(99)), // status: apps/v1.StatefulSetStatus
     // apps/v1.StatefulSetCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // apps/v1.StatefulSetOrdinals
@@ -3736,16 +3042,16 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 25415, 10, Empty, Single, Type::String), // whenScaled: string
     // apps/v1.StatefulSetSpec
     field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Never, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(4, 25160, 20, Empty, Repeated, Type::Message(498)), // volumeClaimTemplates: core/v1.PersistentVolumeClaim
+    field(2, 22758, 8, Never, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(3, 24212, 8, Never, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
+    field(4, 25160, 20, Empty, Repeated, Type::Message(345)), // volumeClaimTemplates: core/v1.PersistentVolumeClaim
     field(5, 22918, 11, Never, Single, Type::String), // serviceName: string
     field(6, 20341, 19, Empty, Single, Type::String), // podManagementPolicy: string
-    field(7, 24792, 14, Empty, Single, Type::Message(155)), // updateStrategy: apps/v1.StatefulSetUpdateStrategy
+    field(7, 24792, 14, Empty, Single, Type::Message(100)), // updateStrategy: apps/v1.StatefulSetUpdateStrategy
     field(8, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
     field(9, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(10, 19979, 36, Empty, Optional, Type::Message(152)), // persistentVolumeClaimRetentionPolicy: apps/v1.StatefulSetPersistentVolumeClaimRetentionPolicy
-    field(11, 19609, 8, Empty, Optional, Type::Message(151)), // ordinals: apps/v1.StatefulSetOrdinals
+    field(10, 19979, 36, Empty, Optional, Type::Message(97)), // persistentVolumeClaimRetentionPolicy: apps/v1.StatefulSetPersistentVolumeClaimRetentionPolicy
+    field(11, 19609, 8, Empty, Optional, Type::Message(96)), // ordinals: apps/v1.StatefulSetOrdinals
     // apps/v1.StatefulSetStatus
     field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
     field(2, 21362, 8, Never, Single, Type::Int32), // replicas: int32
@@ -3755,65 +3061,35 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(6, 14512, 15, Empty, Single, Type::String), // currentRevision: string
     field(7, 24778, 14, Empty, Single, Type::String), // updateRevision: string
     field(9, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    field(10, 13824, 10, Empty, Repeated, Type::Message(150)), // conditions: apps/v1.StatefulSetCondition
+    field(10, 13824, 10, Empty, Repeated, Type::Message(95)), // conditions: apps/v1.StatefulSetCondition
     field(11, 12932, 17, Never, Single, Type::Int32), // availableReplicas: int32
     // apps/v1.StatefulSetUpdateStrategy
     field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(148)), // rollingUpdate: apps/v1.RollingUpdateStatefulSetStrategy
-    // apps/v1beta1.ControllerRevision
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 14586, 4, Never, Single, Type::Message(852)), // data: pkg/runtime.RawExtension
-    field(3, 22063, 8, Never, Single, Type::Int64), // revision: int64
+    field(2, 22112, 13, Empty, Optional, Type::Message(93)), // rollingUpdate: apps/v1.RollingUpdateStatefulSetStrategy
     // apps/v1beta1.Deployment
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(160)), // spec: apps/v1beta1.DeploymentSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(161)), // status: apps/v1beta1.DeploymentStatus
-    // apps/v1beta1.DeploymentCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(6, 17741, 14, Empty, Single, Type::Message(781)), // lastUpdateTime: meta/v1.Time
-    field(7, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(103)), // spec: apps/v1beta1.DeploymentSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(85)), // status: apps/v1beta1.DeploymentStatus
     // apps/v1beta1.DeploymentRollback
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 24806, 18, Empty, Map, Type::String), // updatedAnnotations: string
-    field(3, 22102, 10, Never, Single, Type::Message(163)), // rollbackTo: apps/v1beta1.RollbackConfig
+    field(3, 22102, 10, Never, Single, Type::Message(104)), // rollbackTo: apps/v1beta1.RollbackConfig
     // apps/v1beta1.DeploymentSpec
     field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(4, 23675, 8, Empty, Single, Type::Message(162)), // strategy: apps/v1beta1.DeploymentStrategy
+    field(2, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(3, 24212, 8, Never, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
+    field(4, 23675, 8, Empty, Single, Type::Message(86)), // strategy: apps/v1beta1.DeploymentStrategy
     field(5, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
     field(6, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
     field(7, 19889, 6, Empty, Single, Type::Bool), // paused: bool
-    field(8, 22102, 10, Empty, Optional, Type::Message(163)), // rollbackTo: apps/v1beta1.RollbackConfig
+    field(8, 22102, 10, Empty, Optional, Type::Message(104)), // rollbackTo: apps/v1beta1.RollbackConfig
     field(9, 20817, 23, Empty, Optional, Type::Int32), // progressDeadlineSeconds: int32
-    // apps/v1beta1.DeploymentStatus
-    field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 21362, 8, Empty, Single, Type::Int32), // replicas: int32
-    field(3, 24846, 15, Empty, Single, Type::Int32), // updatedReplicas: int32
-    field(7, 21212, 13, Empty, Single, Type::Int32), // readyReplicas: int32
-    field(4, 12932, 17, Empty, Single, Type::Int32), // availableReplicas: int32
-    field(5, 24646, 19, Empty, Single, Type::Int32), // unavailableReplicas: int32
-    field(9, 24277, 19, Empty, Optional, Type::Int32), // terminatingReplicas: int32
-    field(6, 13824, 10, Empty, Repeated, Type::Message(158)), // conditions: apps/v1beta1.DeploymentCondition
-    field(8, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    // apps/v1beta1.DeploymentStrategy
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(164)), // rollingUpdate: apps/v1beta1.RollingUpdateDeployment
     // apps/v1beta1.RollbackConfig
     field(1, 22063, 8, Empty, Single, Type::Int64), // revision: int64
-    // apps/v1beta1.RollingUpdateDeployment
-    field(1, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    field(2, 18329, 8, Empty, Optional, Type::Message(1218)), // maxSurge: util/intstr.IntOrString
-    // apps/v1beta1.RollingUpdateStatefulSetStrategy
-    field(1, 19787, 9, Empty, Optional, Type::Int32), // partition: int32
-    field(2, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
     // apps/v1beta1.Scale
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(167)), // spec: apps/v1beta1.ScaleSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(168)), // status: apps/v1beta1.ScaleStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(106)), // spec: apps/v1beta1.ScaleSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(107)), // status: apps/v1beta1.ScaleStatus
     // apps/v1beta1.ScaleSpec
     field(1, 21362, 8, Empty, Single, Type::Int32), // replicas: int32
     // apps/v1beta1.ScaleStatus
@@ -3821,32 +3097,21 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 22758, 8, Empty, Map, Type::String), // selector: string
     field(3, 24137, 14, Empty, Single, Type::String), // targetSelector: string
     // apps/v1beta1.StatefulSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(173)), // spec: apps/v1beta1.StatefulSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(174)), // status: apps/v1beta1.StatefulSetStatus
-    // apps/v1beta1.StatefulSetCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // apps/v1beta1.StatefulSetOrdinals
-    field(1, 23253, 5, Never, Single, Type::Int32), // start: int32
-    // apps/v1beta1.StatefulSetPersistentVolumeClaimRetentionPolicy
-    field(1, 25404, 11, Empty, Single, Type::String), // whenDeleted: string
-    field(2, 25415, 10, Empty, Single, Type::String), // whenScaled: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(109)), // spec: apps/v1beta1.StatefulSetSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(110)), // status: apps/v1beta1.StatefulSetStatus
     // apps/v1beta1.StatefulSetSpec
     field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(4, 25160, 20, Empty, Repeated, Type::Message(498)), // volumeClaimTemplates: core/v1.PersistentVolumeClaim
+    field(2, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(3, 24212, 8, Never, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
+    field(4, 25160, 20, Empty, Repeated, Type::Message(345)), // volumeClaimTemplates: core/v1.PersistentVolumeClaim
     field(5, 22918, 11, Never, Single, Type::String), // serviceName: string
     field(6, 20341, 19, Empty, Single, Type::String), // podManagementPolicy: string
-    field(7, 24792, 14, Empty, Single, Type::Message(175)), // updateStrategy: apps/v1beta1.StatefulSetUpdateStrategy
+    field(7, 24792, 14, Empty, Single, Type::Message(100)), // updateStrategy: apps/v1beta1.StatefulSetUpdateStrategy
     field(8, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
     field(9, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(10, 19979, 36, Empty, Optional, Type::Message(172)), // persistentVolumeClaimRetentionPolicy: apps/v1beta1.StatefulSetPersistentVolumeClaimRetentionPolicy
-    field(11, 19609, 8, Empty, Optional, Type::Message(171)), // ordinals: apps/v1beta1.StatefulSetOrdinals
+    field(10, 19979, 36, Empty, Optional, Type::Message(97)), // persistentVolumeClaimRetentionPolicy: apps/v1beta1.StatefulSetPersistentVolumeClaimRetentionPolicy
+    field(11, 19609, 8, Empty, Optional, Type::Message(96)), // ordinals: apps/v1beta1.StatefulSetOrdinals
     // apps/v1beta1.StatefulSetStatus
     field(1, 19458, 18, Empty, Optional, Type::Int64), // observedGeneration: int64
     field(2, 21362, 8, Never, Single, Type::Int32), // replicas: int32
@@ -3856,161 +3121,8 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(6, 14512, 15, Empty, Single, Type::String), // currentRevision: string
     field(7, 24778, 14, Empty, Single, Type::String), // updateRevision: string
     field(9, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    field(10, 13824, 10, Empty, Repeated, Type::Message(170)), // conditions: apps/v1beta1.StatefulSetCondition
+    field(10, 13824, 10, Empty, Repeated, Type::Message(95)), // conditions: apps/v1beta1.StatefulSetCondition
     field(11, 12932, 17, Never, Single, Type::Int32), // availableReplicas: int32
-    // apps/v1beta1.StatefulSetUpdateStrategy
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(165)), // rollingUpdate: apps/v1beta1.RollingUpdateStatefulSetStrategy
-    // apps/v1beta2.ControllerRevision
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 14586, 4, Never, Single, Type::Message(852)), // data: pkg/runtime.RawExtension
-    field(3, 22063, 8, Never, Single, Type::Int64), // revision: int64
-    // apps/v1beta2.DaemonSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(179)), // spec: apps/v1beta2.DaemonSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(180)), // status: apps/v1beta2.DaemonSetStatus
-    // apps/v1beta2.DaemonSetCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // apps/v1beta2.DaemonSetSpec
-    field(1, 22758, 8, Never, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(2, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(3, 24792, 14, Empty, Single, Type::Message(181)), // updateStrategy: apps/v1beta2.DaemonSetUpdateStrategy
-    field(4, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(6, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
-    // apps/v1beta2.DaemonSetStatus
-    field(1, 14475, 22, Never, Single, Type::Int32), // currentNumberScheduled: int32
-    field(2, 19385, 18, Never, Single, Type::Int32), // numberMisscheduled: int32
-    field(3, 15058, 22, Never, Single, Type::Int32), // desiredNumberScheduled: int32
-    field(4, 19403, 11, Never, Single, Type::Int32), // numberReady: int32
-    field(5, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(6, 24824, 22, Empty, Single, Type::Int32), // updatedNumberScheduled: int32
-    field(7, 19370, 15, Empty, Single, Type::Int32), // numberAvailable: int32
-    field(8, 19414, 17, Empty, Single, Type::Int32), // numberUnavailable: int32
-    field(9, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    field(10, 13824, 10, Empty, Repeated, Type::Message(178)), // conditions: apps/v1beta2.DaemonSetCondition
-    // apps/v1beta2.DaemonSetUpdateStrategy
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(191)), // rollingUpdate: apps/v1beta2.RollingUpdateDaemonSet
-    // apps/v1beta2.Deployment
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(184)), // spec: apps/v1beta2.DeploymentSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(185)), // status: apps/v1beta2.DeploymentStatus
-    // apps/v1beta2.DeploymentCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(6, 17741, 14, Empty, Single, Type::Message(781)), // lastUpdateTime: meta/v1.Time
-    field(7, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // apps/v1beta2.DeploymentSpec
-    field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Never, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(4, 23675, 8, Empty, Single, Type::Message(186)), // strategy: apps/v1beta2.DeploymentStrategy
-    field(5, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(6, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
-    field(7, 19889, 6, Empty, Single, Type::Bool), // paused: bool
-    field(9, 20817, 23, Empty, Optional, Type::Int32), // progressDeadlineSeconds: int32
-    // apps/v1beta2.DeploymentStatus
-    field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 21362, 8, Empty, Single, Type::Int32), // replicas: int32
-    field(3, 24846, 15, Empty, Single, Type::Int32), // updatedReplicas: int32
-    field(7, 21212, 13, Empty, Single, Type::Int32), // readyReplicas: int32
-    field(4, 12932, 17, Empty, Single, Type::Int32), // availableReplicas: int32
-    field(5, 24646, 19, Empty, Single, Type::Int32), // unavailableReplicas: int32
-    field(9, 24277, 19, Empty, Optional, Type::Int32), // terminatingReplicas: int32
-    field(6, 13824, 10, Empty, Repeated, Type::Message(183)), // conditions: apps/v1beta2.DeploymentCondition
-    field(8, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    // apps/v1beta2.DeploymentStrategy
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(192)), // rollingUpdate: apps/v1beta2.RollingUpdateDeployment
-    // apps/v1beta2.ReplicaSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(189)), // spec: apps/v1beta2.ReplicaSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(190)), // status: apps/v1beta2.ReplicaSetStatus
-    // apps/v1beta2.ReplicaSetCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // apps/v1beta2.ReplicaSetSpec
-    field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
-    field(4, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(2, 22758, 8, Never, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Empty, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    // apps/v1beta2.ReplicaSetStatus
-    field(1, 21362, 8, Never, Single, Type::Int32), // replicas: int32
-    field(2, 16482, 20, Empty, Single, Type::Int32), // fullyLabeledReplicas: int32
-    field(4, 21212, 13, Empty, Single, Type::Int32), // readyReplicas: int32
-    field(5, 12932, 17, Empty, Single, Type::Int32), // availableReplicas: int32
-    field(7, 24277, 19, Empty, Optional, Type::Int32), // terminatingReplicas: int32
-    field(3, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(6, 13824, 10, Empty, Repeated, Type::Message(188)), // conditions: apps/v1beta2.ReplicaSetCondition
-    // apps/v1beta2.RollingUpdateDaemonSet
-    field(1, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    field(2, 18329, 8, Empty, Optional, Type::Message(1218)), // maxSurge: util/intstr.IntOrString
-    // apps/v1beta2.RollingUpdateDeployment
-    field(1, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    field(2, 18329, 8, Empty, Optional, Type::Message(1218)), // maxSurge: util/intstr.IntOrString
-    // apps/v1beta2.RollingUpdateStatefulSetStrategy
-    field(1, 19787, 9, Empty, Optional, Type::Int32), // partition: int32
-    field(2, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    // apps/v1beta2.Scale
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(195)), // spec: apps/v1beta2.ScaleSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(196)), // status: apps/v1beta2.ScaleStatus
-    // apps/v1beta2.ScaleSpec
-    field(1, 21362, 8, Empty, Single, Type::Int32), // replicas: int32
-    // apps/v1beta2.ScaleStatus
-    field(1, 21362, 8, Never, Single, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Empty, Map, Type::String), // selector: string
-    field(3, 24137, 14, Empty, Single, Type::String), // targetSelector: string
-    // apps/v1beta2.StatefulSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(201)), // spec: apps/v1beta2.StatefulSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(202)), // status: apps/v1beta2.StatefulSetStatus
-    // apps/v1beta2.StatefulSetCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // apps/v1beta2.StatefulSetOrdinals
-    field(1, 23253, 5, Never, Single, Type::Int32), // start: int32
-    // apps/v1beta2.StatefulSetPersistentVolumeClaimRetentionPolicy
-    field(1, 25404, 11, Empty, Single, Type::String), // whenDeleted: string
-    field(2, 25415, 10, Empty, Single, Type::String), // whenScaled: string
-    // apps/v1beta2.StatefulSetSpec
-    field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Never, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(4, 25160, 20, Empty, Repeated, Type::Message(498)), // volumeClaimTemplates: core/v1.PersistentVolumeClaim
-    field(5, 22918, 11, Never, Single, Type::String), // serviceName: string
-    field(6, 20341, 19, Empty, Single, Type::String), // podManagementPolicy: string
-    field(7, 24792, 14, Empty, Single, Type::Message(203)), // updateStrategy: apps/v1beta2.StatefulSetUpdateStrategy
-    field(8, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
-    field(9, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(10, 19979, 36, Empty, Optional, Type::Message(200)), // persistentVolumeClaimRetentionPolicy: apps/v1beta2.StatefulSetPersistentVolumeClaimRetentionPolicy
-    field(11, 19609, 8, Empty, Optional, Type::Message(199)), // ordinals: apps/v1beta2.StatefulSetOrdinals
-    // apps/v1beta2.StatefulSetStatus
-    field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 21362, 8, Never, Single, Type::Int32), // replicas: int32
-    field(3, 21212, 13, Empty, Single, Type::Int32), // readyReplicas: int32
-    field(4, 14497, 15, Empty, Single, Type::Int32), // currentReplicas: int32
-    field(5, 24846, 15, Empty, Single, Type::Int32), // updatedReplicas: int32
-    field(6, 14512, 15, Empty, Single, Type::String), // currentRevision: string
-    field(7, 24778, 14, Empty, Single, Type::String), // updateRevision: string
-    field(9, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    field(10, 13824, 10, Empty, Repeated, Type::Message(198)), // conditions: apps/v1beta2.StatefulSetCondition
-    field(11, 12932, 17, Never, Single, Type::Int32), // availableReplicas: int32
-    // apps/v1beta2.StatefulSetUpdateStrategy
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(193)), // rollingUpdate: apps/v1beta2.RollingUpdateStatefulSetStrategy
     // authentication/v1.AttestationValue
     field(1, 17390, 5, Never, Repeated, Type::String), // items: string
     // authentication/v1.BoundObjectReference
@@ -4021,80 +3133,49 @@ pub(super) static FIELDS: [Field; 4294] = [
     // authentication/v1.ExtraValue
     field(1, 17390, 5, Never, Repeated, Type::String), // items: string
     // authentication/v1.SelfSubjectReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23323, 6, Empty, Single, Type::Message(208)), // status: authentication/v1.SelfSubjectReviewStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23323, 6, Empty, Single, Type::Message(115)), // status: authentication/v1.SelfSubjectReviewStatus
     // authentication/v1.SelfSubjectReviewStatus
-    field(1, 24898, 8, Empty, Single, Type::Message(215)), // userInfo: authentication/v1.UserInfo
+    field(1, 24898, 8, Empty, Single, Type::Message(122)), // userInfo: authentication/v1.UserInfo
     // authentication/v1.TokenRequest
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(210)), // spec: authentication/v1.TokenRequestSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(211)), // status: authentication/v1.TokenRequestStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(117)), // spec: authentication/v1.TokenRequestSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(118)), // status: authentication/v1.TokenRequestStatus
     // authentication/v1.TokenRequestSpec
     field(1, 12641, 9, Never, Repeated, Type::String), // audiences: string
     field(4, 15826, 17, Never, Optional, Type::Int64), // expirationSeconds: int64
-    field(3, 13249, 14, Never, Optional, Type::Message(205)), // boundObjectRef: authentication/v1.BoundObjectReference
-    field(5, 12602, 12, Empty, Map, Type::Message(204)), // attestations: authentication/v1.AttestationValue
+    field(3, 13249, 14, Never, Optional, Type::Message(112)), // boundObjectRef: authentication/v1.BoundObjectReference
+    field(5, 12602, 12, Empty, Map, Type::Message(111)), // attestations: authentication/v1.AttestationValue
     // authentication/v1.TokenRequestStatus
     field(1, 24425, 5, Never, Single, Type::String), // token: string
-    field(2, 15843, 19, Never, Single, Type::Message(781)), // expirationTimestamp: meta/v1.Time
+    field(2, 15843, 19, Never, Single, Type::Message(547)), // expirationTimestamp: meta/v1.Time
     // authentication/v1.TokenReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(213)), // spec: authentication/v1.TokenReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(214)), // status: authentication/v1.TokenReviewStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(120)), // spec: authentication/v1.TokenReviewSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(121)), // status: authentication/v1.TokenReviewStatus
     // authentication/v1.TokenReviewSpec
     field(1, 24425, 5, Empty, Single, Type::String), // token: string
     field(2, 12641, 9, Empty, Repeated, Type::String), // audiences: string
     // authentication/v1.TokenReviewStatus
     field(1, 12666, 13, Empty, Single, Type::Bool), // authenticated: bool
-    field(2, 24879, 4, Empty, Single, Type::Message(215)), // user: authentication/v1.UserInfo
+    field(2, 24879, 4, Empty, Single, Type::Message(122)), // user: authentication/v1.UserInfo
     field(4, 12641, 9, Empty, Repeated, Type::String), // audiences: string
     field(3, 15600, 5, Empty, Single, Type::String), // error: string
     // authentication/v1.UserInfo
     field(1, 24920, 8, Empty, Single, Type::String), // username: string
     field(2, 24625, 3, Empty, Single, Type::String), // uid: string
     field(3, 16667, 6, Empty, Repeated, Type::String), // groups: string
-    field(4, 16029, 5, Empty, Map, Type::Message(206)), // extra: authentication/v1.ExtraValue
-    // authentication/v1alpha1.SelfSubjectReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23323, 6, Empty, Single, Type::Message(217)), // status: authentication/v1alpha1.SelfSubjectReviewStatus
-    // authentication/v1alpha1.SelfSubjectReviewStatus
-    field(1, 24898, 8, Empty, Single, Type::Message(215)), // userInfo: authentication/v1.UserInfo
-    // authentication/v1beta1.ExtraValue
-    field(1, 17390, 5, Never, Repeated, Type::String), // items: string
-    // authentication/v1beta1.SelfSubjectReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23323, 6, Empty, Single, Type::Message(220)), // status: authentication/v1beta1.SelfSubjectReviewStatus
-    // authentication/v1beta1.SelfSubjectReviewStatus
-    field(1, 24898, 8, Empty, Single, Type::Message(215)), // userInfo: authentication/v1.UserInfo
-    // authentication/v1beta1.TokenReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(222)), // spec: authentication/v1beta1.TokenReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(223)), // status: authentication/v1beta1.TokenReviewStatus
-    // authentication/v1beta1.TokenReviewSpec
-    field(1, 24425, 5, Empty, Single, Type::String), // token: string
-    field(2, 12641, 9, Empty, Repeated, Type::String), // audiences: string
-    // authentication/v1beta1.TokenReviewStatus
-    field(1, 12666, 13, Empty, Single, Type::Bool), // authenticated: bool
-    field(2, 24879, 4, Empty, Single, Type::Message(224)), // user: authentication/v1beta1.UserInfo
-    field(4, 12641, 9, Empty, Repeated, Type::String), // audiences: string
-    field(3, 15600, 5, Empty, Single, Type::String), // error: string
-    // authentication/v1beta1.UserInfo
-    field(1, 24920, 8, Empty, Single, Type::String), // username: string
-    field(2, 24625, 3, Empty, Single, Type::String), // uid: string
-    field(3, 16667, 6, Empty, Repeated, Type::String), // groups: string
-    field(4, 16029, 5, Empty, Map, Type::Message(218)), // extra: authentication/v1beta1.ExtraValue
-    // authorization/v1.ExtraValue
-    field(1, 17390, 5, Never, Repeated, Type::String), // items: string
+    field(4, 16029, 5, Empty, Map, Type::Message(113)), // extra: authentication/v1.ExtraValue
     // authorization/v1.FieldSelectorAttributes
     field(1, 21040, 11, Empty, Single, Type::String), // rawSelector: string
-    field(2, 21605, 12, Empty, Repeated, Type::Message(763)), // requirements: meta/v1.FieldSelectorRequirement
+    field(2, 21605, 12, Empty, Repeated, Type::Message(529)), // requirements: meta/v1.FieldSelectorRequirement
     // authorization/v1.LabelSelectorAttributes
     field(1, 21040, 11, Empty, Single, Type::String), // rawSelector: string
-    field(2, 21605, 12, Empty, Repeated, Type::Message(769)), // requirements: meta/v1.LabelSelectorRequirement
+    field(2, 21605, 12, Empty, Repeated, Type::Message(535)), // requirements: meta/v1.LabelSelectorRequirement
     // authorization/v1.LocalSubjectAccessReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(238)), // spec: authorization/v1.SubjectAccessReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(239)), // status: authorization/v1.SubjectAccessReviewStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(135)), // spec: authorization/v1.SubjectAccessReviewSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(136)), // status: authorization/v1.SubjectAccessReviewStatus
     // authorization/v1.NonResourceAttributes
     field(1, 19848, 4, Empty, Single, Type::String), // path: string
     field(2, 25038, 4, Empty, Single, Type::String), // verb: string
@@ -4109,36 +3190,36 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(5, 21663, 8, Empty, Single, Type::String), // resource: string
     field(6, 23769, 11, Empty, Single, Type::String), // subresource: string
     field(7, 18717, 4, Empty, Single, Type::String), // name: string
-    field(8, 16136, 13, Empty, Optional, Type::Message(226)), // fieldSelector: authorization/v1.FieldSelectorAttributes
-    field(9, 17536, 13, Empty, Optional, Type::Message(227)), // labelSelector: authorization/v1.LabelSelectorAttributes
+    field(8, 16136, 13, Empty, Optional, Type::Message(123)), // fieldSelector: authorization/v1.FieldSelectorAttributes
+    field(9, 17536, 13, Empty, Optional, Type::Message(124)), // labelSelector: authorization/v1.LabelSelectorAttributes
     // authorization/v1.ResourceRule
     field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
     field(2, 12282, 9, Empty, Repeated, Type::String), // apiGroups: string
     field(3, 21951, 9, Empty, Repeated, Type::String), // resources: string
     field(4, 21892, 13, Empty, Repeated, Type::String), // resourceNames: string
     // authorization/v1.SelfSubjectAccessReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(234)), // spec: authorization/v1.SelfSubjectAccessReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(239)), // status: authorization/v1.SubjectAccessReviewStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(131)), // spec: authorization/v1.SelfSubjectAccessReviewSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(136)), // status: authorization/v1.SubjectAccessReviewStatus
     // authorization/v1.SelfSubjectAccessReviewSpec
-    field(1, 21759, 18, Empty, Optional, Type::Message(231)), // resourceAttributes: authorization/v1.ResourceAttributes
-    field(2, 19263, 21, Empty, Optional, Type::Message(229)), // nonResourceAttributes: authorization/v1.NonResourceAttributes
+    field(1, 21759, 18, Empty, Optional, Type::Message(128)), // resourceAttributes: authorization/v1.ResourceAttributes
+    field(2, 19263, 21, Empty, Optional, Type::Message(126)), // nonResourceAttributes: authorization/v1.NonResourceAttributes
     // authorization/v1.SelfSubjectRulesReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(236)), // spec: authorization/v1.SelfSubjectRulesReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(240)), // status: authorization/v1.SubjectRulesReviewStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(133)), // spec: authorization/v1.SelfSubjectRulesReviewSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(137)), // status: authorization/v1.SubjectRulesReviewStatus
     // authorization/v1.SelfSubjectRulesReviewSpec
     field(1, 18737, 9, Empty, Single, Type::String), // namespace: string
     // authorization/v1.SubjectAccessReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(238)), // spec: authorization/v1.SubjectAccessReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(239)), // status: authorization/v1.SubjectAccessReviewStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(135)), // spec: authorization/v1.SubjectAccessReviewSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(136)), // status: authorization/v1.SubjectAccessReviewStatus
     // authorization/v1.SubjectAccessReviewSpec
-    field(1, 21759, 18, Empty, Optional, Type::Message(231)), // resourceAttributes: authorization/v1.ResourceAttributes
-    field(2, 19263, 21, Empty, Optional, Type::Message(229)), // nonResourceAttributes: authorization/v1.NonResourceAttributes
+    field(1, 21759, 18, Empty, Optional, Type::Message(128)), // resourceAttributes: authorization/v1.ResourceAttributes
+    field(2, 19263, 21, Empty, Optional, Type::Message(126)), // nonResourceAttributes: authorization/v1.NonResourceAttributes
     field(3, 24879, 4, Empty, Single, Type::String), // user: string
     field(4, 16667, 6, Empty, Repeated, Type::String), // groups: string
-    field(5, 16029, 5, Empty, Map, Type::Message(225)), // extra: authorization/v1.ExtraValue
+    field(5, 16029, 5, Empty, Map, Type::Message(113)), // extra: authorization/v1.ExtraValue
     field(6, 24625, 3, Empty, Single, Type::String), // uid: string
     // authorization/v1.SubjectAccessReviewStatus
     field(1, 12228, 7, Never, Single, Type::Bool), // allowed: bool
@@ -4146,117 +3227,65 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 21225, 6, Empty, Single, Type::String), // reason: string
     field(3, 15614, 15, Empty, Single, Type::String), // evaluationError: string
     // authorization/v1.SubjectRulesReviewStatus
-    field(1, 21905, 13, Never, Repeated, Type::Message(232)), // resourceRules: authorization/v1.ResourceRule
-    field(2, 19284, 16, Never, Repeated, Type::Message(230)), // nonResourceRules: authorization/v1.NonResourceRule
+    field(1, 21905, 13, Never, Repeated, Type::Message(129)), // resourceRules: authorization/v1.ResourceRule
+    field(2, 19284, 16, Never, Repeated, Type::Message(127)), // nonResourceRules: authorization/v1.NonResourceRule
     field(3, 17088, 10, Never, Single, Type::Bool), // incomplete: bool
     field(4, 15614, 15, Empty, Single, Type::String), // evaluationError: string
-    // authorization/v1beta1.ExtraValue
-    field(1, 17390, 5, Never, Repeated, Type::String), // items: string
     // authorization/v1beta1.LocalSubjectAccessReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(252)), // spec: authorization/v1beta1.SubjectAccessReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(253)), // status: authorization/v1beta1.SubjectAccessReviewStatus
-    // authorization/v1beta1.NonResourceAttributes
-    field(1, 19848, 4, Empty, Single, Type::String), // path: string
-    field(2, 25038, 4, Empty, Single, Type::String), // verb: string
-    // authorization/v1beta1.NonResourceRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(2, 19300, 15, Empty, Repeated, Type::String), // nonResourceURLs: string
-    // authorization/v1beta1.ResourceAttributes
-    field(1, 18737, 9, Empty, Single, Type::String), // namespace: string
-    field(2, 25038, 4, Empty, Single, Type::String), // verb: string
-    field(3, 16642, 5, Empty, Single, Type::String), // group: string
-    field(4, 25047, 7, Empty, Single, Type::String), // version: string
-    field(5, 21663, 8, Empty, Single, Type::String), // resource: string
-    field(6, 23769, 11, Empty, Single, Type::String), // subresource: string
-    field(7, 18717, 4, Empty, Single, Type::String), // name: string
-    field(8, 16136, 13, Empty, Optional, Type::Message(226)), // fieldSelector: authorization/v1.FieldSelectorAttributes
-    field(9, 17536, 13, Empty, Optional, Type::Message(227)), // labelSelector: authorization/v1.LabelSelectorAttributes
-    // authorization/v1beta1.ResourceRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(2, 12282, 9, Empty, Repeated, Type::String), // apiGroups: string
-    field(3, 21951, 9, Empty, Repeated, Type::String), // resources: string
-    field(4, 21892, 13, Empty, Repeated, Type::String), // resourceNames: string
-    // authorization/v1beta1.SelfSubjectAccessReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(248)), // spec: authorization/v1beta1.SelfSubjectAccessReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(253)), // status: authorization/v1beta1.SubjectAccessReviewStatus
-    // authorization/v1beta1.SelfSubjectAccessReviewSpec
-    field(1, 21759, 18, Empty, Optional, Type::Message(245)), // resourceAttributes: authorization/v1beta1.ResourceAttributes
-    field(2, 19263, 21, Empty, Optional, Type::Message(243)), // nonResourceAttributes: authorization/v1beta1.NonResourceAttributes
-    // authorization/v1beta1.SelfSubjectRulesReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(250)), // spec: authorization/v1beta1.SelfSubjectRulesReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(254)), // status: authorization/v1beta1.SubjectRulesReviewStatus
-    // authorization/v1beta1.SelfSubjectRulesReviewSpec
-    field(1, 18737, 9, Empty, Single, Type::String), // namespace: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(140)), // spec: authorization/v1beta1.SubjectAccessReviewSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(136)), // status: authorization/v1beta1.SubjectAccessReviewStatus
     // authorization/v1beta1.SubjectAccessReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(252)), // spec: authorization/v1beta1.SubjectAccessReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(253)), // status: authorization/v1beta1.SubjectAccessReviewStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(140)), // spec: authorization/v1beta1.SubjectAccessReviewSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(136)), // status: authorization/v1beta1.SubjectAccessReviewStatus
     // authorization/v1beta1.SubjectAccessReviewSpec
-    field(1, 21759, 18, Empty, Optional, Type::Message(245)), // resourceAttributes: authorization/v1beta1.ResourceAttributes
-    field(2, 19263, 21, Empty, Optional, Type::Message(243)), // nonResourceAttributes: authorization/v1beta1.NonResourceAttributes
+    field(1, 21759, 18, Empty, Optional, Type::Message(128)), // resourceAttributes: authorization/v1beta1.ResourceAttributes
+    field(2, 19263, 21, Empty, Optional, Type::Message(126)), // nonResourceAttributes: authorization/v1beta1.NonResourceAttributes
     field(3, 24879, 4, Empty, Single, Type::String), // user: string
     field(4, 16642, 5, Empty, Repeated, Type::String), // group: string
-    field(5, 16029, 5, Empty, Map, Type::Message(241)), // extra: authorization/v1beta1.ExtraValue
+    field(5, 16029, 5, Empty, Map, Type::Message(113)), // extra: authorization/v1beta1.ExtraValue
     field(6, 24625, 3, Empty, Single, Type::String), // uid: string
-    // authorization/v1beta1.SubjectAccessReviewStatus
-    field(1, 12228, 7, Never, Single, Type::Bool), // allowed: bool
-    field(4, 14842, 6, Empty, Single, Type::Bool), // denied: bool
-    field(2, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(3, 15614, 15, Empty, Single, Type::String), // evaluationError: string
-    // authorization/v1beta1.SubjectRulesReviewStatus
-    field(1, 21905, 13, Never, Repeated, Type::Message(246)), // resourceRules: authorization/v1beta1.ResourceRule
-    field(2, 19284, 16, Never, Repeated, Type::Message(244)), // nonResourceRules: authorization/v1beta1.NonResourceRule
-    field(3, 17088, 10, Never, Single, Type::Bool), // incomplete: bool
-    field(4, 15614, 15, Empty, Single, Type::String), // evaluationError: string
     // autoscaling/v1.CrossVersionObjectReference
     field(1, 17471, 4, Never, Single, Type::String), // kind: string
     field(2, 18717, 4, Never, Single, Type::String), // name: string
     field(3, 12302, 10, Empty, Single, Type::String), // apiVersion: string
     // autoscaling/v1.HorizontalPodAutoscaler
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(257)), // spec: autoscaling/v1.HorizontalPodAutoscalerSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(258)), // status: autoscaling/v1.HorizontalPodAutoscalerStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(143)), // spec: autoscaling/v1.HorizontalPodAutoscalerSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(144)), // status: autoscaling/v1.HorizontalPodAutoscalerStatus
     // autoscaling/v1.HorizontalPodAutoscalerSpec
-    field(1, 22273, 14, Never, Single, Type::Message(255)), // scaleTargetRef: autoscaling/v1.CrossVersionObjectReference
+    field(1, 22273, 14, Never, Single, Type::Message(141)), // scaleTargetRef: autoscaling/v1.CrossVersionObjectReference
     field(2, 18596, 11, Empty, Optional, Type::Int32), // minReplicas: int32
     field(3, 18311, 11, Never, Single, Type::Int32), // maxReplicas: int32
     field(4, 24041, 30, Empty, Optional, Type::Int32), // targetCPUUtilizationPercentage: int32
     // autoscaling/v1.HorizontalPodAutoscalerStatus
     field(1, 19458, 18, Empty, Optional, Type::Int64), // observedGeneration: int64
-    field(2, 17654, 13, Empty, Optional, Type::Message(781)), // lastScaleTime: meta/v1.Time
+    field(2, 17654, 13, Empty, Optional, Type::Message(547)), // lastScaleTime: meta/v1.Time
     field(3, 14497, 15, Never, Single, Type::Int32), // currentReplicas: int32
     field(4, 15080, 15, Never, Single, Type::Int32), // desiredReplicas: int32
     field(5, 14416, 31, Empty, Optional, Type::Int32), // currentCPUUtilizationPercentage: int32
     // autoscaling/v1.Scale
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(260)), // spec: autoscaling/v1.ScaleSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(261)), // status: autoscaling/v1.ScaleStatus
-    // autoscaling/v1.ScaleSpec
-    field(1, 21362, 8, Empty, Single, Type::Int32), // replicas: int32
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(106)), // spec: autoscaling/v1.ScaleSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(146)), // status: autoscaling/v1.ScaleStatus
     // autoscaling/v1.ScaleStatus
     field(1, 21362, 8, Never, Single, Type::Int32), // replicas: int32
     field(2, 22758, 8, Empty, Single, Type::String), // selector: string
     // autoscaling/v2.ContainerResourceMetricSource
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 23993, 6, Never, Single, Type::Message(277)), // target: autoscaling/v2.MetricTarget
+    field(2, 23993, 6, Never, Single, Type::Message(161)), // target: autoscaling/v2.MetricTarget
     field(3, 13939, 9, Never, Single, Type::String), // container: string
     // autoscaling/v2.ContainerResourceMetricStatus
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 14365, 7, Never, Single, Type::Message(278)), // current: autoscaling/v2.MetricValueStatus
+    field(2, 14365, 7, Never, Single, Type::Message(162)), // current: autoscaling/v2.MetricValueStatus
     field(3, 13939, 9, Never, Single, Type::String), // container: string
-    // autoscaling/v2.CrossVersionObjectReference
-    field(1, 17471, 4, Never, Single, Type::String), // kind: string
-    field(2, 18717, 4, Never, Single, Type::String), // name: string
-    field(3, 12302, 10, Empty, Single, Type::String), // apiVersion: string
     // autoscaling/v2.ExternalMetricSource
-    field(1, 18446, 6, Never, Single, Type::Message(274)), // metric: autoscaling/v2.MetricIdentifier
-    field(2, 23993, 6, Never, Single, Type::Message(277)), // target: autoscaling/v2.MetricTarget
+    field(1, 18446, 6, Never, Single, Type::Message(158)), // metric: autoscaling/v2.MetricIdentifier
+    field(2, 23993, 6, Never, Single, Type::Message(161)), // target: autoscaling/v2.MetricTarget
     // autoscaling/v2.ExternalMetricStatus
-    field(1, 18446, 6, Never, Single, Type::Message(274)), // metric: autoscaling/v2.MetricIdentifier
-    field(2, 14365, 7, Never, Single, Type::Message(278)), // current: autoscaling/v2.MetricValueStatus
+    field(1, 18446, 6, Never, Single, Type::Message(158)), // metric: autoscaling/v2.MetricIdentifier
+    field(2, 14365, 7, Never, Single, Type::Message(162)), // current: autoscaling/v2.MetricValueStatus
     // autoscaling/v2.HPAScalingPolicy
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 24994, 5, Never, Single, Type::Int32), // value: int32
@@ -4264,335 +3293,257 @@ pub(super) static FIELDS: [Field; 4294] = [
     // autoscaling/v2.HPAScalingRules
     field(3, 23227, 26, Empty, Optional, Type::Int32), // stabilizationWindowSeconds: int32
     field(1, 22718, 12, Empty, Optional, Type::String), // selectPolicy: string
-    field(2, 20427, 8, Empty, Repeated, Type::Message(267)), // policies: autoscaling/v2.HPAScalingPolicy
-    field(4, 24443, 9, Empty, Optional, Type::Message(86)), // tolerance: api/resource.Quantity
+    field(2, 20427, 8, Empty, Repeated, Type::Message(151)), // policies: autoscaling/v2.HPAScalingPolicy
+    field(4, 24443, 9, Empty, Optional, Type::Message(37)), // tolerance: api/resource.Quantity
     // autoscaling/v2.HorizontalPodAutoscaler
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(272)), // spec: autoscaling/v2.HorizontalPodAutoscalerSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(273)), // status: autoscaling/v2.HorizontalPodAutoscalerStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(156)), // spec: autoscaling/v2.HorizontalPodAutoscalerSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(157)), // status: autoscaling/v2.HorizontalPodAutoscalerStatus
     // autoscaling/v2.HorizontalPodAutoscalerBehavior
-    field(1, 22287, 7, Empty, Optional, Type::Message(268)), // scaleUp: autoscaling/v2.HPAScalingRules
-    field(2, 22257, 9, Empty, Optional, Type::Message(268)), // scaleDown: autoscaling/v2.HPAScalingRules
+    field(1, 22287, 7, Empty, Optional, Type::Message(152)), // scaleUp: autoscaling/v2.HPAScalingRules
+    field(2, 22257, 9, Empty, Optional, Type::Message(152)), // scaleDown: autoscaling/v2.HPAScalingRules
     // autoscaling/v2.HorizontalPodAutoscalerCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     field(6, 19458, 18, Empty, Optional, Type::Int64), // observedGeneration: int64
     // autoscaling/v2.HorizontalPodAutoscalerSpec
-    field(1, 22273, 14, Never, Single, Type::Message(264)), // scaleTargetRef: autoscaling/v2.CrossVersionObjectReference
+    field(1, 22273, 14, Never, Single, Type::Message(141)), // scaleTargetRef: autoscaling/v2.CrossVersionObjectReference
     field(2, 18596, 11, Empty, Optional, Type::Int32), // minReplicas: int32
     field(3, 18311, 11, Never, Single, Type::Int32), // maxReplicas: int32
-    field(4, 18476, 7, Empty, Repeated, Type::Message(275)), // metrics: autoscaling/v2.MetricSpec
-    field(5, 13096, 8, Empty, Optional, Type::Message(270)), // behavior: autoscaling/v2.HorizontalPodAutoscalerBehavior
+    field(4, 18476, 7, Empty, Repeated, Type::Message(159)), // metrics: autoscaling/v2.MetricSpec
+    field(5, 13096, 8, Empty, Optional, Type::Message(154)), // behavior: autoscaling/v2.HorizontalPodAutoscalerBehavior
     // autoscaling/v2.HorizontalPodAutoscalerStatus
     field(1, 19458, 18, Empty, Optional, Type::Int64), // observedGeneration: int64
-    field(2, 17654, 13, Empty, Optional, Type::Message(781)), // lastScaleTime: meta/v1.Time
+    field(2, 17654, 13, Empty, Optional, Type::Message(547)), // lastScaleTime: meta/v1.Time
     field(3, 14497, 15, Empty, Single, Type::Int32), // currentReplicas: int32
     field(4, 15080, 15, Never, Single, Type::Int32), // desiredReplicas: int32
-    field(5, 14461, 14, Never, Repeated, Type::Message(276)), // currentMetrics: autoscaling/v2.MetricStatus
-    field(6, 13824, 10, Empty, Repeated, Type::Message(271)), // conditions: autoscaling/v2.HorizontalPodAutoscalerCondition
+    field(5, 14461, 14, Never, Repeated, Type::Message(160)), // currentMetrics: autoscaling/v2.MetricStatus
+    field(6, 13824, 10, Empty, Repeated, Type::Message(155)), // conditions: autoscaling/v2.HorizontalPodAutoscalerCondition
     // autoscaling/v2.MetricIdentifier
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
+    field(2, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
     // autoscaling/v2.MetricSpec
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 19431, 6, Empty, Optional, Type::Message(279)), // object: autoscaling/v2.ObjectMetricSource
-    field(3, 20423, 4, Empty, Optional, Type::Message(281)), // pods: autoscaling/v2.PodsMetricSource
-    field(4, 21663, 8, Empty, Optional, Type::Message(283)), // resource: autoscaling/v2.ResourceMetricSource
-    field(7, 13985, 17, Empty, Optional, Type::Message(262)), // containerResource: autoscaling/v2.ContainerResourceMetricSource
-    field(5, 15955, 8, Empty, Optional, Type::Message(265)), // external: autoscaling/v2.ExternalMetricSource
+    field(2, 19431, 6, Empty, Optional, Type::Message(163)), // object: autoscaling/v2.ObjectMetricSource
+    field(3, 20423, 4, Empty, Optional, Type::Message(165)), // pods: autoscaling/v2.PodsMetricSource
+    field(4, 21663, 8, Empty, Optional, Type::Message(167)), // resource: autoscaling/v2.ResourceMetricSource
+    field(7, 13985, 17, Empty, Optional, Type::Message(147)), // containerResource: autoscaling/v2.ContainerResourceMetricSource
+    field(5, 15955, 8, Empty, Optional, Type::Message(149)), // external: autoscaling/v2.ExternalMetricSource
     // autoscaling/v2.MetricStatus
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 19431, 6, Empty, Optional, Type::Message(280)), // object: autoscaling/v2.ObjectMetricStatus
-    field(3, 20423, 4, Empty, Optional, Type::Message(282)), // pods: autoscaling/v2.PodsMetricStatus
-    field(4, 21663, 8, Empty, Optional, Type::Message(284)), // resource: autoscaling/v2.ResourceMetricStatus
-    field(7, 13985, 17, Empty, Optional, Type::Message(263)), // containerResource: autoscaling/v2.ContainerResourceMetricStatus
-    field(5, 15955, 8, Empty, Optional, Type::Message(266)), // external: autoscaling/v2.ExternalMetricStatus
+    field(2, 19431, 6, Empty, Optional, Type::Message(164)), // object: autoscaling/v2.ObjectMetricStatus
+    field(3, 20423, 4, Empty, Optional, Type::Message(166)), // pods: autoscaling/v2.PodsMetricStatus
+    field(4, 21663, 8, Empty, Optional, Type::Message(168)), // resource: autoscaling/v2.ResourceMetricStatus
+    field(7, 13985, 17, Empty, Optional, Type::Message(148)), // containerResource: autoscaling/v2.ContainerResourceMetricStatus
+    field(5, 15955, 8, Empty, Optional, Type::Message(150)), // external: autoscaling/v2.ExternalMetricStatus
     // autoscaling/v2.MetricTarget
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 24994, 5, Empty, Optional, Type::Message(86)), // value: api/resource.Quantity
-    field(3, 12967, 12, Empty, Optional, Type::Message(86)), // averageValue: api/resource.Quantity
+    field(2, 24994, 5, Empty, Optional, Type::Message(37)), // value: api/resource.Quantity
+    field(3, 12967, 12, Empty, Optional, Type::Message(37)), // averageValue: api/resource.Quantity
     field(4, 12949, 18, Empty, Optional, Type::Int32), // averageUtilization: int32
     // autoscaling/v2.MetricValueStatus
-    field(1, 24994, 5, Empty, Optional, Type::Message(86)), // value: api/resource.Quantity
-    field(2, 12967, 12, Empty, Optional, Type::Message(86)), // averageValue: api/resource.Quantity
+    field(1, 24994, 5, Empty, Optional, Type::Message(37)), // value: api/resource.Quantity
+    field(2, 12967, 12, Empty, Optional, Type::Message(37)), // averageValue: api/resource.Quantity
     field(3, 12949, 18, Empty, Optional, Type::Int32), // averageUtilization: int32
     // autoscaling/v2.ObjectMetricSource
-    field(1, 15001, 15, Never, Single, Type::Message(264)), // describedObject: autoscaling/v2.CrossVersionObjectReference
-    field(2, 23993, 6, Never, Single, Type::Message(277)), // target: autoscaling/v2.MetricTarget
-    field(3, 18446, 6, Never, Single, Type::Message(274)), // metric: autoscaling/v2.MetricIdentifier
+    field(1, 15001, 15, Never, Single, Type::Message(141)), // describedObject: autoscaling/v2.CrossVersionObjectReference
+    field(2, 23993, 6, Never, Single, Type::Message(161)), // target: autoscaling/v2.MetricTarget
+    field(3, 18446, 6, Never, Single, Type::Message(158)), // metric: autoscaling/v2.MetricIdentifier
     // autoscaling/v2.ObjectMetricStatus
-    field(1, 18446, 6, Never, Single, Type::Message(274)), // metric: autoscaling/v2.MetricIdentifier
-    field(2, 14365, 7, Never, Single, Type::Message(278)), // current: autoscaling/v2.MetricValueStatus
-    field(3, 15001, 15, Never, Single, Type::Message(264)), // describedObject: autoscaling/v2.CrossVersionObjectReference
+    field(1, 18446, 6, Never, Single, Type::Message(158)), // metric: autoscaling/v2.MetricIdentifier
+    field(2, 14365, 7, Never, Single, Type::Message(162)), // current: autoscaling/v2.MetricValueStatus
+    field(3, 15001, 15, Never, Single, Type::Message(141)), // describedObject: autoscaling/v2.CrossVersionObjectReference
     // autoscaling/v2.PodsMetricSource
-    field(1, 18446, 6, Never, Single, Type::Message(274)), // metric: autoscaling/v2.MetricIdentifier
-    field(2, 23993, 6, Never, Single, Type::Message(277)), // target: autoscaling/v2.MetricTarget
+    field(1, 18446, 6, Never, Single, Type::Message(158)), // metric: autoscaling/v2.MetricIdentifier
+    field(2, 23993, 6, Never, Single, Type::Message(161)), // target: autoscaling/v2.MetricTarget
     // autoscaling/v2.PodsMetricStatus
-    field(1, 18446, 6, Never, Single, Type::Message(274)), // metric: autoscaling/v2.MetricIdentifier
-    field(2, 14365, 7, Never, Single, Type::Message(278)), // current: autoscaling/v2.MetricValueStatus
+    field(1, 18446, 6, Never, Single, Type::Message(158)), // metric: autoscaling/v2.MetricIdentifier
+    field(2, 14365, 7, Never, Single, Type::Message(162)), // current: autoscaling/v2.MetricValueStatus
     // autoscaling/v2.ResourceMetricSource
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 23993, 6, Never, Single, Type::Message(277)), // target: autoscaling/v2.MetricTarget
+    field(2, 23993, 6, Never, Single, Type::Message(161)), // target: autoscaling/v2.MetricTarget
     // autoscaling/v2.ResourceMetricStatus
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 14365, 7, Never, Single, Type::Message(278)), // current: autoscaling/v2.MetricValueStatus
+    field(2, 14365, 7, Never, Single, Type::Message(162)), // current: autoscaling/v2.MetricValueStatus
     // autoscaling/v2beta1.ContainerResourceMetricSource
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 23999, 24, Empty, Optional, Type::Int32), // targetAverageUtilization: int32
-    field(3, 24023, 18, Empty, Optional, Type::Message(86)), // targetAverageValue: api/resource.Quantity
+    field(3, 24023, 18, Empty, Optional, Type::Message(37)), // targetAverageValue: api/resource.Quantity
     field(4, 13939, 9, Never, Single, Type::String), // container: string
     // autoscaling/v2beta1.ContainerResourceMetricStatus
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 14372, 25, Empty, Optional, Type::Int32), // currentAverageUtilization: int32
-    field(3, 14397, 19, Never, Single, Type::Message(86)), // currentAverageValue: api/resource.Quantity
+    field(3, 14397, 19, Never, Single, Type::Message(37)), // currentAverageValue: api/resource.Quantity
     field(4, 13939, 9, Never, Single, Type::String), // container: string
-    // autoscaling/v2beta1.CrossVersionObjectReference
-    field(1, 17471, 4, Never, Single, Type::String), // kind: string
-    field(2, 18717, 4, Never, Single, Type::String), // name: string
-    field(3, 12302, 10, Empty, Single, Type::String), // apiVersion: string
     // autoscaling/v2beta1.ExternalMetricSource
     field(1, 18452, 10, Never, Single, Type::String), // metricName: string
-    field(2, 18462, 14, Empty, Optional, Type::Message(768)), // metricSelector: meta/v1.LabelSelector
-    field(3, 24151, 11, Empty, Optional, Type::Message(86)), // targetValue: api/resource.Quantity
-    field(4, 24023, 18, Empty, Optional, Type::Message(86)), // targetAverageValue: api/resource.Quantity
+    field(2, 18462, 14, Empty, Optional, Type::Message(534)), // metricSelector: meta/v1.LabelSelector
+    field(3, 24151, 11, Empty, Optional, Type::Message(37)), // targetValue: api/resource.Quantity
+    field(4, 24023, 18, Empty, Optional, Type::Message(37)), // targetAverageValue: api/resource.Quantity
     // autoscaling/v2beta1.ExternalMetricStatus
     field(1, 18452, 10, Never, Single, Type::String), // metricName: string
-    field(2, 18462, 14, Empty, Optional, Type::Message(768)), // metricSelector: meta/v1.LabelSelector
-    field(3, 14527, 12, Never, Single, Type::Message(86)), // currentValue: api/resource.Quantity
-    field(4, 14397, 19, Empty, Optional, Type::Message(86)), // currentAverageValue: api/resource.Quantity
+    field(2, 18462, 14, Empty, Optional, Type::Message(534)), // metricSelector: meta/v1.LabelSelector
+    field(3, 14527, 12, Never, Single, Type::Message(37)), // currentValue: api/resource.Quantity
+    field(4, 14397, 19, Empty, Optional, Type::Message(37)), // currentAverageValue: api/resource.Quantity
     // autoscaling/v2beta1.HorizontalPodAutoscaler
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(292)), // spec: autoscaling/v2beta1.HorizontalPodAutoscalerSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(293)), // status: autoscaling/v2beta1.HorizontalPodAutoscalerStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(175)), // spec: autoscaling/v2beta1.HorizontalPodAutoscalerSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(176)), // status: autoscaling/v2beta1.HorizontalPodAutoscalerStatus
     // autoscaling/v2beta1.HorizontalPodAutoscalerCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // autoscaling/v2beta1.HorizontalPodAutoscalerSpec
-    field(1, 22273, 14, Never, Single, Type::Message(287)), // scaleTargetRef: autoscaling/v2beta1.CrossVersionObjectReference
+    field(1, 22273, 14, Never, Single, Type::Message(141)), // scaleTargetRef: autoscaling/v2beta1.CrossVersionObjectReference
     field(2, 18596, 11, Empty, Optional, Type::Int32), // minReplicas: int32
     field(3, 18311, 11, Never, Single, Type::Int32), // maxReplicas: int32
-    field(4, 18476, 7, Empty, Repeated, Type::Message(294)), // metrics: autoscaling/v2beta1.MetricSpec
+    field(4, 18476, 7, Empty, Repeated, Type::Message(177)), // metrics: autoscaling/v2beta1.MetricSpec
     // autoscaling/v2beta1.HorizontalPodAutoscalerStatus
     field(1, 19458, 18, Empty, Optional, Type::Int64), // observedGeneration: int64
-    field(2, 17654, 13, Empty, Optional, Type::Message(781)), // lastScaleTime: meta/v1.Time
+    field(2, 17654, 13, Empty, Optional, Type::Message(547)), // lastScaleTime: meta/v1.Time
     field(3, 14497, 15, Never, Single, Type::Int32), // currentReplicas: int32
     field(4, 15080, 15, Never, Single, Type::Int32), // desiredReplicas: int32
-    field(5, 14461, 14, Never, Repeated, Type::Message(295)), // currentMetrics: autoscaling/v2beta1.MetricStatus
-    field(6, 13824, 10, Never, Repeated, Type::Message(291)), // conditions: autoscaling/v2beta1.HorizontalPodAutoscalerCondition
+    field(5, 14461, 14, Never, Repeated, Type::Message(178)), // currentMetrics: autoscaling/v2beta1.MetricStatus
+    field(6, 13824, 10, Never, Repeated, Type::Message(174)), // conditions: autoscaling/v2beta1.HorizontalPodAutoscalerCondition
     // autoscaling/v2beta1.MetricSpec
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 19431, 6, Empty, Optional, Type::Message(296)), // object: autoscaling/v2beta1.ObjectMetricSource
-    field(3, 20423, 4, Empty, Optional, Type::Message(298)), // pods: autoscaling/v2beta1.PodsMetricSource
-    field(4, 21663, 8, Empty, Optional, Type::Message(300)), // resource: autoscaling/v2beta1.ResourceMetricSource
-    field(7, 13985, 17, Empty, Optional, Type::Message(285)), // containerResource: autoscaling/v2beta1.ContainerResourceMetricSource
-    field(5, 15955, 8, Empty, Optional, Type::Message(288)), // external: autoscaling/v2beta1.ExternalMetricSource
+    field(2, 19431, 6, Empty, Optional, Type::Message(179)), // object: autoscaling/v2beta1.ObjectMetricSource
+    field(3, 20423, 4, Empty, Optional, Type::Message(181)), // pods: autoscaling/v2beta1.PodsMetricSource
+    field(4, 21663, 8, Empty, Optional, Type::Message(183)), // resource: autoscaling/v2beta1.ResourceMetricSource
+    field(7, 13985, 17, Empty, Optional, Type::Message(169)), // containerResource: autoscaling/v2beta1.ContainerResourceMetricSource
+    field(5, 15955, 8, Empty, Optional, Type::Message(171)), // external: autoscaling/v2beta1.ExternalMetricSource
     // autoscaling/v2beta1.MetricStatus
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 19431, 6, Empty, Optional, Type::Message(297)), // object: autoscaling/v2beta1.ObjectMetricStatus
-    field(3, 20423, 4, Empty, Optional, Type::Message(299)), // pods: autoscaling/v2beta1.PodsMetricStatus
-    field(4, 21663, 8, Empty, Optional, Type::Message(301)), // resource: autoscaling/v2beta1.ResourceMetricStatus
-    field(7, 13985, 17, Empty, Optional, Type::Message(286)), // containerResource: autoscaling/v2beta1.ContainerResourceMetricStatus
-    field(5, 15955, 8, Empty, Optional, Type::Message(289)), // external: autoscaling/v2beta1.ExternalMetricStatus
+    field(2, 19431, 6, Empty, Optional, Type::Message(180)), // object: autoscaling/v2beta1.ObjectMetricStatus
+    field(3, 20423, 4, Empty, Optional, Type::Message(182)), // pods: autoscaling/v2beta1.PodsMetricStatus
+    field(4, 21663, 8, Empty, Optional, Type::Message(184)), // resource: autoscaling/v2beta1.ResourceMetricStatus
+    field(7, 13985, 17, Empty, Optional, Type::Message(170)), // containerResource: autoscaling/v2beta1.ContainerResourceMetricStatus
+    field(5, 15955, 8, Empty, Optional, Type::Message(172)), // external: autoscaling/v2beta1.ExternalMetricStatus
     // autoscaling/v2beta1.ObjectMetricSource
-    field(1, 23993, 6, Never, Single, Type::Message(287)), // target: autoscaling/v2beta1.CrossVersionObjectReference
+    field(1, 23993, 6, Never, Single, Type::Message(141)), // target: autoscaling/v2beta1.CrossVersionObjectReference
     field(2, 18452, 10, Never, Single, Type::String), // metricName: string
-    field(3, 24151, 11, Never, Single, Type::Message(86)), // targetValue: api/resource.Quantity
-    field(4, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(5, 12967, 12, Empty, Optional, Type::Message(86)), // averageValue: api/resource.Quantity
+    field(3, 24151, 11, Never, Single, Type::Message(37)), // targetValue: api/resource.Quantity
+    field(4, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(5, 12967, 12, Empty, Optional, Type::Message(37)), // averageValue: api/resource.Quantity
     // autoscaling/v2beta1.ObjectMetricStatus
-    field(1, 23993, 6, Never, Single, Type::Message(287)), // target: autoscaling/v2beta1.CrossVersionObjectReference
+    field(1, 23993, 6, Never, Single, Type::Message(141)), // target: autoscaling/v2beta1.CrossVersionObjectReference
     field(2, 18452, 10, Never, Single, Type::String), // metricName: string
-    field(3, 14527, 12, Never, Single, Type::Message(86)), // currentValue: api/resource.Quantity
-    field(4, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(5, 12967, 12, Empty, Optional, Type::Message(86)), // averageValue: api/resource.Quantity
+    field(3, 14527, 12, Never, Single, Type::Message(37)), // currentValue: api/resource.Quantity
+    field(4, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(5, 12967, 12, Empty, Optional, Type::Message(37)), // averageValue: api/resource.Quantity
     // autoscaling/v2beta1.PodsMetricSource
     field(1, 18452, 10, Never, Single, Type::String), // metricName: string
-    field(2, 24023, 18, Never, Single, Type::Message(86)), // targetAverageValue: api/resource.Quantity
-    field(3, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
+    field(2, 24023, 18, Never, Single, Type::Message(37)), // targetAverageValue: api/resource.Quantity
+    field(3, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
     // autoscaling/v2beta1.PodsMetricStatus
     field(1, 18452, 10, Never, Single, Type::String), // metricName: string
-    field(2, 14397, 19, Never, Single, Type::Message(86)), // currentAverageValue: api/resource.Quantity
-    field(3, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
+    field(2, 14397, 19, Never, Single, Type::Message(37)), // currentAverageValue: api/resource.Quantity
+    field(3, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
     // autoscaling/v2beta1.ResourceMetricSource
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 23999, 24, Empty, Optional, Type::Int32), // targetAverageUtilization: int32
-    field(3, 24023, 18, Empty, Optional, Type::Message(86)), // targetAverageValue: api/resource.Quantity
+    field(3, 24023, 18, Empty, Optional, Type::Message(37)), // targetAverageValue: api/resource.Quantity
     // autoscaling/v2beta1.ResourceMetricStatus
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 14372, 25, Empty, Optional, Type::Int32), // currentAverageUtilization: int32
-    field(3, 14397, 19, Never, Single, Type::Message(86)), // currentAverageValue: api/resource.Quantity
-    // autoscaling/v2beta2.ContainerResourceMetricSource
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 23993, 6, Never, Single, Type::Message(317)), // target: autoscaling/v2beta2.MetricTarget
-    field(3, 13939, 9, Never, Single, Type::String), // container: string
-    // autoscaling/v2beta2.ContainerResourceMetricStatus
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 14365, 7, Never, Single, Type::Message(318)), // current: autoscaling/v2beta2.MetricValueStatus
-    field(3, 13939, 9, Never, Single, Type::String), // container: string
-    // autoscaling/v2beta2.CrossVersionObjectReference
-    field(1, 17471, 4, Never, Single, Type::String), // kind: string
-    field(2, 18717, 4, Never, Single, Type::String), // name: string
-    field(3, 12302, 10, Empty, Single, Type::String), // apiVersion: string
-    // autoscaling/v2beta2.ExternalMetricSource
-    field(1, 18446, 6, Never, Single, Type::Message(314)), // metric: autoscaling/v2beta2.MetricIdentifier
-    field(2, 23993, 6, Never, Single, Type::Message(317)), // target: autoscaling/v2beta2.MetricTarget
-    // autoscaling/v2beta2.ExternalMetricStatus
-    field(1, 18446, 6, Never, Single, Type::Message(314)), // metric: autoscaling/v2beta2.MetricIdentifier
-    field(2, 14365, 7, Never, Single, Type::Message(318)), // current: autoscaling/v2beta2.MetricValueStatus
-    // autoscaling/v2beta2.HPAScalingPolicy
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 24994, 5, Never, Single, Type::Int32), // value: int32
-    field(3, 19945, 13, Never, Single, Type::Int32), // periodSeconds: int32
+    field(3, 14397, 19, Never, Single, Type::Message(37)), // currentAverageValue: api/resource.Quantity
     // autoscaling/v2beta2.HPAScalingRules
     field(3, 23227, 26, Empty, Optional, Type::Int32), // stabilizationWindowSeconds: int32
     field(1, 22718, 12, Empty, Optional, Type::String), // selectPolicy: string
-    field(2, 20427, 8, Empty, Repeated, Type::Message(307)), // policies: autoscaling/v2beta2.HPAScalingPolicy
+    field(2, 20427, 8, Empty, Repeated, Type::Message(151)), // policies: autoscaling/v2beta2.HPAScalingPolicy
     // autoscaling/v2beta2.HorizontalPodAutoscaler
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(312)), // spec: autoscaling/v2beta2.HorizontalPodAutoscalerSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(313)), // status: autoscaling/v2beta2.HorizontalPodAutoscalerStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(188)), // spec: autoscaling/v2beta2.HorizontalPodAutoscalerSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(189)), // status: autoscaling/v2beta2.HorizontalPodAutoscalerStatus
     // autoscaling/v2beta2.HorizontalPodAutoscalerBehavior
-    field(1, 22287, 7, Empty, Optional, Type::Message(308)), // scaleUp: autoscaling/v2beta2.HPAScalingRules
-    field(2, 22257, 9, Empty, Optional, Type::Message(308)), // scaleDown: autoscaling/v2beta2.HPAScalingRules
-    // autoscaling/v2beta2.HorizontalPodAutoscalerCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
+    field(1, 22287, 7, Empty, Optional, Type::Message(185)), // scaleUp: autoscaling/v2beta2.HPAScalingRules
+    field(2, 22257, 9, Empty, Optional, Type::Message(185)), // scaleDown: autoscaling/v2beta2.HPAScalingRules
     // autoscaling/v2beta2.HorizontalPodAutoscalerSpec
-    field(1, 22273, 14, Never, Single, Type::Message(304)), // scaleTargetRef: autoscaling/v2beta2.CrossVersionObjectReference
+    field(1, 22273, 14, Never, Single, Type::Message(141)), // scaleTargetRef: autoscaling/v2beta2.CrossVersionObjectReference
     field(2, 18596, 11, Empty, Optional, Type::Int32), // minReplicas: int32
     field(3, 18311, 11, Never, Single, Type::Int32), // maxReplicas: int32
-    field(4, 18476, 7, Empty, Repeated, Type::Message(315)), // metrics: autoscaling/v2beta2.MetricSpec
-    field(5, 13096, 8, Empty, Optional, Type::Message(310)), // behavior: autoscaling/v2beta2.HorizontalPodAutoscalerBehavior
+    field(4, 18476, 7, Empty, Repeated, Type::Message(159)), // metrics: autoscaling/v2beta2.MetricSpec
+    field(5, 13096, 8, Empty, Optional, Type::Message(187)), // behavior: autoscaling/v2beta2.HorizontalPodAutoscalerBehavior
     // autoscaling/v2beta2.HorizontalPodAutoscalerStatus
     field(1, 19458, 18, Empty, Optional, Type::Int64), // observedGeneration: int64
-    field(2, 17654, 13, Empty, Optional, Type::Message(781)), // lastScaleTime: meta/v1.Time
+    field(2, 17654, 13, Empty, Optional, Type::Message(547)), // lastScaleTime: meta/v1.Time
     field(3, 14497, 15, Never, Single, Type::Int32), // currentReplicas: int32
     field(4, 15080, 15, Never, Single, Type::Int32), // desiredReplicas: int32
-    field(5, 14461, 14, Never, Repeated, Type::Message(316)), // currentMetrics: autoscaling/v2beta2.MetricStatus
-    field(6, 13824, 10, Never, Repeated, Type::Message(311)), // conditions: autoscaling/v2beta2.HorizontalPodAutoscalerCondition
-    // autoscaling/v2beta2.MetricIdentifier
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    // autoscaling/v2beta2.MetricSpec
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 19431, 6, Empty, Optional, Type::Message(319)), // object: autoscaling/v2beta2.ObjectMetricSource
-    field(3, 20423, 4, Empty, Optional, Type::Message(321)), // pods: autoscaling/v2beta2.PodsMetricSource
-    field(4, 21663, 8, Empty, Optional, Type::Message(323)), // resource: autoscaling/v2beta2.ResourceMetricSource
-    field(7, 13985, 17, Empty, Optional, Type::Message(302)), // containerResource: autoscaling/v2beta2.ContainerResourceMetricSource
-    field(5, 15955, 8, Empty, Optional, Type::Message(305)), // external: autoscaling/v2beta2.ExternalMetricSource
-    // autoscaling/v2beta2.MetricStatus
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 19431, 6, Empty, Optional, Type::Message(320)), // object: autoscaling/v2beta2.ObjectMetricStatus
-    field(3, 20423, 4, Empty, Optional, Type::Message(322)), // pods: autoscaling/v2beta2.PodsMetricStatus
-    field(4, 21663, 8, Empty, Optional, Type::Message(324)), // resource: autoscaling/v2beta2.ResourceMetricStatus
-    field(7, 13985, 17, Empty, Optional, Type::Message(303)), // containerResource: autoscaling/v2beta2.ContainerResourceMetricStatus
-    field(5, 15955, 8, Empty, Optional, Type::Message(306)), // external: autoscaling/v2beta2.ExternalMetricStatus
-    // autoscaling/v2beta2.MetricTarget
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 24994, 5, Empty, Optional, Type::Message(86)), // value: api/resource.Quantity
-    field(3, 12967, 12, Empty, Optional, Type::Message(86)), // averageValue: api/resource.Quantity
-    field(4, 12949, 18, Empty, Optional, Type::Int32), // averageUtilization: int32
-    // autoscaling/v2beta2.MetricValueStatus
-    field(1, 24994, 5, Empty, Optional, Type::Message(86)), // value: api/resource.Quantity
-    field(2, 12967, 12, Empty, Optional, Type::Message(86)), // averageValue: api/resource.Quantity
-    field(3, 12949, 18, Empty, Optional, Type::Int32), // averageUtilization: int32
-    // autoscaling/v2beta2.ObjectMetricSource
-    field(1, 15001, 15, Never, Single, Type::Message(304)), // describedObject: autoscaling/v2beta2.CrossVersionObjectReference
-    field(2, 23993, 6, Never, Single, Type::Message(317)), // target: autoscaling/v2beta2.MetricTarget
-    field(3, 18446, 6, Never, Single, Type::Message(314)), // metric: autoscaling/v2beta2.MetricIdentifier
-    // autoscaling/v2beta2.ObjectMetricStatus
-    field(1, 18446, 6, Never, Single, Type::Message(314)), // metric: autoscaling/v2beta2.MetricIdentifier
-    field(2, 14365, 7, Never, Single, Type::Message(318)), // current: autoscaling/v2beta2.MetricValueStatus
-    field(3, 15001, 15, Never, Single, Type::Message(304)), // describedObject: autoscaling/v2beta2.CrossVersionObjectReference
-    // autoscaling/v2beta2.PodsMetricSource
-    field(1, 18446, 6, Never, Single, Type::Message(314)), // metric: autoscaling/v2beta2.MetricIdentifier
-    field(2, 23993, 6, Never, Single, Type::Message(317)), // target: autoscaling/v2beta2.MetricTarget
-    // autoscaling/v2beta2.PodsMetricStatus
-    field(1, 18446, 6, Never, Single, Type::Message(314)), // metric: autoscaling/v2beta2.MetricIdentifier
-    field(2, 14365, 7, Never, Single, Type::Message(318)), // current: autoscaling/v2beta2.MetricValueStatus
-    // autoscaling/v2beta2.ResourceMetricSource
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 23993, 6, Never, Single, Type::Message(317)), // target: autoscaling/v2beta2.MetricTarget
-    // autoscaling/v2beta2.ResourceMetricStatus
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 14365, 7, Never, Single, Type::Message(318)), // current: autoscaling/v2beta2.MetricValueStatus
+    field(5, 14461, 14, Never, Repeated, Type::Message(160)), // currentMetrics: autoscaling/v2beta2.MetricStatus
+    field(6, 13824, 10, Never, Repeated, Type::Message(174)), // conditions: autoscaling/v2beta2.HorizontalPodAutoscalerCondition
     // batch/v1.CronJob
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(326)), // spec: batch/v1.CronJobSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(327)), // status: batch/v1.CronJobStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(191)), // spec: batch/v1.CronJobSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(192)), // status: batch/v1.CronJobStatus
     // batch/v1.CronJobSpec
     field(1, 22294, 8, Never, Single, Type::String), // schedule: string
     field(8, 24384, 8, Empty, Optional, Type::String), // timeZone: string
     field(2, 23283, 23, Empty, Optional, Type::Int64), // startingDeadlineSeconds: int64
     field(3, 13794, 17, Empty, Single, Type::String), // concurrencyPolicy: string
     field(4, 23948, 7, Empty, Optional, Type::Bool), // suspend: bool
-    field(5, 17406, 11, Never, Single, Type::Message(333)), // jobTemplate: batch/v1.JobTemplateSpec
+    field(5, 17406, 11, Never, Single, Type::Message(198)), // jobTemplate: batch/v1.JobTemplateSpec
     field(6, 23867, 26, Empty, Optional, Type::Int32), // successfulJobsHistoryLimit: int32
     field(7, 16053, 22, Empty, Optional, Type::Int32), // failedJobsHistoryLimit: int32
     // batch/v1.CronJobStatus
-    field(1, 11638, 6, Empty, Repeated, Type::Message(496)), // active: core/v1.ObjectReference
-    field(4, 17667, 16, Empty, Optional, Type::Message(781)), // lastScheduleTime: meta/v1.Time
-    field(5, 17692, 18, Empty, Optional, Type::Message(781)), // lastSuccessfulTime: meta/v1.Time
+    field(1, 11638, 6, Empty, Repeated, Type::Message(343)), // active: core/v1.ObjectReference
+    field(4, 17667, 16, Empty, Optional, Type::Message(547)), // lastScheduleTime: meta/v1.Time
+    field(5, 17692, 18, Empty, Optional, Type::Message(547)), // lastSuccessfulTime: meta/v1.Time
     // batch/v1.Job
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(331)), // spec: batch/v1.JobSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(332)), // status: batch/v1.JobStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(196)), // spec: batch/v1.JobSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(197)), // status: batch/v1.JobStatus
     // batch/v1.JobCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17641, 13, Empty, Single, Type::Message(781)), // lastProbeTime: meta/v1.Time
-    field(4, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17641, 13, Empty, Single, Type::Message(547)), // lastProbeTime: meta/v1.Time
+    field(4, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(5, 21225, 6, Empty, Single, Type::String), // reason: string
     field(6, 18381, 7, Empty, Single, Type::String), // message: string
     // batch/v1.JobSchedulingConfiguration
-    field(1, 22499, 16, Empty, Optional, Type::Message(1133)), // schedulingPolicy: scheduling/v1alpha3.WorkloadPodGroupSchedulingPolicy
-    field(2, 22448, 21, Empty, Optional, Type::Message(1132)), // schedulingConstraints: scheduling/v1alpha3.WorkloadPodGroupSchedulingConstraints
-    field(3, 15284, 14, Empty, Optional, Type::Message(1129)), // disruptionMode: scheduling/v1alpha3.WorkloadPodGroupDisruptionMode
-    field(4, 21840, 14, Empty, Repeated, Type::Message(1131)), // resourceClaims: scheduling/v1alpha3.WorkloadPodGroupResourceClaim
+    field(1, 22499, 16, Empty, Optional, Type::Message(732)), // schedulingPolicy: scheduling/v1alpha3.WorkloadPodGroupSchedulingPolicy
+    field(2, 22448, 21, Empty, Optional, Type::Message(731)), // schedulingConstraints: scheduling/v1alpha3.WorkloadPodGroupSchedulingConstraints
+    field(3, 15284, 14, Empty, Optional, Type::Message(728)), // disruptionMode: scheduling/v1alpha3.WorkloadPodGroupDisruptionMode
+    field(4, 21840, 14, Empty, Repeated, Type::Message(730)), // resourceClaims: scheduling/v1alpha3.WorkloadPodGroupResourceClaim
     // batch/v1.JobSpec
     field(1, 19665, 11, Empty, Optional, Type::Int32), // parallelism: int32
     field(2, 13748, 11, Empty, Optional, Type::Int32), // completions: int32
     field(3, 11644, 21, Empty, Optional, Type::Int64), // activeDeadlineSeconds: int64
-    field(11, 20189, 16, Empty, Optional, Type::Message(334)), // podFailurePolicy: batch/v1.PodFailurePolicy
-    field(16, 23838, 13, Empty, Optional, Type::Message(338)), // successPolicy: batch/v1.SuccessPolicy
+    field(11, 20189, 16, Empty, Optional, Type::Message(199)), // podFailurePolicy: batch/v1.PodFailurePolicy
+    field(16, 23838, 13, Empty, Optional, Type::Message(203)), // successPolicy: batch/v1.SuccessPolicy
     field(7, 13024, 12, Empty, Optional, Type::Int32), // backoffLimit: int32
     field(12, 13036, 20, Empty, Optional, Type::Int32), // backoffLimitPerIndex: int32
     field(13, 18245, 16, Empty, Optional, Type::Int32), // maxFailedIndexes: int32
-    field(4, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
+    field(4, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
     field(5, 18040, 14, Empty, Optional, Type::Bool), // manualSelector: bool
-    field(6, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
+    field(6, 24212, 8, Never, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
     field(8, 24583, 23, Empty, Optional, Type::Int32), // ttlSecondsAfterFinished: int32
     field(9, 13720, 14, Empty, Optional, Type::String), // completionMode: string
     field(10, 23948, 7, Empty, Optional, Type::Bool), // suspend: bool
     field(14, 20386, 20, Empty, Optional, Type::String), // podReplacementPolicy: string
     field(15, 18011, 9, Empty, Optional, Type::String), // managedBy: string
-    field(17, 22315, 10, Empty, Optional, Type::Message(330)), // scheduling: batch/v1.JobSchedulingConfiguration
+    field(17, 22315, 10, Empty, Optional, Type::Message(195)), // scheduling: batch/v1.JobSchedulingConfiguration
     // batch/v1.JobStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(329)), // conditions: batch/v1.JobCondition
-    field(2, 23258, 9, Empty, Optional, Type::Message(781)), // startTime: meta/v1.Time
-    field(3, 13734, 14, Empty, Optional, Type::Message(781)), // completionTime: meta/v1.Time
+    field(1, 13824, 10, Empty, Repeated, Type::Message(194)), // conditions: batch/v1.JobCondition
+    field(2, 23258, 9, Empty, Optional, Type::Message(547)), // startTime: meta/v1.Time
+    field(3, 13734, 14, Empty, Optional, Type::Message(547)), // completionTime: meta/v1.Time
     field(4, 11638, 6, Empty, Single, Type::Int32), // active: int32
     field(5, 23799, 9, Empty, Single, Type::Int32), // succeeded: int32
     field(6, 16034, 6, Empty, Single, Type::Int32), // failed: int32
     field(11, 24266, 11, Empty, Optional, Type::Int32), // terminating: int32
     field(7, 13704, 16, Empty, Single, Type::String), // completedIndexes: string
     field(10, 16040, 13, Empty, Optional, Type::String), // failedIndexes: string
-    field(8, 24665, 23, Empty, Optional, Type::Message(340)), // uncountedTerminatedPods: batch/v1.UncountedTerminatedPods
+    field(8, 24665, 23, Empty, Optional, Type::Message(205)), // uncountedTerminatedPods: batch/v1.UncountedTerminatedPods
     field(9, 21207, 5, Empty, Optional, Type::Int32), // ready: int32
     // batch/v1.JobTemplateSpec
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(331)), // spec: batch/v1.JobSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(196)), // spec: batch/v1.JobSpec
     // batch/v1.PodFailurePolicy
-    field(1, 22129, 5, Never, Repeated, Type::Message(337)), // rules: batch/v1.PodFailurePolicyRule
+    field(1, 22129, 5, Never, Repeated, Type::Message(202)), // rules: batch/v1.PodFailurePolicyRule
     // batch/v1.PodFailurePolicyOnExitCodesRequirement
     field(1, 13959, 13, Empty, Optional, Type::String), // containerName: string
     field(2, 19571, 8, Never, Single, Type::String), // operator: string
@@ -4602,47 +3553,27 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 23323, 6, Never, Single, Type::String), // status: string
     // batch/v1.PodFailurePolicyRule
     field(1, 11632, 6, Never, Single, Type::String), // action: string
-    field(2, 19485, 11, Empty, Optional, Type::Message(335)), // onExitCodes: batch/v1.PodFailurePolicyOnExitCodesRequirement
-    field(3, 19496, 15, Empty, Repeated, Type::Message(336)), // onPodConditions: batch/v1.PodFailurePolicyOnPodConditionsPattern
+    field(2, 19485, 11, Empty, Optional, Type::Message(200)), // onExitCodes: batch/v1.PodFailurePolicyOnExitCodesRequirement
+    field(3, 19496, 15, Empty, Repeated, Type::Message(201)), // onPodConditions: batch/v1.PodFailurePolicyOnPodConditionsPattern
     // batch/v1.SuccessPolicy
-    field(1, 22129, 5, Never, Repeated, Type::Message(339)), // rules: batch/v1.SuccessPolicyRule
+    field(1, 22129, 5, Never, Repeated, Type::Message(204)), // rules: batch/v1.SuccessPolicyRule
     // batch/v1.SuccessPolicyRule
     field(1, 23822, 16, Empty, Optional, Type::String), // succeededIndexes: string
     field(2, 23808, 14, Empty, Optional, Type::Int32), // succeededCount: int32
     // batch/v1.UncountedTerminatedPods
     field(1, 23799, 9, Empty, Repeated, Type::String), // succeeded: string
     field(2, 16034, 6, Empty, Repeated, Type::String), // failed: string
-    // batch/v1beta1.CronJob
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(342)), // spec: batch/v1beta1.CronJobSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(343)), // status: batch/v1beta1.CronJobStatus
-    // batch/v1beta1.CronJobSpec
-    field(1, 22294, 8, Never, Single, Type::String), // schedule: string
-    field(8, 24384, 8, Empty, Optional, Type::String), // timeZone: string
-    field(2, 23283, 23, Empty, Optional, Type::Int64), // startingDeadlineSeconds: int64
-    field(3, 13794, 17, Empty, Single, Type::String), // concurrencyPolicy: string
-    field(4, 23948, 7, Empty, Optional, Type::Bool), // suspend: bool
-    field(5, 17406, 11, Never, Single, Type::Message(344)), // jobTemplate: batch/v1beta1.JobTemplateSpec
-    field(6, 23867, 26, Empty, Optional, Type::Int32), // successfulJobsHistoryLimit: int32
-    field(7, 16053, 22, Empty, Optional, Type::Int32), // failedJobsHistoryLimit: int32
-    // batch/v1beta1.CronJobStatus
-    field(1, 11638, 6, Empty, Repeated, Type::Message(496)), // active: core/v1.ObjectReference
-    field(4, 17667, 16, Empty, Optional, Type::Message(781)), // lastScheduleTime: meta/v1.Time
-    field(5, 17692, 18, Empty, Optional, Type::Message(781)), // lastSuccessfulTime: meta/v1.Time
-    // batch/v1beta1.JobTemplateSpec
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(331)), // spec: batch/v1.JobSpec
     // certificates/v1.CertificateSigningRequest
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(347)), // spec: certificates/v1.CertificateSigningRequestSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(348)), // status: certificates/v1.CertificateSigningRequestStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(208)), // spec: certificates/v1.CertificateSigningRequestSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(209)), // status: certificates/v1.CertificateSigningRequestStatus
     // certificates/v1.CertificateSigningRequestCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(6, 23323, 6, Never, Single, Type::String), // status: string
     field(2, 21225, 6, Empty, Single, Type::String), // reason: string
     field(3, 18381, 7, Empty, Single, Type::String), // message: string
-    field(4, 17741, 14, Empty, Single, Type::Message(781)), // lastUpdateTime: meta/v1.Time
-    field(5, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(4, 17741, 14, Empty, Single, Type::Message(547)), // lastUpdateTime: meta/v1.Time
+    field(5, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     // certificates/v1.CertificateSigningRequestSpec
     field(1, 21434, 7, Never, Single, Type::Bytes), // request: bytes
     field(7, 23103, 10, Never, Single, Type::String), // signerName: string
@@ -4651,22 +3582,20 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 24920, 8, Empty, Single, Type::String), // username: string
     field(3, 24625, 3, Empty, Single, Type::String), // uid: string
     field(4, 16667, 6, Empty, Repeated, Type::String), // groups: string
-    field(6, 16029, 5, Empty, Map, Type::Message(351)), // extra: certificates/v1.ExtraValue
+    field(6, 16029, 5, Empty, Map, Type::Message(113)), // extra: certificates/v1.ExtraValue
     // certificates/v1.CertificateSigningRequestStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(346)), // conditions: certificates/v1.CertificateSigningRequestCondition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(207)), // conditions: certificates/v1.CertificateSigningRequestCondition
     field(2, 13356, 11, Empty, Single, Type::Bytes), // certificate: bytes
     // certificates/v1.ClusterTrustBundle
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(350)), // spec: certificates/v1.ClusterTrustBundleSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(211)), // spec: certificates/v1.ClusterTrustBundleSpec
     // certificates/v1.ClusterTrustBundleSpec
     field(1, 23103, 10, Empty, Single, Type::String), // signerName: string
     field(2, 24572, 11, Never, Single, Type::String), // trustBundle: string
-    // certificates/v1.ExtraValue
-    field(1, 17390, 5, Never, Repeated, Type::String), // items: string
     // certificates/v1.PodCertificateRequest
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(353)), // spec: certificates/v1.PodCertificateRequestSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(354)), // status: certificates/v1.PodCertificateRequestStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(213)), // spec: certificates/v1.PodCertificateRequestSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(214)), // status: certificates/v1.PodCertificateRequestStatus
     // certificates/v1.PodCertificateRequestSpec
     field(1, 23103, 10, Never, Single, Type::String), // signerName: string
     field(2, 20360, 7, Never, Single, Type::String), // podName: string
@@ -4679,21 +3608,15 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(12, 23706, 17, Never, Single, Type::Bytes), // stubPKCS10Request: bytes
     field(11, 24753, 25, Empty, Map, Type::String), // unverifiedUserAnnotations: string
     // certificates/v1.PodCertificateRequestStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     field(2, 13367, 16, Empty, Single, Type::String), // certificateChain: string
-    field(4, 19326, 9, Empty, Optional, Type::Message(781)), // notBefore: meta/v1.Time
-    field(5, 13082, 14, Empty, Optional, Type::Message(781)), // beginRefreshAt: meta/v1.Time
-    field(6, 19318, 8, Empty, Optional, Type::Message(781)), // notAfter: meta/v1.Time
-    // certificates/v1alpha1.ClusterTrustBundle
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(356)), // spec: certificates/v1alpha1.ClusterTrustBundleSpec
-    // certificates/v1alpha1.ClusterTrustBundleSpec
-    field(1, 23103, 10, Empty, Single, Type::String), // signerName: string
-    field(2, 24572, 11, Never, Single, Type::String), // trustBundle: string
+    field(4, 19326, 9, Empty, Optional, Type::Message(547)), // notBefore: meta/v1.Time
+    field(5, 13082, 14, Empty, Optional, Type::Message(547)), // beginRefreshAt: meta/v1.Time
+    field(6, 19318, 8, Empty, Optional, Type::Message(547)), // notAfter: meta/v1.Time
     // certificates/v1alpha1.PodCertificateRequest
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(358)), // spec: certificates/v1alpha1.PodCertificateRequestSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(359)), // status: certificates/v1alpha1.PodCertificateRequestStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(216)), // spec: certificates/v1alpha1.PodCertificateRequestSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(214)), // status: certificates/v1alpha1.PodCertificateRequestStatus
     // certificates/v1alpha1.PodCertificateRequestSpec
     field(1, 23103, 10, Never, Single, Type::String), // signerName: string
     field(2, 20360, 7, Never, Single, Type::String), // podName: string
@@ -4705,23 +3628,10 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(8, 18225, 20, Empty, Optional, Type::Int32), // maxExpirationSeconds: int32
     field(9, 20097, 13, Never, Single, Type::Bytes), // pkixPublicKey: bytes
     field(10, 20849, 17, Never, Single, Type::Bytes), // proofOfPossession: bytes
-    // certificates/v1alpha1.PodCertificateRequestStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(2, 13367, 16, Empty, Single, Type::String), // certificateChain: string
-    field(4, 19326, 9, Empty, Optional, Type::Message(781)), // notBefore: meta/v1.Time
-    field(5, 13082, 14, Empty, Optional, Type::Message(781)), // beginRefreshAt: meta/v1.Time
-    field(6, 19318, 8, Empty, Optional, Type::Message(781)), // notAfter: meta/v1.Time
     // certificates/v1beta1.CertificateSigningRequest
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(362)), // spec: certificates/v1beta1.CertificateSigningRequestSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(363)), // status: certificates/v1beta1.CertificateSigningRequestStatus
-    // certificates/v1beta1.CertificateSigningRequestCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(6, 23323, 6, Never, Single, Type::String), // status: string
-    field(2, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(3, 18381, 7, Empty, Single, Type::String), // message: string
-    field(4, 17741, 14, Empty, Single, Type::Message(781)), // lastUpdateTime: meta/v1.Time
-    field(5, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(218)), // spec: certificates/v1beta1.CertificateSigningRequestSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(209)), // status: certificates/v1beta1.CertificateSigningRequestStatus
     // certificates/v1beta1.CertificateSigningRequestSpec
     field(1, 21434, 7, Never, Single, Type::Bytes), // request: bytes
     field(7, 23103, 10, Empty, Optional, Type::String), // signerName: string
@@ -4730,22 +3640,11 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 24920, 8, Empty, Single, Type::String), // username: string
     field(3, 24625, 3, Empty, Single, Type::String), // uid: string
     field(4, 16667, 6, Empty, Repeated, Type::String), // groups: string
-    field(6, 16029, 5, Empty, Map, Type::Message(366)), // extra: certificates/v1beta1.ExtraValue
-    // certificates/v1beta1.CertificateSigningRequestStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(361)), // conditions: certificates/v1beta1.CertificateSigningRequestCondition
-    field(2, 13356, 11, Empty, Single, Type::Bytes), // certificate: bytes
-    // certificates/v1beta1.ClusterTrustBundle
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(365)), // spec: certificates/v1beta1.ClusterTrustBundleSpec
-    // certificates/v1beta1.ClusterTrustBundleSpec
-    field(1, 23103, 10, Empty, Single, Type::String), // signerName: string
-    field(2, 24572, 11, Never, Single, Type::String), // trustBundle: string
-    // certificates/v1beta1.ExtraValue
-    field(1, 17390, 5, Never, Repeated, Type::String), // items: string
+    field(6, 16029, 5, Empty, Map, Type::Message(113)), // extra: certificates/v1beta1.ExtraValue
     // certificates/v1beta1.PodCertificateRequest
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(368)), // spec: certificates/v1beta1.PodCertificateRequestSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(369)), // status: certificates/v1beta1.PodCertificateRequestStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(220)), // spec: certificates/v1beta1.PodCertificateRequestSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(214)), // status: certificates/v1beta1.PodCertificateRequestStatus
     // certificates/v1beta1.PodCertificateRequestSpec
     field(1, 23103, 10, Never, Single, Type::String), // signerName: string
     field(2, 20360, 7, Never, Single, Type::String), // podName: string
@@ -4759,73 +3658,46 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(10, 20849, 17, Never, Single, Type::Bytes), // proofOfPossession: bytes
     field(12, 23706, 17, Absent, Single, Type::Bytes), // stubPKCS10Request: bytes
     field(11, 24753, 25, Empty, Map, Type::String), // unverifiedUserAnnotations: string
-    // certificates/v1beta1.PodCertificateRequestStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(2, 13367, 16, Empty, Single, Type::String), // certificateChain: string
-    field(4, 19326, 9, Empty, Optional, Type::Message(781)), // notBefore: meta/v1.Time
-    field(5, 13082, 14, Empty, Optional, Type::Message(781)), // beginRefreshAt: meta/v1.Time
-    field(6, 19318, 8, Empty, Optional, Type::Message(781)), // notAfter: meta/v1.Time
     // coordination/v1.Lease
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(371)), // spec: coordination/v1.LeaseSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(222)), // spec: coordination/v1.LeaseSpec
     // coordination/v1.LeaseSpec
     field(1, 16782, 14, Empty, Optional, Type::String), // holderIdentity: string
     field(2, 17755, 20, Empty, Optional, Type::Int32), // leaseDurationSeconds: int32
-    field(3, 11621, 11, Empty, Optional, Type::Message(772)), // acquireTime: meta/v1.MicroTime
-    field(4, 21353, 9, Empty, Optional, Type::Message(772)), // renewTime: meta/v1.MicroTime
+    field(3, 11621, 11, Empty, Optional, Type::Message(538)), // acquireTime: meta/v1.MicroTime
+    field(4, 21353, 9, Empty, Optional, Type::Message(538)), // renewTime: meta/v1.MicroTime
     field(5, 17784, 16, Empty, Optional, Type::Int32), // leaseTransitions: int32
     field(6, 23675, 8, Empty, Optional, Type::String), // strategy: string
     field(7, 20657, 15, Empty, Optional, Type::String), // preferredHolder: string
     // coordination/v1alpha1.LeaseCandidate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(373)), // spec: coordination/v1alpha1.LeaseCandidateSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(224)), // spec: coordination/v1alpha1.LeaseCandidateSpec
     // coordination/v1alpha1.LeaseCandidateSpec
     field(1, 17775, 9, Never, Single, Type::String), // leaseName: string
-    field(2, 20089, 8, Empty, Optional, Type::Message(772)), // pingTime: meta/v1.MicroTime
-    field(3, 21353, 9, Empty, Optional, Type::Message(772)), // renewTime: meta/v1.MicroTime
+    field(2, 20089, 8, Empty, Optional, Type::Message(538)), // pingTime: meta/v1.MicroTime
+    field(3, 21353, 9, Empty, Optional, Type::Message(538)), // renewTime: meta/v1.MicroTime
     field(4, 13114, 13, Empty, Single, Type::String), // binaryVersion: string
     field(5, 15449, 16, Empty, Single, Type::String), // emulationVersion: string
     field(6, 20672, 19, Empty, Repeated, Type::String), // preferredStrategies: string
     // coordination/v1alpha2.LeaseCandidate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(375)), // spec: coordination/v1alpha2.LeaseCandidateSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(226)), // spec: coordination/v1alpha2.LeaseCandidateSpec
     // coordination/v1alpha2.LeaseCandidateSpec
     field(1, 17775, 9, Never, Single, Type::String), // leaseName: string
-    field(2, 20089, 8, Empty, Optional, Type::Message(772)), // pingTime: meta/v1.MicroTime
-    field(3, 21353, 9, Empty, Optional, Type::Message(772)), // renewTime: meta/v1.MicroTime
+    field(2, 20089, 8, Empty, Optional, Type::Message(538)), // pingTime: meta/v1.MicroTime
+    field(3, 21353, 9, Empty, Optional, Type::Message(538)), // renewTime: meta/v1.MicroTime
     field(4, 13114, 13, Never, Single, Type::String), // binaryVersion: string
     field(5, 15449, 16, Empty, Single, Type::String), // emulationVersion: string
     field(6, 23675, 8, Empty, Single, Type::String), // strategy: string
-    // coordination/v1beta1.Lease
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(379)), // spec: coordination/v1beta1.LeaseSpec
-    // coordination/v1beta1.LeaseCandidate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(378)), // spec: coordination/v1beta1.LeaseCandidateSpec
-    // coordination/v1beta1.LeaseCandidateSpec
-    field(1, 17775, 9, Never, Single, Type::String), // leaseName: string
-    field(2, 20089, 8, Empty, Optional, Type::Message(772)), // pingTime: meta/v1.MicroTime
-    field(3, 21353, 9, Empty, Optional, Type::Message(772)), // renewTime: meta/v1.MicroTime
-    field(4, 13114, 13, Never, Single, Type::String), // binaryVersion: string
-    field(5, 15449, 16, Empty, Single, Type::String), // emulationVersion: string
-    field(6, 23675, 8, Empty, Single, Type::String), // strategy: string
-    // coordination/v1beta1.LeaseSpec
-    field(1, 16782, 14, Empty, Optional, Type::String), // holderIdentity: string
-    field(2, 17755, 20, Empty, Optional, Type::Int32), // leaseDurationSeconds: int32
-    field(3, 11621, 11, Empty, Optional, Type::Message(772)), // acquireTime: meta/v1.MicroTime
-    field(4, 21353, 9, Empty, Optional, Type::Message(772)), // renewTime: meta/v1.MicroTime
-    field(5, 17784, 16, Empty, Optional, Type::Int32), // leaseTransitions: int32
-    field(6, 23675, 8, Empty, Optional, Type::String), // strategy: string
-    field(7, 20657, 15, Empty, Optional, Type::String), // preferredHolder: string
     // core/v1.AWSElasticBlockStoreVolumeSource
     field(1, 25217, 8, Never, Single, Type::String), // volumeID: string
     field(2, 16455, 6, Empty, Single, Type::String), // fsType: string
     field(3, 19787, 9, Empty, Single, Type::Int32), // partition: int32
     field(4, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.Affinity
-    field(1, 18916, 12, Empty, Optional, Type::Message(476)), // nodeAffinity: core/v1.NodeAffinity
-    field(2, 20119, 11, Empty, Optional, Type::Message(509)), // podAffinity: core/v1.PodAffinity
-    field(3, 20145, 15, Empty, Optional, Type::Message(511)), // podAntiAffinity: core/v1.PodAntiAffinity
+    field(1, 18916, 12, Empty, Optional, Type::Message(323)), // nodeAffinity: core/v1.NodeAffinity
+    field(2, 20119, 11, Empty, Optional, Type::Message(356)), // podAffinity: core/v1.PodAffinity
+    field(3, 20145, 15, Empty, Optional, Type::Message(358)), // podAntiAffinity: core/v1.PodAntiAffinity
     // core/v1.AppArmorProfile
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 17983, 16, Empty, Optional, Type::String), // localhostProfile: string
@@ -4849,25 +3721,25 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 23016, 9, Never, Single, Type::String), // shareName: string
     field(3, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.Binding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23993, 6, Never, Single, Type::Message(496)), // target: core/v1.ObjectReference
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23993, 6, Never, Single, Type::Message(343)), // target: core/v1.ObjectReference
     // core/v1.CSIPersistentVolumeSource
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
     field(2, 25193, 12, Never, Single, Type::String), // volumeHandle: string
     field(3, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     field(4, 16455, 6, Empty, Single, Type::String), // fsType: string
     field(5, 25083, 16, Empty, Map, Type::String), // volumeAttributes: string
-    field(6, 14108, 26, Empty, Optional, Type::Message(563)), // controllerPublishSecretRef: core/v1.SecretReference
-    field(7, 19169, 18, Empty, Optional, Type::Message(563)), // nodeStageSecretRef: core/v1.SecretReference
-    field(8, 19120, 20, Empty, Optional, Type::Message(563)), // nodePublishSecretRef: core/v1.SecretReference
-    field(9, 14083, 25, Empty, Optional, Type::Message(563)), // controllerExpandSecretRef: core/v1.SecretReference
-    field(10, 19071, 19, Empty, Optional, Type::Message(563)), // nodeExpandSecretRef: core/v1.SecretReference
+    field(6, 14108, 26, Empty, Optional, Type::Message(410)), // controllerPublishSecretRef: core/v1.SecretReference
+    field(7, 19169, 18, Empty, Optional, Type::Message(410)), // nodeStageSecretRef: core/v1.SecretReference
+    field(8, 19120, 20, Empty, Optional, Type::Message(410)), // nodePublishSecretRef: core/v1.SecretReference
+    field(9, 14083, 25, Empty, Optional, Type::Message(410)), // controllerExpandSecretRef: core/v1.SecretReference
+    field(10, 19071, 19, Empty, Optional, Type::Message(410)), // nodeExpandSecretRef: core/v1.SecretReference
     // core/v1.CSIVolumeSource
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
     field(2, 21149, 8, Empty, Optional, Type::Bool), // readOnly: bool
     field(3, 16455, 6, Empty, Optional, Type::String), // fsType: string
     field(4, 25083, 16, Empty, Map, Type::String), // volumeAttributes: string
-    field(5, 19120, 20, Empty, Optional, Type::Message(466)), // nodePublishSecretRef: core/v1.LocalObjectReference
+    field(5, 19120, 20, Empty, Optional, Type::Message(313)), // nodePublishSecretRef: core/v1.LocalObjectReference
     // core/v1.Capabilities
     field(1, 11665, 3, Empty, Repeated, Type::String), // add: string
     field(2, 15411, 4, Empty, Repeated, Type::String), // drop: string
@@ -4876,31 +3748,31 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 19848, 4, Empty, Single, Type::String), // path: string
     field(3, 24879, 4, Empty, Single, Type::String), // user: string
     field(4, 22640, 10, Empty, Single, Type::String), // secretFile: string
-    field(5, 22687, 9, Empty, Optional, Type::Message(563)), // secretRef: core/v1.SecretReference
+    field(5, 22687, 9, Empty, Optional, Type::Message(410)), // secretRef: core/v1.SecretReference
     field(6, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.CephFSVolumeSource
     field(1, 18653, 8, Never, Repeated, Type::String), // monitors: string
     field(2, 19848, 4, Empty, Single, Type::String), // path: string
     field(3, 24879, 4, Empty, Single, Type::String), // user: string
     field(4, 22640, 10, Empty, Single, Type::String), // secretFile: string
-    field(5, 22687, 9, Empty, Optional, Type::Message(466)), // secretRef: core/v1.LocalObjectReference
+    field(5, 22687, 9, Empty, Optional, Type::Message(313)), // secretRef: core/v1.LocalObjectReference
     field(6, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.CinderPersistentVolumeSource
     field(1, 25217, 8, Never, Single, Type::String), // volumeID: string
     field(2, 16455, 6, Empty, Single, Type::String), // fsType: string
     field(3, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
-    field(4, 22687, 9, Empty, Optional, Type::Message(563)), // secretRef: core/v1.SecretReference
+    field(4, 22687, 9, Empty, Optional, Type::Message(410)), // secretRef: core/v1.SecretReference
     // core/v1.CinderVolumeSource
     field(1, 25217, 8, Never, Single, Type::String), // volumeID: string
     field(2, 16455, 6, Empty, Single, Type::String), // fsType: string
     field(3, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
-    field(4, 22687, 9, Empty, Optional, Type::Message(466)), // secretRef: core/v1.LocalObjectReference
+    field(4, 22687, 9, Empty, Optional, Type::Message(313)), // secretRef: core/v1.LocalObjectReference
     // core/v1.ClientIPConfig
     field(1, 24392, 14, Empty, Optional, Type::Int32), // timeoutSeconds: int32
     // core/v1.ClusterTrustBundleProjection
     field(1, 18717, 4, Empty, Optional, Type::String), // name: string
     field(2, 23103, 10, Empty, Optional, Type::String), // signerName: string
-    field(3, 17536, 13, Empty, Optional, Type::Message(768)), // labelSelector: meta/v1.LabelSelector
+    field(3, 17536, 13, Empty, Optional, Type::Message(534)), // labelSelector: meta/v1.LabelSelector
     field(5, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     field(4, 19848, 4, Never, Single, Type::String), // path: string
     field(6, 24879, 4, Empty, Optional, Type::Int64), // user: int64
@@ -4910,18 +3782,18 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 18381, 7, Empty, Single, Type::String), // message: string
     field(4, 15600, 5, Empty, Single, Type::String), // error: string
     // core/v1.ComponentStatus
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 13824, 10, Empty, Repeated, Type::Message(397)), // conditions: core/v1.ComponentCondition
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 13824, 10, Empty, Repeated, Type::Message(244)), // conditions: core/v1.ComponentCondition
     // core/v1.ConfigMap
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(4, 17079, 9, Empty, Optional, Type::Bool), // immutable: bool
     field(2, 14586, 4, Empty, Map, Type::String), // data: string
     field(3, 13104, 10, Empty, Map, Type::Bytes), // binaryData: bytes
     // core/v1.ConfigMapEnvSource
-    field(1, 0, 0, Never, Single, Type::Message(466)), // : core/v1.LocalObjectReference
+    field(1, 0, 0, Never, Single, Type::Message(313)), // : core/v1.LocalObjectReference
     field(2, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     // core/v1.ConfigMapKeySelector
-    field(1, 0, 0, Never, Single, Type::Message(466)), // : core/v1.LocalObjectReference
+    field(1, 0, 0, Never, Single, Type::Message(313)), // : core/v1.LocalObjectReference
     field(2, 17447, 3, Never, Single, Type::String), // key: string
     field(3, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     // core/v1.ConfigMapNodeConfigSource
@@ -4931,12 +3803,12 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 21936, 15, Empty, Single, Type::String), // resourceVersion: string
     field(5, 17491, 16, Never, Single, Type::String), // kubeletConfigKey: string
     // core/v1.ConfigMapProjection
-    field(1, 0, 0, Never, Single, Type::Message(466)), // : core/v1.LocalObjectReference
-    field(2, 17390, 5, Empty, Repeated, Type::Message(457)), // items: core/v1.KeyToPath
+    field(1, 0, 0, Never, Single, Type::Message(313)), // : core/v1.LocalObjectReference
+    field(2, 17390, 5, Empty, Repeated, Type::Message(304)), // items: core/v1.KeyToPath
     field(4, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     // core/v1.ConfigMapVolumeSource
-    field(1, 0, 0, Never, Single, Type::Message(466)), // : core/v1.LocalObjectReference
-    field(2, 17390, 5, Empty, Repeated, Type::Message(457)), // items: core/v1.KeyToPath
+    field(1, 0, 0, Never, Single, Type::Message(313)), // : core/v1.LocalObjectReference
+    field(2, 17390, 5, Empty, Repeated, Type::Message(304)), // items: core/v1.KeyToPath
     field(3, 14710, 11, Empty, Optional, Type::Int32), // defaultMode: int32
     field(4, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     field(5, 14764, 11, Empty, Optional, Type::Int64), // defaultUser: int64
@@ -4946,23 +3818,23 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 13657, 7, Empty, Repeated, Type::String), // command: string
     field(4, 12507, 4, Empty, Repeated, Type::String), // args: string
     field(5, 25462, 10, Empty, Single, Type::String), // workingDir: string
-    field(6, 20522, 5, Empty, Repeated, Type::Message(408)), // ports: core/v1.ContainerPort
-    field(19, 15539, 7, Empty, Repeated, Type::Message(427)), // envFrom: core/v1.EnvFromSource
-    field(7, 15536, 3, Empty, Repeated, Type::Message(428)), // env: core/v1.EnvVar
-    field(8, 21951, 9, Empty, Single, Type::Message(551)), // resources: core/v1.ResourceRequirements
-    field(23, 21651, 12, Empty, Repeated, Type::Message(409)), // resizePolicy: core/v1.ContainerResizePolicy
+    field(6, 20522, 5, Empty, Repeated, Type::Message(255)), // ports: core/v1.ContainerPort
+    field(19, 15539, 7, Empty, Repeated, Type::Message(274)), // envFrom: core/v1.EnvFromSource
+    field(7, 15536, 3, Empty, Repeated, Type::Message(275)), // env: core/v1.EnvVar
+    field(8, 21951, 9, Empty, Single, Type::Message(398)), // resources: core/v1.ResourceRequirements
+    field(23, 21651, 12, Empty, Repeated, Type::Message(256)), // resizePolicy: core/v1.ContainerResizePolicy
     field(24, 22002, 13, Empty, Optional, Type::String), // restartPolicy: string
-    field(25, 22015, 18, Empty, Repeated, Type::Message(410)), // restartPolicyRules: core/v1.ContainerRestartRule
-    field(9, 25255, 12, Empty, Repeated, Type::Message(590)), // volumeMounts: core/v1.VolumeMount
-    field(21, 25180, 13, Empty, Repeated, Type::Message(587)), // volumeDevices: core/v1.VolumeDevice
-    field(10, 17898, 13, Empty, Optional, Type::Message(534)), // livenessProbe: core/v1.Probe
-    field(11, 21193, 14, Empty, Optional, Type::Message(534)), // readinessProbe: core/v1.Probe
-    field(22, 23306, 12, Empty, Optional, Type::Message(534)), // startupProbe: core/v1.Probe
-    field(12, 17820, 9, Empty, Optional, Type::Message(458)), // lifecycle: core/v1.Lifecycle
+    field(25, 22015, 18, Empty, Repeated, Type::Message(257)), // restartPolicyRules: core/v1.ContainerRestartRule
+    field(9, 25255, 12, Empty, Repeated, Type::Message(437)), // volumeMounts: core/v1.VolumeMount
+    field(21, 25180, 13, Empty, Repeated, Type::Message(434)), // volumeDevices: core/v1.VolumeDevice
+    field(10, 17898, 13, Empty, Optional, Type::Message(381)), // livenessProbe: core/v1.Probe
+    field(11, 21193, 14, Empty, Optional, Type::Message(381)), // readinessProbe: core/v1.Probe
+    field(22, 23306, 12, Empty, Optional, Type::Message(381)), // startupProbe: core/v1.Probe
+    field(12, 17820, 9, Empty, Optional, Type::Message(305)), // lifecycle: core/v1.Lifecycle
     field(13, 24325, 22, Empty, Single, Type::String), // terminationMessagePath: string
     field(20, 24347, 24, Empty, Single, Type::String), // terminationMessagePolicy: string
     field(14, 17007, 15, Empty, Single, Type::String), // imagePullPolicy: string
-    field(15, 22703, 15, Empty, Optional, Type::Message(565)), // securityContext: core/v1.SecurityContext
+    field(15, 22703, 15, Empty, Optional, Type::Message(412)), // securityContext: core/v1.SecurityContext
     field(16, 23347, 5, Empty, Single, Type::Bool), // stdin: bool
     field(17, 23352, 9, Empty, Single, Type::Bool), // stdinOnce: bool
     field(18, 24606, 3, Empty, Single, Type::Bool), // tty: bool
@@ -4984,96 +3856,96 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 22002, 13, Never, Single, Type::String), // restartPolicy: string
     // core/v1.ContainerRestartRule
     field(1, 11632, 6, Empty, Single, Type::String), // action: string
-    field(2, 15783, 9, Empty, Optional, Type::Message(411)), // exitCodes: core/v1.ContainerRestartRuleOnExitCodes
+    field(2, 15783, 9, Empty, Optional, Type::Message(258)), // exitCodes: core/v1.ContainerRestartRuleOnExitCodes
     // core/v1.ContainerRestartRuleOnExitCodes
     field(1, 19571, 8, Empty, Single, Type::String), // operator: string
     field(2, 25023, 6, Empty, Repeated, Type::Int32), // values: int32
     // core/v1.ContainerState
-    field(1, 25361, 7, Empty, Optional, Type::Message(415)), // waiting: core/v1.ContainerStateWaiting
-    field(2, 22178, 7, Empty, Optional, Type::Message(413)), // running: core/v1.ContainerStateRunning
-    field(3, 24256, 10, Empty, Optional, Type::Message(414)), // terminated: core/v1.ContainerStateTerminated
+    field(1, 25361, 7, Empty, Optional, Type::Message(262)), // waiting: core/v1.ContainerStateWaiting
+    field(2, 22178, 7, Empty, Optional, Type::Message(260)), // running: core/v1.ContainerStateRunning
+    field(3, 24256, 10, Empty, Optional, Type::Message(261)), // terminated: core/v1.ContainerStateTerminated
     // core/v1.ContainerStateRunning
-    field(1, 23274, 9, Empty, Single, Type::Message(781)), // startedAt: meta/v1.Time
+    field(1, 23274, 9, Empty, Single, Type::Message(547)), // startedAt: meta/v1.Time
     // core/v1.ContainerStateTerminated
     field(1, 15775, 8, Never, Single, Type::Int32), // exitCode: int32
     field(2, 23097, 6, Empty, Single, Type::Int32), // signal: int32
     field(3, 21225, 6, Empty, Single, Type::String), // reason: string
     field(4, 18381, 7, Empty, Single, Type::String), // message: string
-    field(5, 23274, 9, Empty, Single, Type::Message(781)), // startedAt: meta/v1.Time
-    field(6, 16187, 10, Empty, Single, Type::Message(781)), // finishedAt: meta/v1.Time
+    field(5, 23274, 9, Empty, Single, Type::Message(547)), // startedAt: meta/v1.Time
+    field(6, 16187, 10, Empty, Single, Type::Message(547)), // finishedAt: meta/v1.Time
     field(7, 13948, 11, Empty, Single, Type::String), // containerID: string
     // core/v1.ContainerStateWaiting
     field(1, 21225, 6, Empty, Single, Type::String), // reason: string
     field(2, 18381, 7, Empty, Single, Type::String), // message: string
     // core/v1.ContainerStatus
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 23318, 5, Empty, Single, Type::Message(412)), // state: core/v1.ContainerState
-    field(3, 17683, 9, Empty, Single, Type::Message(412)), // lastState: core/v1.ContainerState
+    field(2, 23318, 5, Empty, Single, Type::Message(259)), // state: core/v1.ContainerState
+    field(3, 17683, 9, Empty, Single, Type::Message(259)), // lastState: core/v1.ContainerState
     field(4, 21207, 5, Never, Single, Type::Bool), // ready: bool
     field(5, 21990, 12, Never, Single, Type::Int32), // restartCount: int32
     field(6, 16995, 5, Never, Single, Type::String), // image: string
     field(7, 17000, 7, Never, Single, Type::String), // imageID: string
     field(8, 13948, 11, Empty, Single, Type::String), // containerID: string
     field(9, 23267, 7, Empty, Optional, Type::Bool), // started: bool
-    field(10, 12055, 18, Empty, Map, Type::Message(86)), // allocatedResources: api/resource.Quantity
-    field(11, 21951, 9, Empty, Optional, Type::Message(551)), // resources: core/v1.ResourceRequirements
-    field(12, 25255, 12, Empty, Repeated, Type::Message(591)), // volumeMounts: core/v1.VolumeMountStatus
-    field(13, 24879, 4, Empty, Optional, Type::Message(417)), // user: core/v1.ContainerUser
-    field(14, 12073, 24, Empty, Repeated, Type::Message(552)), // allocatedResourcesStatus: core/v1.ResourceStatus
+    field(10, 12055, 18, Empty, Map, Type::Message(37)), // allocatedResources: api/resource.Quantity
+    field(11, 21951, 9, Empty, Optional, Type::Message(398)), // resources: core/v1.ResourceRequirements
+    field(12, 25255, 12, Empty, Repeated, Type::Message(438)), // volumeMounts: core/v1.VolumeMountStatus
+    field(13, 24879, 4, Empty, Optional, Type::Message(264)), // user: core/v1.ContainerUser
+    field(14, 12073, 24, Empty, Repeated, Type::Message(399)), // allocatedResourcesStatus: core/v1.ResourceStatus
     field(15, 23365, 10, Empty, Optional, Type::String), // stopSignal: string
     // core/v1.ContainerUser
-    field(1, 17885, 5, Empty, Optional, Type::Message(463)), // linux: core/v1.LinuxContainerUser
+    field(1, 17885, 5, Empty, Optional, Type::Message(310)), // linux: core/v1.LinuxContainerUser
     // core/v1.DaemonEndpoint
     field(1, 7681, 4, Never, Single, Type::Int32), // Port: int32
     // core/v1.DownwardAPIProjection
-    field(1, 17390, 5, Empty, Repeated, Type::Message(420)), // items: core/v1.DownwardAPIVolumeFile
+    field(1, 17390, 5, Empty, Repeated, Type::Message(267)), // items: core/v1.DownwardAPIVolumeFile
     // core/v1.DownwardAPIVolumeFile
     field(1, 19848, 4, Never, Single, Type::String), // path: string
-    field(2, 16128, 8, Empty, Optional, Type::Message(495)), // fieldRef: core/v1.ObjectFieldSelector
-    field(3, 21854, 16, Empty, Optional, Type::Message(546)), // resourceFieldRef: core/v1.ResourceFieldSelector
+    field(2, 16128, 8, Empty, Optional, Type::Message(342)), // fieldRef: core/v1.ObjectFieldSelector
+    field(3, 21854, 16, Empty, Optional, Type::Message(393)), // resourceFieldRef: core/v1.ResourceFieldSelector
     field(4, 18631, 4, Empty, Optional, Type::Int32), // mode: int32
     field(5, 24879, 4, Empty, Optional, Type::Int64), // user: int64
     // core/v1.DownwardAPIVolumeSource
-    field(1, 17390, 5, Empty, Repeated, Type::Message(420)), // items: core/v1.DownwardAPIVolumeFile
+    field(1, 17390, 5, Empty, Repeated, Type::Message(267)), // items: core/v1.DownwardAPIVolumeFile
     field(2, 14710, 11, Empty, Optional, Type::Int32), // defaultMode: int32
     field(3, 14764, 11, Empty, Optional, Type::Int64), // defaultUser: int64
     // core/v1.EmptyDirVolumeSource
     field(1, 18375, 6, Empty, Single, Type::String), // medium: string
-    field(2, 23152, 9, Empty, Optional, Type::Message(86)), // sizeLimit: api/resource.Quantity
+    field(2, 23152, 9, Empty, Optional, Type::Message(37)), // sizeLimit: api/resource.Quantity
     field(3, 18631, 4, Empty, Optional, Type::Int32), // mode: int32
     // core/v1.EndpointAddress
     field(1, 17326, 2, Never, Single, Type::String), // ip: string
     field(3, 16885, 8, Empty, Single, Type::String), // hostname: string
     field(4, 19104, 8, Empty, Optional, Type::String), // nodeName: string
-    field(2, 24112, 9, Empty, Optional, Type::Message(496)), // targetRef: core/v1.ObjectReference
+    field(2, 24112, 9, Empty, Optional, Type::Message(343)), // targetRef: core/v1.ObjectReference
     // core/v1.EndpointPort
     field(1, 18717, 4, Empty, Single, Type::String), // name: string
     field(2, 20511, 4, Never, Single, Type::Int32), // port: int32
     field(3, 20917, 8, Empty, Single, Type::String), // protocol: string
     field(4, 12435, 11, Empty, Optional, Type::String), // appProtocol: string
     // core/v1.EndpointSubset
-    field(1, 11745, 9, Empty, Repeated, Type::Message(423)), // addresses: core/v1.EndpointAddress
-    field(2, 19335, 17, Empty, Repeated, Type::Message(423)), // notReadyAddresses: core/v1.EndpointAddress
-    field(3, 20522, 5, Empty, Repeated, Type::Message(424)), // ports: core/v1.EndpointPort
+    field(1, 11745, 9, Empty, Repeated, Type::Message(270)), // addresses: core/v1.EndpointAddress
+    field(2, 19335, 17, Empty, Repeated, Type::Message(270)), // notReadyAddresses: core/v1.EndpointAddress
+    field(3, 20522, 5, Empty, Repeated, Type::Message(271)), // ports: core/v1.EndpointPort
     // core/v1.Endpoints
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23792, 7, Empty, Repeated, Type::Message(425)), // subsets: core/v1.EndpointSubset
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23792, 7, Empty, Repeated, Type::Message(272)), // subsets: core/v1.EndpointSubset
     // core/v1.EnvFromSource
     field(1, 20691, 6, Empty, Single, Type::String), // prefix: string
-    field(2, 13864, 12, Empty, Optional, Type::Message(400)), // configMapRef: core/v1.ConfigMapEnvSource
-    field(3, 22687, 9, Empty, Optional, Type::Message(560)), // secretRef: core/v1.SecretEnvSource
+    field(2, 13864, 12, Empty, Optional, Type::Message(247)), // configMapRef: core/v1.ConfigMapEnvSource
+    field(3, 22687, 9, Empty, Optional, Type::Message(407)), // secretRef: core/v1.SecretEnvSource
     // core/v1.EnvVar
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 24994, 5, Empty, Single, Type::String), // value: string
-    field(3, 25014, 9, Empty, Optional, Type::Message(429)), // valueFrom: core/v1.EnvVarSource
+    field(3, 25014, 9, Empty, Optional, Type::Message(276)), // valueFrom: core/v1.EnvVarSource
     // core/v1.EnvVarSource
-    field(1, 16128, 8, Empty, Optional, Type::Message(495)), // fieldRef: core/v1.ObjectFieldSelector
-    field(2, 21854, 16, Empty, Optional, Type::Message(546)), // resourceFieldRef: core/v1.ResourceFieldSelector
-    field(3, 13849, 15, Empty, Optional, Type::Message(401)), // configMapKeyRef: core/v1.ConfigMapKeySelector
-    field(4, 22650, 12, Empty, Optional, Type::Message(561)), // secretKeyRef: core/v1.SecretKeySelector
-    field(5, 16167, 10, Empty, Optional, Type::Message(439)), // fileKeyRef: core/v1.FileKeySelector
+    field(1, 16128, 8, Empty, Optional, Type::Message(342)), // fieldRef: core/v1.ObjectFieldSelector
+    field(2, 21854, 16, Empty, Optional, Type::Message(393)), // resourceFieldRef: core/v1.ResourceFieldSelector
+    field(3, 13849, 15, Empty, Optional, Type::Message(248)), // configMapKeyRef: core/v1.ConfigMapKeySelector
+    field(4, 22650, 12, Empty, Optional, Type::Message(408)), // secretKeyRef: core/v1.SecretKeySelector
+    field(5, 16167, 10, Empty, Optional, Type::Message(286)), // fileKeyRef: core/v1.FileKeySelector
     // core/v1.EphemeralContainer
-    field(1, 0, 0, Never, Single, Type::Message(431)), // : core/v1.EphemeralContainerCommon
+    field(1, 0, 0, Never, Single, Type::Message(278)), // : core/v1.EphemeralContainerCommon
     field(2, 24071, 19, Empty, Single, Type::String), // targetContainerName: string
     // core/v1.EphemeralContainerCommon
     field(1, 18717, 4, Never, Single, Type::String), // name: string
@@ -5081,47 +3953,47 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 13657, 7, Empty, Repeated, Type::String), // command: string
     field(4, 12507, 4, Empty, Repeated, Type::String), // args: string
     field(5, 25462, 10, Empty, Single, Type::String), // workingDir: string
-    field(6, 20522, 5, Empty, Repeated, Type::Message(408)), // ports: core/v1.ContainerPort
-    field(19, 15539, 7, Empty, Repeated, Type::Message(427)), // envFrom: core/v1.EnvFromSource
-    field(7, 15536, 3, Empty, Repeated, Type::Message(428)), // env: core/v1.EnvVar
-    field(8, 21951, 9, Empty, Single, Type::Message(551)), // resources: core/v1.ResourceRequirements
-    field(23, 21651, 12, Empty, Repeated, Type::Message(409)), // resizePolicy: core/v1.ContainerResizePolicy
+    field(6, 20522, 5, Empty, Repeated, Type::Message(255)), // ports: core/v1.ContainerPort
+    field(19, 15539, 7, Empty, Repeated, Type::Message(274)), // envFrom: core/v1.EnvFromSource
+    field(7, 15536, 3, Empty, Repeated, Type::Message(275)), // env: core/v1.EnvVar
+    field(8, 21951, 9, Empty, Single, Type::Message(398)), // resources: core/v1.ResourceRequirements
+    field(23, 21651, 12, Empty, Repeated, Type::Message(256)), // resizePolicy: core/v1.ContainerResizePolicy
     field(24, 22002, 13, Empty, Optional, Type::String), // restartPolicy: string
-    field(25, 22015, 18, Empty, Repeated, Type::Message(410)), // restartPolicyRules: core/v1.ContainerRestartRule
-    field(9, 25255, 12, Empty, Repeated, Type::Message(590)), // volumeMounts: core/v1.VolumeMount
-    field(21, 25180, 13, Empty, Repeated, Type::Message(587)), // volumeDevices: core/v1.VolumeDevice
-    field(10, 17898, 13, Empty, Optional, Type::Message(534)), // livenessProbe: core/v1.Probe
-    field(11, 21193, 14, Empty, Optional, Type::Message(534)), // readinessProbe: core/v1.Probe
-    field(22, 23306, 12, Empty, Optional, Type::Message(534)), // startupProbe: core/v1.Probe
-    field(12, 17820, 9, Empty, Optional, Type::Message(458)), // lifecycle: core/v1.Lifecycle
+    field(25, 22015, 18, Empty, Repeated, Type::Message(257)), // restartPolicyRules: core/v1.ContainerRestartRule
+    field(9, 25255, 12, Empty, Repeated, Type::Message(437)), // volumeMounts: core/v1.VolumeMount
+    field(21, 25180, 13, Empty, Repeated, Type::Message(434)), // volumeDevices: core/v1.VolumeDevice
+    field(10, 17898, 13, Empty, Optional, Type::Message(381)), // livenessProbe: core/v1.Probe
+    field(11, 21193, 14, Empty, Optional, Type::Message(381)), // readinessProbe: core/v1.Probe
+    field(22, 23306, 12, Empty, Optional, Type::Message(381)), // startupProbe: core/v1.Probe
+    field(12, 17820, 9, Empty, Optional, Type::Message(305)), // lifecycle: core/v1.Lifecycle
     field(13, 24325, 22, Empty, Single, Type::String), // terminationMessagePath: string
     field(20, 24347, 24, Empty, Single, Type::String), // terminationMessagePolicy: string
     field(14, 17007, 15, Empty, Single, Type::String), // imagePullPolicy: string
-    field(15, 22703, 15, Empty, Optional, Type::Message(565)), // securityContext: core/v1.SecurityContext
+    field(15, 22703, 15, Empty, Optional, Type::Message(412)), // securityContext: core/v1.SecurityContext
     field(16, 23347, 5, Empty, Single, Type::Bool), // stdin: bool
     field(17, 23352, 9, Empty, Single, Type::Bool), // stdinOnce: bool
     field(18, 24606, 3, Empty, Single, Type::Bool), // tty: bool
     // core/v1.EphemeralVolumeSource
-    field(1, 25141, 19, Empty, Optional, Type::Message(502)), // volumeClaimTemplate: core/v1.PersistentVolumeClaimTemplate
+    field(1, 25141, 19, Empty, Optional, Type::Message(349)), // volumeClaimTemplate: core/v1.PersistentVolumeClaimTemplate
     // core/v1.Event
-    field(1, 18438, 8, Never, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 17312, 14, Never, Single, Type::Message(496)), // involvedObject: core/v1.ObjectReference
+    field(1, 18438, 8, Never, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 17312, 14, Never, Single, Type::Message(343)), // involvedObject: core/v1.ObjectReference
     field(3, 21225, 6, Empty, Single, Type::String), // reason: string
     field(4, 18381, 7, Empty, Single, Type::String), // message: string
-    field(5, 23184, 6, Empty, Single, Type::Message(435)), // source: core/v1.EventSource
-    field(6, 16211, 14, Empty, Single, Type::Message(781)), // firstTimestamp: meta/v1.Time
-    field(7, 17710, 13, Empty, Single, Type::Message(781)), // lastTimestamp: meta/v1.Time
+    field(5, 23184, 6, Empty, Single, Type::Message(282)), // source: core/v1.EventSource
+    field(6, 16211, 14, Empty, Single, Type::Message(547)), // firstTimestamp: meta/v1.Time
+    field(7, 17710, 13, Empty, Single, Type::Message(547)), // lastTimestamp: meta/v1.Time
     field(8, 14302, 5, Empty, Single, Type::Int32), // count: int32
     field(9, 24609, 4, Empty, Single, Type::String), // type: string
-    field(10, 15629, 9, Empty, Single, Type::Message(772)), // eventTime: meta/v1.MicroTime
-    field(11, 22783, 6, Empty, Optional, Type::Message(434)), // series: core/v1.EventSeries
+    field(10, 15629, 9, Empty, Single, Type::Message(538)), // eventTime: meta/v1.MicroTime
+    field(11, 22783, 6, Empty, Optional, Type::Message(281)), // series: core/v1.EventSeries
     field(12, 11632, 6, Empty, Single, Type::String), // action: string
-    field(13, 21328, 7, Empty, Optional, Type::Message(496)), // related: core/v1.ObjectReference
+    field(13, 21328, 7, Empty, Optional, Type::Message(343)), // related: core/v1.ObjectReference
     field(14, 21370, 18, Never, Single, Type::String), // reportingComponent: string
     field(15, 21407, 17, Never, Single, Type::String), // reportingInstance: string
     // core/v1.EventSeries
     field(1, 14302, 5, Empty, Single, Type::Int32), // count: int32
-    field(2, 17602, 16, Empty, Single, Type::Message(772)), // lastObservedTime: meta/v1.MicroTime
+    field(2, 17602, 16, Empty, Single, Type::Message(538)), // lastObservedTime: meta/v1.MicroTime
     // core/v1.EventSource
     field(1, 13759, 9, Empty, Single, Type::String), // component: string
     field(2, 16796, 4, Empty, Single, Type::String), // host: string
@@ -5144,13 +4016,13 @@ pub(super) static FIELDS: [Field; 4294] = [
     // core/v1.FlexPersistentVolumeSource
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
     field(2, 16455, 6, Empty, Single, Type::String), // fsType: string
-    field(3, 22687, 9, Empty, Optional, Type::Message(563)), // secretRef: core/v1.SecretReference
+    field(3, 22687, 9, Empty, Optional, Type::Message(410)), // secretRef: core/v1.SecretReference
     field(4, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     field(5, 19602, 7, Empty, Map, Type::String), // options: string
     // core/v1.FlexVolumeSource
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
     field(2, 16455, 6, Empty, Single, Type::String), // fsType: string
-    field(3, 22687, 9, Empty, Optional, Type::Message(466)), // secretRef: core/v1.LocalObjectReference
+    field(3, 22687, 9, Empty, Optional, Type::Message(313)), // secretRef: core/v1.LocalObjectReference
     field(4, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     field(5, 19602, 7, Empty, Map, Type::String), // options: string
     // core/v1.FlockerVolumeSource
@@ -5180,10 +4052,10 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.HTTPGetAction
     field(1, 19848, 4, Empty, Single, Type::String), // path: string
-    field(2, 20511, 4, Never, Single, Type::Message(1218)), // port: util/intstr.IntOrString
+    field(2, 20511, 4, Never, Single, Type::Message(762)), // port: util/intstr.IntOrString
     field(3, 16796, 4, Empty, Single, Type::String), // host: string
     field(4, 22521, 6, Empty, Single, Type::String), // scheme: string
-    field(5, 16934, 11, Empty, Repeated, Type::Message(449)), // httpHeaders: core/v1.HTTPHeader
+    field(5, 16934, 11, Empty, Repeated, Type::Message(296)), // httpHeaders: core/v1.HTTPHeader
     field(6, 20917, 8, Empty, Optional, Type::String), // protocol: string
     // core/v1.HTTPHeader
     field(1, 18717, 4, Never, Single, Type::String), // name: string
@@ -5206,7 +4078,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(7, 20515, 7, Empty, Repeated, Type::String), // portals: string
     field(8, 13480, 17, Empty, Single, Type::Bool), // chapAuthDiscovery: bool
     field(11, 13497, 15, Empty, Single, Type::Bool), // chapAuthSession: bool
-    field(10, 22687, 9, Empty, Optional, Type::Message(563)), // secretRef: core/v1.SecretReference
+    field(10, 22687, 9, Empty, Optional, Type::Message(410)), // secretRef: core/v1.SecretReference
     field(12, 17175, 13, Empty, Optional, Type::String), // initiatorName: string
     // core/v1.ISCSIVolumeSource
     field(1, 24100, 12, Never, Single, Type::String), // targetPortal: string
@@ -5218,7 +4090,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(7, 20515, 7, Empty, Repeated, Type::String), // portals: string
     field(8, 13480, 17, Empty, Single, Type::Bool), // chapAuthDiscovery: bool
     field(11, 13497, 15, Empty, Single, Type::Bool), // chapAuthSession: bool
-    field(10, 22687, 9, Empty, Optional, Type::Message(466)), // secretRef: core/v1.LocalObjectReference
+    field(10, 22687, 9, Empty, Optional, Type::Message(313)), // secretRef: core/v1.LocalObjectReference
     field(12, 17175, 13, Empty, Optional, Type::String), // initiatorName: string
     // core/v1.ImageVolumeSource
     field(1, 21284, 9, Empty, Single, Type::String), // reference: string
@@ -5231,26 +4103,26 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 18631, 4, Empty, Optional, Type::Int32), // mode: int32
     field(4, 24879, 4, Empty, Optional, Type::Int64), // user: int64
     // core/v1.Lifecycle
-    field(1, 20541, 9, Empty, Optional, Type::Message(459)), // postStart: core/v1.LifecycleHandler
-    field(2, 20564, 7, Empty, Optional, Type::Message(459)), // preStop: core/v1.LifecycleHandler
+    field(1, 20541, 9, Empty, Optional, Type::Message(306)), // postStart: core/v1.LifecycleHandler
+    field(2, 20564, 7, Empty, Optional, Type::Message(306)), // preStop: core/v1.LifecycleHandler
     field(3, 23365, 10, Empty, Optional, Type::String), // stopSignal: string
     // core/v1.LifecycleHandler
-    field(1, 15765, 4, Empty, Optional, Type::Message(437)), // exec: core/v1.ExecAction
-    field(2, 16927, 7, Empty, Optional, Type::Message(448)), // httpGet: core/v1.HTTPGetAction
-    field(3, 24203, 9, Empty, Optional, Type::Message(578)), // tcpSocket: core/v1.TCPSocketAction
-    field(4, 23179, 5, Empty, Optional, Type::Message(574)), // sleep: core/v1.SleepAction
+    field(1, 15765, 4, Empty, Optional, Type::Message(284)), // exec: core/v1.ExecAction
+    field(2, 16927, 7, Empty, Optional, Type::Message(295)), // httpGet: core/v1.HTTPGetAction
+    field(3, 24203, 9, Empty, Optional, Type::Message(425)), // tcpSocket: core/v1.TCPSocketAction
+    field(4, 23179, 5, Empty, Optional, Type::Message(421)), // sleep: core/v1.SleepAction
     // core/v1.LimitRange
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(462)), // spec: core/v1.LimitRangeSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(309)), // spec: core/v1.LimitRangeSpec
     // core/v1.LimitRangeItem
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 18222, 3, Empty, Map, Type::Message(86)), // max: api/resource.Quantity
-    field(3, 18505, 3, Empty, Map, Type::Message(86)), // min: api/resource.Quantity
-    field(4, 14689, 7, Empty, Map, Type::Message(86)), // default: api/resource.Quantity
-    field(5, 14750, 14, Empty, Map, Type::Message(86)), // defaultRequest: api/resource.Quantity
-    field(6, 18278, 20, Empty, Map, Type::Message(86)), // maxLimitRequestRatio: api/resource.Quantity
+    field(2, 18222, 3, Empty, Map, Type::Message(37)), // max: api/resource.Quantity
+    field(3, 18505, 3, Empty, Map, Type::Message(37)), // min: api/resource.Quantity
+    field(4, 14689, 7, Empty, Map, Type::Message(37)), // default: api/resource.Quantity
+    field(5, 14750, 14, Empty, Map, Type::Message(37)), // defaultRequest: api/resource.Quantity
+    field(6, 18278, 20, Empty, Map, Type::Message(37)), // maxLimitRequestRatio: api/resource.Quantity
     // core/v1.LimitRangeSpec
-    field(1, 17879, 6, Never, Repeated, Type::Message(461)), // limits: core/v1.LimitRangeItem
+    field(1, 17879, 6, Never, Repeated, Type::Message(308)), // limits: core/v1.LimitRangeItem
     // core/v1.LinuxContainerUser
     field(1, 24625, 3, Never, Single, Type::Int64), // uid: int64
     field(2, 16552, 3, Never, Single, Type::Int64), // gid: int64
@@ -5259,9 +4131,9 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 17326, 2, Empty, Single, Type::String), // ip: string
     field(2, 16885, 8, Empty, Single, Type::String), // hostname: string
     field(3, 17359, 6, Empty, Optional, Type::String), // ipMode: string
-    field(4, 20522, 5, Empty, Repeated, Type::Message(531)), // ports: core/v1.PortStatus
+    field(4, 20522, 5, Empty, Repeated, Type::Message(378)), // ports: core/v1.PortStatus
     // core/v1.LoadBalancerStatus
-    field(1, 17098, 7, Empty, Repeated, Type::Message(464)), // ingress: core/v1.LoadBalancerIngress
+    field(1, 17098, 7, Empty, Repeated, Type::Message(311)), // ingress: core/v1.LoadBalancerIngress
     // core/v1.LocalObjectReference
     field(1, 18717, 4, Empty, Single, Type::String), // name: string
     // core/v1.LocalVolumeSource
@@ -5275,101 +4147,101 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 19848, 4, Never, Single, Type::String), // path: string
     field(3, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.Namespace
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(472)), // spec: core/v1.NamespaceSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(473)), // status: core/v1.NamespaceStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(319)), // spec: core/v1.NamespaceSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(320)), // status: core/v1.NamespaceStatus
     // core/v1.NamespaceCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(4, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(4, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(5, 21225, 6, Empty, Single, Type::String), // reason: string
     field(6, 18381, 7, Empty, Single, Type::String), // message: string
     // core/v1.NamespaceSpec
     field(1, 16177, 10, Empty, Repeated, Type::String), // finalizers: string
     // core/v1.NamespaceStatus
     field(1, 20064, 5, Empty, Single, Type::String), // phase: string
-    field(2, 13824, 10, Empty, Repeated, Type::Message(471)), // conditions: core/v1.NamespaceCondition
+    field(2, 13824, 10, Empty, Repeated, Type::Message(318)), // conditions: core/v1.NamespaceCondition
     // core/v1.Node
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(491)), // spec: core/v1.NodeSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(492)), // status: core/v1.NodeStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(338)), // spec: core/v1.NodeSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(339)), // status: core/v1.NodeStatus
     // core/v1.NodeAddress
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 11727, 7, Never, Single, Type::String), // address: string
     // core/v1.NodeAffinity
-    field(1, 21559, 46, Empty, Optional, Type::Message(488)), // requiredDuringSchedulingIgnoredDuringExecution: core/v1.NodeSelector
-    field(2, 20610, 47, Empty, Repeated, Type::Message(533)), // preferredDuringSchedulingIgnoredDuringExecution: core/v1.PreferredSchedulingTerm
+    field(1, 21559, 46, Empty, Optional, Type::Message(335)), // requiredDuringSchedulingIgnoredDuringExecution: core/v1.NodeSelector
+    field(2, 20610, 47, Empty, Repeated, Type::Message(380)), // preferredDuringSchedulingIgnoredDuringExecution: core/v1.PreferredSchedulingTerm
     // core/v1.NodeAllocatableMappedResources
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 20988, 8, Never, Optional, Type::Message(86)), // quantity: api/resource.Quantity
+    field(2, 20988, 8, Never, Optional, Type::Message(37)), // quantity: api/resource.Quantity
     // core/v1.NodeAllocatableOverheadResources
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 19939, 6, Empty, Optional, Type::Message(86)), // perPod: api/resource.Quantity
-    field(3, 19905, 12, Empty, Optional, Type::Message(86)), // perContainer: api/resource.Quantity
+    field(2, 19939, 6, Empty, Optional, Type::Message(37)), // perPod: api/resource.Quantity
+    field(3, 19905, 12, Empty, Optional, Type::Message(37)), // perContainer: api/resource.Quantity
     // core/v1.NodeAllocatableResourceClaimStatus
     field(1, 21777, 17, Never, Single, Type::String), // resourceClaimName: string
     field(2, 14042, 10, Empty, Repeated, Type::String), // containers: string
-    field(3, 21951, 9, Absent, Map, Type::Message(86)), // resources: api/resource.Quantity
-    field(4, 18054, 7, Empty, Repeated, Type::Message(477)), // mapping: core/v1.NodeAllocatableMappedResources
-    field(5, 19642, 8, Empty, Repeated, Type::Message(478)), // overhead: core/v1.NodeAllocatableOverheadResources
+    field(3, 21951, 9, Absent, Map, Type::Message(37)), // resources: api/resource.Quantity
+    field(4, 18054, 7, Empty, Repeated, Type::Message(324)), // mapping: core/v1.NodeAllocatableMappedResources
+    field(5, 19642, 8, Empty, Repeated, Type::Message(325)), // overhead: core/v1.NodeAllocatableOverheadResources
     // core/v1.NodeCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17572, 17, Empty, Single, Type::Message(781)), // lastHeartbeatTime: meta/v1.Time
-    field(4, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17572, 17, Empty, Single, Type::Message(547)), // lastHeartbeatTime: meta/v1.Time
+    field(4, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(5, 21225, 6, Empty, Single, Type::String), // reason: string
     field(6, 18381, 7, Empty, Single, Type::String), // message: string
     // core/v1.NodeConfigSource
-    field(2, 13840, 9, Empty, Optional, Type::Message(402)), // configMap: core/v1.ConfigMapNodeConfigSource
+    field(2, 13840, 9, Empty, Optional, Type::Message(249)), // configMap: core/v1.ConfigMapNodeConfigSource
     // core/v1.NodeConfigStatus
-    field(1, 12511, 8, Empty, Optional, Type::Message(481)), // assigned: core/v1.NodeConfigSource
-    field(2, 11638, 6, Empty, Optional, Type::Message(481)), // active: core/v1.NodeConfigSource
-    field(3, 17589, 13, Empty, Optional, Type::Message(481)), // lastKnownGood: core/v1.NodeConfigSource
+    field(1, 12511, 8, Empty, Optional, Type::Message(328)), // assigned: core/v1.NodeConfigSource
+    field(2, 11638, 6, Empty, Optional, Type::Message(328)), // active: core/v1.NodeConfigSource
+    field(3, 17589, 13, Empty, Optional, Type::Message(328)), // lastKnownGood: core/v1.NodeConfigSource
     field(4, 15600, 5, Empty, Single, Type::String), // error: string
     // core/v1.NodeDaemonEndpoints
-    field(1, 17507, 15, Empty, Single, Type::Message(418)), // kubeletEndpoint: core/v1.DaemonEndpoint
+    field(1, 17507, 15, Empty, Single, Type::Message(265)), // kubeletEndpoint: core/v1.DaemonEndpoint
     // core/v1.NodeFeatures
     field(1, 23924, 24, Empty, Optional, Type::Bool), // supplementalGroupsPolicy: bool
     // core/v1.NodePodPreemptionPolicy
     field(1, 15190, 23, Empty, Repeated, Type::String), // disableResizePreemption: string
     // core/v1.NodeRuntimeHandler
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 16106, 8, Empty, Optional, Type::Message(487)), // features: core/v1.NodeRuntimeHandlerFeatures
+    field(2, 16106, 8, Empty, Optional, Type::Message(334)), // features: core/v1.NodeRuntimeHandlerFeatures
     // core/v1.NodeRuntimeHandlerFeatures
     field(1, 21261, 23, Empty, Optional, Type::Bool), // recursiveReadOnlyMounts: bool
     field(2, 24906, 14, Empty, Optional, Type::Bool), // userNamespaces: bool
     // core/v1.NodeSelector
-    field(1, 19152, 17, Never, Repeated, Type::Message(490)), // nodeSelectorTerms: core/v1.NodeSelectorTerm
+    field(1, 19152, 17, Never, Repeated, Type::Message(337)), // nodeSelectorTerms: core/v1.NodeSelectorTerm
     // core/v1.NodeSelectorRequirement
     field(1, 17447, 3, Never, Single, Type::String), // key: string
     field(2, 19571, 8, Never, Single, Type::String), // operator: string
     field(3, 25023, 6, Empty, Repeated, Type::String), // values: string
     // core/v1.NodeSelectorTerm
-    field(1, 18106, 16, Empty, Repeated, Type::Message(489)), // matchExpressions: core/v1.NodeSelectorRequirement
-    field(2, 18122, 11, Empty, Repeated, Type::Message(489)), // matchFields: core/v1.NodeSelectorRequirement
+    field(1, 18106, 16, Empty, Repeated, Type::Message(336)), // matchExpressions: core/v1.NodeSelectorRequirement
+    field(2, 18122, 11, Empty, Repeated, Type::Message(336)), // matchFields: core/v1.NodeSelectorRequirement
     // core/v1.NodeSpec
     field(1, 20160, 7, Empty, Single, Type::String), // podCIDR: string
     field(7, 20167, 8, Empty, Repeated, Type::String), // podCIDRs: string
     field(3, 20925, 10, Empty, Single, Type::String), // providerID: string
     field(4, 24725, 13, Empty, Single, Type::Bool), // unschedulable: bool
-    field(5, 23987, 6, Empty, Repeated, Type::Message(579)), // taints: core/v1.Taint
-    field(6, 13876, 12, Empty, Optional, Type::Message(481)), // configSource: core/v1.NodeConfigSource
+    field(5, 23987, 6, Empty, Repeated, Type::Message(426)), // taints: core/v1.Taint
+    field(6, 13876, 12, Empty, Optional, Type::Message(328)), // configSource: core/v1.NodeConfigSource
     field(2, 15975, 10, Empty, Single, Type::String), // externalID: string
-    field(8, 20367, 19, Empty, Optional, Type::Message(485)), // podPreemptionPolicy: core/v1.NodePodPreemptionPolicy
+    field(8, 20367, 19, Empty, Optional, Type::Message(332)), // podPreemptionPolicy: core/v1.NodePodPreemptionPolicy
     // core/v1.NodeStatus
-    field(1, 13294, 8, Empty, Map, Type::Message(86)), // capacity: api/resource.Quantity
-    field(2, 11974, 11, Empty, Map, Type::Message(86)), // allocatable: api/resource.Quantity
+    field(1, 13294, 8, Empty, Map, Type::Message(37)), // capacity: api/resource.Quantity
+    field(2, 11974, 11, Empty, Map, Type::Message(37)), // allocatable: api/resource.Quantity
     field(3, 20064, 5, Empty, Single, Type::String), // phase: string
-    field(4, 13824, 10, Empty, Repeated, Type::Message(480)), // conditions: core/v1.NodeCondition
-    field(5, 11745, 9, Empty, Repeated, Type::Message(475)), // addresses: core/v1.NodeAddress
-    field(6, 14571, 15, Empty, Single, Type::Message(483)), // daemonEndpoints: core/v1.NodeDaemonEndpoints
-    field(7, 19096, 8, Empty, Single, Type::Message(494)), // nodeInfo: core/v1.NodeSystemInfo
-    field(8, 17073, 6, Empty, Repeated, Type::Message(407)), // images: core/v1.ContainerImage
+    field(4, 13824, 10, Empty, Repeated, Type::Message(327)), // conditions: core/v1.NodeCondition
+    field(5, 11745, 9, Empty, Repeated, Type::Message(322)), // addresses: core/v1.NodeAddress
+    field(6, 14571, 15, Empty, Single, Type::Message(330)), // daemonEndpoints: core/v1.NodeDaemonEndpoints
+    field(7, 19096, 8, Empty, Single, Type::Message(341)), // nodeInfo: core/v1.NodeSystemInfo
+    field(8, 17073, 6, Empty, Repeated, Type::Message(254)), // images: core/v1.ContainerImage
     field(9, 25336, 12, Empty, Repeated, Type::String), // volumesInUse: string
-    field(10, 25321, 15, Empty, Repeated, Type::Message(383)), // volumesAttached: core/v1.AttachedVolume
-    field(11, 13834, 6, Empty, Optional, Type::Message(482)), // config: core/v1.NodeConfigStatus
-    field(12, 22237, 15, Empty, Repeated, Type::Message(486)), // runtimeHandlers: core/v1.NodeRuntimeHandler
-    field(13, 16106, 8, Empty, Optional, Type::Message(484)), // features: core/v1.NodeFeatures
+    field(10, 25321, 15, Empty, Repeated, Type::Message(230)), // volumesAttached: core/v1.AttachedVolume
+    field(11, 13834, 6, Empty, Optional, Type::Message(329)), // config: core/v1.NodeConfigStatus
+    field(12, 22237, 15, Empty, Repeated, Type::Message(333)), // runtimeHandlers: core/v1.NodeRuntimeHandler
+    field(13, 16106, 8, Empty, Optional, Type::Message(331)), // features: core/v1.NodeFeatures
     field(14, 14656, 16, Empty, Repeated, Type::String), // declaredFeatures: string
     // core/v1.NodeSwapStatus
     field(1, 13294, 8, Empty, Optional, Type::Int64), // capacity: int64
@@ -5384,7 +4256,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(8, 17475, 16, Never, Single, Type::String), // kubeProxyVersion: string
     field(9, 19537, 15, Never, Single, Type::String), // operatingSystem: string
     field(10, 12495, 12, Never, Single, Type::String), // architecture: string
-    field(11, 23955, 4, Empty, Optional, Type::Message(493)), // swap: core/v1.NodeSwapStatus
+    field(11, 23955, 4, Empty, Optional, Type::Message(340)), // swap: core/v1.NodeSwapStatus
     field(12, 22185, 22, Empty, Optional, Type::Bool), // runningInUserNamespace: bool
     // core/v1.ObjectFieldSelector
     field(1, 12302, 10, Empty, Single, Type::String), // apiVersion: string
@@ -5398,105 +4270,105 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(6, 21936, 15, Empty, Single, Type::String), // resourceVersion: string
     field(7, 16119, 9, Empty, Single, Type::String), // fieldPath: string
     // core/v1.PersistentVolume
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(505)), // spec: core/v1.PersistentVolumeSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(506)), // status: core/v1.PersistentVolumeStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(352)), // spec: core/v1.PersistentVolumeSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(353)), // status: core/v1.PersistentVolumeStatus
     // core/v1.PersistentVolumeClaim
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(500)), // spec: core/v1.PersistentVolumeClaimSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(501)), // status: core/v1.PersistentVolumeClaimStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(347)), // spec: core/v1.PersistentVolumeClaimSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(348)), // status: core/v1.PersistentVolumeClaimStatus
     // core/v1.PersistentVolumeClaimCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17641, 13, Empty, Single, Type::Message(781)), // lastProbeTime: meta/v1.Time
-    field(4, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17641, 13, Empty, Single, Type::Message(547)), // lastProbeTime: meta/v1.Time
+    field(4, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(5, 21225, 6, Empty, Single, Type::String), // reason: string
     field(6, 18381, 7, Empty, Single, Type::String), // message: string
     // core/v1.PersistentVolumeClaimSpec
     field(1, 11610, 11, Empty, Repeated, Type::String), // accessModes: string
-    field(4, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(2, 21951, 9, Empty, Single, Type::Message(594)), // resources: core/v1.VolumeResourceRequirements
+    field(4, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(2, 21951, 9, Empty, Single, Type::Message(441)), // resources: core/v1.VolumeResourceRequirements
     field(3, 25267, 10, Empty, Single, Type::String), // volumeName: string
     field(5, 23459, 16, Empty, Optional, Type::String), // storageClassName: string
     field(6, 25245, 10, Empty, Optional, Type::String), // volumeMode: string
-    field(7, 14590, 10, Empty, Optional, Type::Message(584)), // dataSource: core/v1.TypedLocalObjectReference
-    field(8, 14600, 13, Empty, Optional, Type::Message(585)), // dataSourceRef: core/v1.TypedObjectReference
+    field(7, 14590, 10, Empty, Optional, Type::Message(431)), // dataSource: core/v1.TypedLocalObjectReference
+    field(8, 14600, 13, Empty, Optional, Type::Message(432)), // dataSourceRef: core/v1.TypedObjectReference
     field(9, 25099, 25, Empty, Optional, Type::String), // volumeAttributesClassName: string
     // core/v1.PersistentVolumeClaimStatus
     field(1, 20064, 5, Empty, Single, Type::String), // phase: string
     field(2, 11610, 11, Empty, Repeated, Type::String), // accessModes: string
-    field(3, 13294, 8, Empty, Map, Type::Message(86)), // capacity: api/resource.Quantity
-    field(4, 13824, 10, Empty, Repeated, Type::Message(499)), // conditions: core/v1.PersistentVolumeClaimCondition
-    field(5, 12055, 18, Empty, Map, Type::Message(86)), // allocatedResources: api/resource.Quantity
+    field(3, 13294, 8, Empty, Map, Type::Message(37)), // capacity: api/resource.Quantity
+    field(4, 13824, 10, Empty, Repeated, Type::Message(346)), // conditions: core/v1.PersistentVolumeClaimCondition
+    field(5, 12055, 18, Empty, Map, Type::Message(37)), // allocatedResources: api/resource.Quantity
     field(7, 12030, 25, Empty, Map, Type::String), // allocatedResourceStatuses: string
     field(8, 14539, 32, Empty, Optional, Type::String), // currentVolumeAttributesClassName: string
-    field(9, 18635, 18, Empty, Optional, Type::Message(468)), // modifyVolumeStatus: core/v1.ModifyVolumeStatus
-    field(10, 16752, 12, Empty, Optional, Type::Message(589)), // healthStatus: core/v1.VolumeHealthStatus
+    field(9, 18635, 18, Empty, Optional, Type::Message(315)), // modifyVolumeStatus: core/v1.ModifyVolumeStatus
+    field(10, 16752, 12, Empty, Optional, Type::Message(436)), // healthStatus: core/v1.VolumeHealthStatus
     // core/v1.PersistentVolumeClaimTemplate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(500)), // spec: core/v1.PersistentVolumeClaimSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(347)), // spec: core/v1.PersistentVolumeClaimSpec
     // core/v1.PersistentVolumeClaimVolumeSource
     field(1, 13527, 9, Never, Single, Type::String), // claimName: string
     field(2, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.PersistentVolumeSource
-    field(1, 16513, 17, Empty, Optional, Type::Message(443)), // gcePersistentDisk: core/v1.GCEPersistentDiskVolumeSource
-    field(2, 12979, 20, Empty, Optional, Type::Message(380)), // awsElasticBlockStore: core/v1.AWSElasticBlockStoreVolumeSource
-    field(3, 16849, 8, Empty, Optional, Type::Message(452)), // hostPath: core/v1.HostPathVolumeSource
-    field(4, 16575, 9, Empty, Optional, Type::Message(446)), // glusterfs: core/v1.GlusterfsPersistentVolumeSource
-    field(5, 18860, 3, Empty, Optional, Type::Message(469)), // nfs: core/v1.NFSVolumeSource
-    field(6, 21146, 3, Empty, Optional, Type::Message(538)), // rbd: core/v1.RBDPersistentVolumeSource
-    field(7, 17371, 5, Empty, Optional, Type::Message(453)), // iscsi: core/v1.ISCSIPersistentVolumeSource
-    field(8, 13521, 6, Empty, Optional, Type::Message(393)), // cinder: core/v1.CinderPersistentVolumeSource
-    field(9, 13350, 6, Empty, Optional, Type::Message(391)), // cephfs: core/v1.CephFSPersistentVolumeSource
-    field(10, 16104, 2, Empty, Optional, Type::Message(438)), // fc: core/v1.FCVolumeSource
-    field(11, 16235, 7, Empty, Optional, Type::Message(442)), // flocker: core/v1.FlockerVolumeSource
-    field(12, 16225, 10, Empty, Optional, Type::Message(440)), // flexVolume: core/v1.FlexPersistentVolumeSource
-    field(13, 13008, 9, Empty, Optional, Type::Message(385)), // azureFile: core/v1.AzureFilePersistentVolumeSource
-    field(14, 25348, 13, Empty, Optional, Type::Message(597)), // vsphereVolume: core/v1.VsphereVirtualDiskVolumeSource
-    field(15, 21025, 7, Empty, Optional, Type::Message(537)), // quobyte: core/v1.QuobyteVolumeSource
-    field(16, 12999, 9, Empty, Optional, Type::Message(384)), // azureDisk: core/v1.AzureDiskVolumeSource
-    field(17, 20069, 20, Empty, Optional, Type::Message(507)), // photonPersistentDisk: core/v1.PhotonPersistentDiskVolumeSource
-    field(18, 20527, 14, Empty, Optional, Type::Message(532)), // portworxVolume: core/v1.PortworxVolumeSource
-    field(19, 22266, 7, Empty, Optional, Type::Message(554)), // scaleIO: core/v1.ScaleIOPersistentVolumeSource
-    field(20, 17978, 5, Empty, Optional, Type::Message(467)), // local: core/v1.LocalVolumeSource
-    field(21, 23646, 9, Empty, Optional, Type::Message(575)), // storageos: core/v1.StorageOSPersistentVolumeSource
-    field(22, 14362, 3, Empty, Optional, Type::Message(388)), // csi: core/v1.CSIPersistentVolumeSource
+    field(1, 16513, 17, Empty, Optional, Type::Message(290)), // gcePersistentDisk: core/v1.GCEPersistentDiskVolumeSource
+    field(2, 12979, 20, Empty, Optional, Type::Message(227)), // awsElasticBlockStore: core/v1.AWSElasticBlockStoreVolumeSource
+    field(3, 16849, 8, Empty, Optional, Type::Message(299)), // hostPath: core/v1.HostPathVolumeSource
+    field(4, 16575, 9, Empty, Optional, Type::Message(293)), // glusterfs: core/v1.GlusterfsPersistentVolumeSource
+    field(5, 18860, 3, Empty, Optional, Type::Message(316)), // nfs: core/v1.NFSVolumeSource
+    field(6, 21146, 3, Empty, Optional, Type::Message(385)), // rbd: core/v1.RBDPersistentVolumeSource
+    field(7, 17371, 5, Empty, Optional, Type::Message(300)), // iscsi: core/v1.ISCSIPersistentVolumeSource
+    field(8, 13521, 6, Empty, Optional, Type::Message(240)), // cinder: core/v1.CinderPersistentVolumeSource
+    field(9, 13350, 6, Empty, Optional, Type::Message(238)), // cephfs: core/v1.CephFSPersistentVolumeSource
+    field(10, 16104, 2, Empty, Optional, Type::Message(285)), // fc: core/v1.FCVolumeSource
+    field(11, 16235, 7, Empty, Optional, Type::Message(289)), // flocker: core/v1.FlockerVolumeSource
+    field(12, 16225, 10, Empty, Optional, Type::Message(287)), // flexVolume: core/v1.FlexPersistentVolumeSource
+    field(13, 13008, 9, Empty, Optional, Type::Message(232)), // azureFile: core/v1.AzureFilePersistentVolumeSource
+    field(14, 25348, 13, Empty, Optional, Type::Message(444)), // vsphereVolume: core/v1.VsphereVirtualDiskVolumeSource
+    field(15, 21025, 7, Empty, Optional, Type::Message(384)), // quobyte: core/v1.QuobyteVolumeSource
+    field(16, 12999, 9, Empty, Optional, Type::Message(231)), // azureDisk: core/v1.AzureDiskVolumeSource
+    field(17, 20069, 20, Empty, Optional, Type::Message(354)), // photonPersistentDisk: core/v1.PhotonPersistentDiskVolumeSource
+    field(18, 20527, 14, Empty, Optional, Type::Message(379)), // portworxVolume: core/v1.PortworxVolumeSource
+    field(19, 22266, 7, Empty, Optional, Type::Message(401)), // scaleIO: core/v1.ScaleIOPersistentVolumeSource
+    field(20, 17978, 5, Empty, Optional, Type::Message(314)), // local: core/v1.LocalVolumeSource
+    field(21, 23646, 9, Empty, Optional, Type::Message(422)), // storageos: core/v1.StorageOSPersistentVolumeSource
+    field(22, 14362, 3, Empty, Optional, Type::Message(235)), // csi: core/v1.CSIPersistentVolumeSource
     // core/v1.PersistentVolumeSpec
-    field(1, 13294, 8, Empty, Map, Type::Message(86)), // capacity: api/resource.Quantity
-    field(2, 0, 0, Never, Single, Type::Message(504)), // : core/v1.PersistentVolumeSource
+    field(1, 13294, 8, Empty, Map, Type::Message(37)), // capacity: api/resource.Quantity
+    field(2, 0, 0, Never, Single, Type::Message(351)), // : core/v1.PersistentVolumeSource
     field(3, 11610, 11, Empty, Repeated, Type::String), // accessModes: string
-    field(4, 13536, 8, Empty, Optional, Type::Message(496)), // claimRef: core/v1.ObjectReference
+    field(4, 13536, 8, Empty, Optional, Type::Message(343)), // claimRef: core/v1.ObjectReference
     field(5, 20035, 29, Empty, Single, Type::String), // persistentVolumeReclaimPolicy: string
     field(6, 23459, 16, Empty, Single, Type::String), // storageClassName: string
     field(7, 18661, 12, Empty, Repeated, Type::String), // mountOptions: string
     field(8, 25245, 10, Empty, Optional, Type::String), // volumeMode: string
-    field(9, 18916, 12, Empty, Optional, Type::Message(592)), // nodeAffinity: core/v1.VolumeNodeAffinity
+    field(9, 18916, 12, Empty, Optional, Type::Message(439)), // nodeAffinity: core/v1.VolumeNodeAffinity
     field(10, 25099, 25, Empty, Optional, Type::String), // volumeAttributesClassName: string
     // core/v1.PersistentVolumeStatus
     field(1, 20064, 5, Empty, Single, Type::String), // phase: string
     field(2, 18381, 7, Empty, Single, Type::String), // message: string
     field(3, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(4, 17618, 23, Empty, Optional, Type::Message(781)), // lastPhaseTransitionTime: meta/v1.Time
+    field(4, 17618, 23, Empty, Optional, Type::Message(547)), // lastPhaseTransitionTime: meta/v1.Time
     // core/v1.PhotonPersistentDiskVolumeSource
     field(1, 19895, 4, Never, Single, Type::String), // pdID: string
     field(2, 16455, 6, Empty, Single, Type::String), // fsType: string
     // core/v1.Pod
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(525)), // spec: core/v1.PodSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(526)), // status: core/v1.PodStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(372)), // spec: core/v1.PodSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(373)), // status: core/v1.PodStatus
     // core/v1.PodAffinity
-    field(1, 21559, 46, Empty, Repeated, Type::Message(510)), // requiredDuringSchedulingIgnoredDuringExecution: core/v1.PodAffinityTerm
-    field(2, 20610, 47, Empty, Repeated, Type::Message(598)), // preferredDuringSchedulingIgnoredDuringExecution: core/v1.WeightedPodAffinityTerm
+    field(1, 21559, 46, Empty, Repeated, Type::Message(357)), // requiredDuringSchedulingIgnoredDuringExecution: core/v1.PodAffinityTerm
+    field(2, 20610, 47, Empty, Repeated, Type::Message(445)), // preferredDuringSchedulingIgnoredDuringExecution: core/v1.WeightedPodAffinityTerm
     // core/v1.PodAffinityTerm
-    field(1, 17536, 13, Empty, Optional, Type::Message(768)), // labelSelector: meta/v1.LabelSelector
+    field(1, 17536, 13, Empty, Optional, Type::Message(534)), // labelSelector: meta/v1.LabelSelector
     field(2, 18763, 10, Empty, Repeated, Type::String), // namespaces: string
     field(3, 24488, 11, Never, Single, Type::String), // topologyKey: string
-    field(4, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
+    field(4, 18746, 17, Empty, Optional, Type::Message(534)), // namespaceSelector: meta/v1.LabelSelector
     field(5, 18154, 14, Empty, Repeated, Type::String), // matchLabelKeys: string
     field(6, 18614, 17, Empty, Repeated, Type::String), // mismatchLabelKeys: string
     // core/v1.PodAntiAffinity
-    field(1, 21559, 46, Empty, Repeated, Type::Message(510)), // requiredDuringSchedulingIgnoredDuringExecution: core/v1.PodAffinityTerm
-    field(2, 20610, 47, Empty, Repeated, Type::Message(598)), // preferredDuringSchedulingIgnoredDuringExecution: core/v1.WeightedPodAffinityTerm
+    field(1, 21559, 46, Empty, Repeated, Type::Message(357)), // requiredDuringSchedulingIgnoredDuringExecution: core/v1.PodAffinityTerm
+    field(2, 20610, 47, Empty, Repeated, Type::Message(445)), // preferredDuringSchedulingIgnoredDuringExecution: core/v1.WeightedPodAffinityTerm
     // core/v1.PodCertificateProjection
     field(1, 23103, 10, Empty, Single, Type::String), // signerName: string
     field(2, 17457, 7, Empty, Single, Type::String), // keyType: string
@@ -5510,19 +4382,19 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(7, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17641, 13, Empty, Single, Type::Message(781)), // lastProbeTime: meta/v1.Time
-    field(4, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17641, 13, Empty, Single, Type::Message(547)), // lastProbeTime: meta/v1.Time
+    field(4, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(5, 21225, 6, Empty, Single, Type::String), // reason: string
     field(6, 18381, 7, Empty, Single, Type::String), // message: string
     // core/v1.PodDNSConfig
     field(1, 18726, 11, Empty, Repeated, Type::String), // nameservers: string
     field(2, 22605, 8, Empty, Repeated, Type::String), // searches: string
-    field(3, 19602, 7, Empty, Repeated, Type::Message(515)), // options: core/v1.PodDNSConfigOption
+    field(3, 19602, 7, Empty, Repeated, Type::Message(362)), // options: core/v1.PodDNSConfigOption
     // core/v1.PodDNSConfigOption
     field(1, 18717, 4, Empty, Single, Type::String), // name: string
     field(2, 24994, 5, Empty, Optional, Type::String), // value: string
     // core/v1.PodExtendedResourceClaimStatus
-    field(1, 21452, 15, Never, Repeated, Type::Message(406)), // requestMappings: core/v1.ContainerExtendedResourceRequest
+    field(1, 21452, 15, Never, Repeated, Type::Message(253)), // requestMappings: core/v1.ContainerExtendedResourceRequest
     field(2, 21777, 17, Never, Single, Type::String), // resourceClaimName: string
     // core/v1.PodIP
     field(1, 17326, 2, Never, Single, Type::String), // ip: string
@@ -5542,24 +4414,24 @@ pub(super) static FIELDS: [Field; 4294] = [
     // core/v1.PodSchedulingGroup
     field(1, 20221, 12, Empty, Optional, Type::String), // podGroupName: string
     // core/v1.PodSecurityContext
-    field(1, 22591, 14, Empty, Optional, Type::Message(553)), // seLinuxOptions: core/v1.SELinuxOptions
-    field(8, 25448, 14, Empty, Optional, Type::Message(599)), // windowsOptions: core/v1.WindowsSecurityContextOptions
+    field(1, 22591, 14, Empty, Optional, Type::Message(400)), // seLinuxOptions: core/v1.SELinuxOptions
+    field(8, 25448, 14, Empty, Optional, Type::Message(446)), // windowsOptions: core/v1.WindowsSecurityContextOptions
     field(2, 22156, 9, Empty, Optional, Type::Int64), // runAsUser: int64
     field(6, 22134, 10, Empty, Optional, Type::Int64), // runAsGroup: int64
     field(3, 22144, 12, Empty, Optional, Type::Bool), // runAsNonRoot: bool
     field(4, 23906, 18, Empty, Repeated, Type::Int64), // supplementalGroups: int64
     field(12, 23924, 24, Empty, Optional, Type::String), // supplementalGroupsPolicy: string
     field(5, 16416, 7, Empty, Optional, Type::Int64), // fsGroup: int64
-    field(7, 23959, 7, Empty, Repeated, Type::Message(577)), // sysctls: core/v1.Sysctl
+    field(7, 23959, 7, Empty, Repeated, Type::Message(424)), // sysctls: core/v1.Sysctl
     field(9, 16423, 19, Empty, Optional, Type::String), // fsGroupChangePolicy: string
-    field(10, 22613, 14, Empty, Optional, Type::Message(558)), // seccompProfile: core/v1.SeccompProfile
-    field(11, 12420, 15, Empty, Optional, Type::Message(382)), // appArmorProfile: core/v1.AppArmorProfile
+    field(10, 22613, 14, Empty, Optional, Type::Message(405)), // seccompProfile: core/v1.SeccompProfile
+    field(11, 12420, 15, Empty, Optional, Type::Message(229)), // appArmorProfile: core/v1.AppArmorProfile
     field(13, 22560, 19, Empty, Optional, Type::String), // seLinuxChangePolicy: string
     // core/v1.PodSpec
-    field(1, 25314, 7, Empty, Repeated, Type::Message(586)), // volumes: core/v1.Volume
-    field(20, 17142, 14, Empty, Repeated, Type::Message(405)), // initContainers: core/v1.Container
-    field(2, 14042, 10, Never, Repeated, Type::Message(405)), // containers: core/v1.Container
-    field(34, 15581, 19, Empty, Repeated, Type::Message(430)), // ephemeralContainers: core/v1.EphemeralContainer
+    field(1, 25314, 7, Empty, Repeated, Type::Message(433)), // volumes: core/v1.Volume
+    field(20, 17142, 14, Empty, Repeated, Type::Message(252)), // initContainers: core/v1.Container
+    field(2, 14042, 10, Never, Repeated, Type::Message(252)), // containers: core/v1.Container
+    field(34, 15581, 19, Empty, Repeated, Type::Message(277)), // ephemeralContainers: core/v1.EphemeralContainer
     field(3, 22002, 13, Empty, Single, Type::String), // restartPolicy: string
     field(4, 24296, 29, Empty, Optional, Type::Int64), // terminationGracePeriodSeconds: int64
     field(5, 11644, 21, Empty, Optional, Type::Int64), // activeDeadlineSeconds: int64
@@ -5573,69 +4445,69 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(12, 16842, 7, Empty, Single, Type::Bool), // hostPID: bool
     field(13, 16817, 7, Empty, Single, Type::Bool), // hostIPC: bool
     field(27, 23025, 21, Empty, Optional, Type::Bool), // shareProcessNamespace: bool
-    field(14, 22703, 15, Empty, Optional, Type::Message(524)), // securityContext: core/v1.PodSecurityContext
-    field(15, 17022, 16, Empty, Repeated, Type::Message(466)), // imagePullSecrets: core/v1.LocalObjectReference
+    field(14, 22703, 15, Empty, Optional, Type::Message(371)), // securityContext: core/v1.PodSecurityContext
+    field(15, 17022, 16, Empty, Repeated, Type::Message(313)), // imagePullSecrets: core/v1.LocalObjectReference
     field(16, 16885, 8, Empty, Single, Type::String), // hostname: string
     field(17, 23752, 9, Empty, Single, Type::String), // subdomain: string
-    field(18, 11935, 8, Empty, Optional, Type::Message(381)), // affinity: core/v1.Affinity
+    field(18, 11935, 8, Empty, Optional, Type::Message(228)), // affinity: core/v1.Affinity
     field(19, 22302, 13, Empty, Single, Type::String), // schedulerName: string
-    field(22, 24469, 11, Empty, Repeated, Type::Message(580)), // tolerations: core/v1.Toleration
-    field(23, 16800, 11, Empty, Repeated, Type::Message(450)), // hostAliases: core/v1.HostAlias
+    field(22, 24469, 11, Empty, Repeated, Type::Message(427)), // tolerations: core/v1.Toleration
+    field(23, 16800, 11, Empty, Repeated, Type::Message(297)), // hostAliases: core/v1.HostAlias
     field(24, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
     field(25, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
-    field(26, 15359, 9, Empty, Optional, Type::Message(514)), // dnsConfig: core/v1.PodDNSConfig
-    field(28, 21179, 14, Empty, Repeated, Type::Message(519)), // readinessGates: core/v1.PodReadinessGate
+    field(26, 15359, 9, Empty, Optional, Type::Message(361)), // dnsConfig: core/v1.PodDNSConfig
+    field(28, 21179, 14, Empty, Repeated, Type::Message(366)), // readinessGates: core/v1.PodReadinessGate
     field(29, 22207, 16, Empty, Optional, Type::String), // runtimeClassName: string
     field(30, 15465, 18, Empty, Optional, Type::Bool), // enableServiceLinks: bool
     field(31, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
-    field(32, 19642, 8, Empty, Map, Type::Message(86)), // overhead: api/resource.Quantity
-    field(33, 24511, 25, Empty, Repeated, Type::Message(583)), // topologySpreadConstraints: core/v1.TopologySpreadConstraint
+    field(32, 19642, 8, Empty, Map, Type::Message(37)), // overhead: api/resource.Quantity
+    field(33, 24511, 25, Empty, Repeated, Type::Message(430)), // topologySpreadConstraints: core/v1.TopologySpreadConstraint
     field(35, 22983, 17, Empty, Optional, Type::Bool), // setHostnameAsFQDN: bool
-    field(36, 19633, 2, Empty, Optional, Type::Message(518)), // os: core/v1.PodOS
+    field(36, 19633, 2, Empty, Optional, Type::Message(365)), // os: core/v1.PodOS
     field(37, 16876, 9, Empty, Optional, Type::Bool), // hostUsers: bool
-    field(38, 22469, 15, Empty, Repeated, Type::Message(522)), // schedulingGates: core/v1.PodSchedulingGate
-    field(39, 21840, 14, Empty, Repeated, Type::Message(520)), // resourceClaims: core/v1.PodResourceClaim
-    field(40, 21951, 9, Empty, Optional, Type::Message(551)), // resources: core/v1.ResourceRequirements
+    field(38, 22469, 15, Empty, Repeated, Type::Message(369)), // schedulingGates: core/v1.PodSchedulingGate
+    field(39, 21840, 14, Empty, Repeated, Type::Message(367)), // resourceClaims: core/v1.PodResourceClaim
+    field(40, 21951, 9, Empty, Optional, Type::Message(398)), // resources: core/v1.ResourceRequirements
     field(41, 16893, 16, Empty, Optional, Type::String), // hostnameOverride: string
-    field(42, 25492, 11, Empty, Optional, Type::Message(600)), // workloadRef: core/v1.WorkloadReference
-    field(43, 22484, 15, Empty, Optional, Type::Message(523)), // schedulingGroup: core/v1.PodSchedulingGroup
-    field(44, 15675, 18, Empty, Repeated, Type::Message(436)), // evictionResponders: core/v1.EvictionResponder
+    field(42, 25492, 11, Empty, Optional, Type::Message(447)), // workloadRef: core/v1.WorkloadReference
+    field(43, 22484, 15, Empty, Optional, Type::Message(370)), // schedulingGroup: core/v1.PodSchedulingGroup
+    field(44, 15675, 18, Empty, Repeated, Type::Message(283)), // evictionResponders: core/v1.EvictionResponder
     // core/v1.PodStatus
     field(17, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
     field(1, 20064, 5, Empty, Single, Type::String), // phase: string
-    field(2, 13824, 10, Empty, Repeated, Type::Message(513)), // conditions: core/v1.PodCondition
+    field(2, 13824, 10, Empty, Repeated, Type::Message(360)), // conditions: core/v1.PodCondition
     field(3, 18381, 7, Empty, Single, Type::String), // message: string
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(11, 19246, 17, Empty, Single, Type::String), // nominatedNodeName: string
     field(5, 16811, 6, Empty, Single, Type::String), // hostIP: string
-    field(16, 16824, 7, Empty, Repeated, Type::Message(451)), // hostIPs: core/v1.HostIP
+    field(16, 16824, 7, Empty, Repeated, Type::Message(298)), // hostIPs: core/v1.HostIP
     field(6, 20316, 5, Empty, Single, Type::String), // podIP: string
-    field(12, 20321, 6, Empty, Repeated, Type::Message(517)), // podIPs: core/v1.PodIP
-    field(7, 23258, 9, Empty, Optional, Type::Message(781)), // startTime: meta/v1.Time
-    field(10, 17121, 21, Empty, Repeated, Type::Message(416)), // initContainerStatuses: core/v1.ContainerStatus
-    field(8, 14025, 17, Empty, Repeated, Type::Message(416)), // containerStatuses: core/v1.ContainerStatus
+    field(12, 20321, 6, Empty, Repeated, Type::Message(364)), // podIPs: core/v1.PodIP
+    field(7, 23258, 9, Empty, Optional, Type::Message(547)), // startTime: meta/v1.Time
+    field(10, 17121, 21, Empty, Repeated, Type::Message(263)), // initContainerStatuses: core/v1.ContainerStatus
+    field(8, 14025, 17, Empty, Repeated, Type::Message(263)), // containerStatuses: core/v1.ContainerStatus
     field(9, 20980, 8, Empty, Single, Type::String), // qosClass: string
-    field(13, 15555, 26, Empty, Repeated, Type::Message(416)), // ephemeralContainerStatuses: core/v1.ContainerStatus
+    field(13, 15555, 26, Empty, Repeated, Type::Message(263)), // ephemeralContainerStatuses: core/v1.ContainerStatus
     field(14, 21645, 6, Empty, Single, Type::String), // resize: string
-    field(15, 21794, 21, Empty, Repeated, Type::Message(521)), // resourceClaimStatuses: core/v1.PodResourceClaimStatus
-    field(18, 15890, 27, Empty, Optional, Type::Message(516)), // extendedResourceClaimStatus: core/v1.PodExtendedResourceClaimStatus
-    field(19, 12055, 18, Empty, Map, Type::Message(86)), // allocatedResources: api/resource.Quantity
-    field(20, 21951, 9, Empty, Optional, Type::Message(551)), // resources: core/v1.ResourceRequirements
-    field(21, 18946, 36, Empty, Repeated, Type::Message(479)), // nodeAllocatableResourceClaimStatuses: core/v1.NodeAllocatableResourceClaimStatus
-    field(22, 25205, 12, Empty, Repeated, Type::Message(530)), // volumeHealth: core/v1.PodVolumeHealth
+    field(15, 21794, 21, Empty, Repeated, Type::Message(368)), // resourceClaimStatuses: core/v1.PodResourceClaimStatus
+    field(18, 15890, 27, Empty, Optional, Type::Message(363)), // extendedResourceClaimStatus: core/v1.PodExtendedResourceClaimStatus
+    field(19, 12055, 18, Empty, Map, Type::Message(37)), // allocatedResources: api/resource.Quantity
+    field(20, 21951, 9, Empty, Optional, Type::Message(398)), // resources: core/v1.ResourceRequirements
+    field(21, 18946, 36, Empty, Repeated, Type::Message(326)), // nodeAllocatableResourceClaimStatuses: core/v1.NodeAllocatableResourceClaimStatus
+    field(22, 25205, 12, Empty, Repeated, Type::Message(377)), // volumeHealth: core/v1.PodVolumeHealth
     // core/v1.PodStatusResult
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23323, 6, Empty, Single, Type::Message(526)), // status: core/v1.PodStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23323, 6, Empty, Single, Type::Message(373)), // status: core/v1.PodStatus
     // core/v1.PodTemplate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 24212, 8, Empty, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 24212, 8, Empty, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
     // core/v1.PodTemplateSpec
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(525)), // spec: core/v1.PodSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(372)), // spec: core/v1.PodSpec
     // core/v1.PodVolumeHealth
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 16736, 16, Empty, Repeated, Type::Message(588)), // healthConditions: core/v1.VolumeHealthCondition
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(2, 16736, 16, Empty, Repeated, Type::Message(435)), // healthConditions: core/v1.VolumeHealthCondition
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     // core/v1.PortStatus
     field(1, 20511, 4, Never, Single, Type::Int32), // port: int32
     field(2, 20917, 8, Never, Single, Type::String), // protocol: string
@@ -5646,9 +4518,9 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.PreferredSchedulingTerm
     field(1, 25398, 6, Never, Single, Type::Int32), // weight: int32
-    field(2, 20600, 10, Never, Single, Type::Message(490)), // preference: core/v1.NodeSelectorTerm
+    field(2, 20600, 10, Never, Single, Type::Message(337)), // preference: core/v1.NodeSelectorTerm
     // core/v1.Probe
-    field(1, 0, 0, Never, Single, Type::Message(535)), // : core/v1.ProbeHandler
+    field(1, 0, 0, Never, Single, Type::Message(382)), // : core/v1.ProbeHandler
     field(2, 17156, 19, Empty, Single, Type::Int32), // initialDelaySeconds: int32
     field(3, 24392, 14, Empty, Single, Type::Int32), // timeoutSeconds: int32
     field(4, 19945, 13, Empty, Single, Type::Int32), // periodSeconds: int32
@@ -5656,12 +4528,12 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(6, 16088, 16, Empty, Single, Type::Int32), // failureThreshold: int32
     field(7, 24296, 29, Empty, Optional, Type::Int64), // terminationGracePeriodSeconds: int64
     // core/v1.ProbeHandler
-    field(1, 15765, 4, Empty, Optional, Type::Message(437)), // exec: core/v1.ExecAction
-    field(2, 16927, 7, Empty, Optional, Type::Message(448)), // httpGet: core/v1.HTTPGetAction
-    field(3, 24203, 9, Empty, Optional, Type::Message(578)), // tcpSocket: core/v1.TCPSocketAction
-    field(4, 16673, 4, Empty, Optional, Type::Message(444)), // grpc: core/v1.GRPCAction
+    field(1, 15765, 4, Empty, Optional, Type::Message(284)), // exec: core/v1.ExecAction
+    field(2, 16927, 7, Empty, Optional, Type::Message(295)), // httpGet: core/v1.HTTPGetAction
+    field(3, 24203, 9, Empty, Optional, Type::Message(425)), // tcpSocket: core/v1.TCPSocketAction
+    field(4, 16673, 4, Empty, Optional, Type::Message(291)), // grpc: core/v1.GRPCAction
     // core/v1.ProjectedVolumeSource
-    field(1, 23190, 7, Never, Repeated, Type::Message(593)), // sources: core/v1.VolumeProjection
+    field(1, 23190, 7, Never, Repeated, Type::Message(440)), // sources: core/v1.VolumeProjection
     field(2, 14710, 11, Empty, Optional, Type::Int32), // defaultMode: int32
     field(3, 14764, 11, Empty, Optional, Type::Int64), // defaultUser: int64
     // core/v1.QuobyteVolumeSource
@@ -5678,7 +4550,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 20485, 4, Empty, Single, Type::String), // pool: string
     field(5, 24879, 4, Empty, Single, Type::String), // user: string
     field(6, 17464, 7, Empty, Single, Type::String), // keyring: string
-    field(7, 22687, 9, Empty, Optional, Type::Message(563)), // secretRef: core/v1.SecretReference
+    field(7, 22687, 9, Empty, Optional, Type::Message(410)), // secretRef: core/v1.SecretReference
     field(8, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.RBDVolumeSource
     field(1, 18653, 8, Never, Repeated, Type::String), // monitors: string
@@ -5687,63 +4559,63 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 20485, 4, Empty, Single, Type::String), // pool: string
     field(5, 24879, 4, Empty, Single, Type::String), // user: string
     field(6, 17464, 7, Empty, Single, Type::String), // keyring: string
-    field(7, 22687, 9, Empty, Optional, Type::Message(466)), // secretRef: core/v1.LocalObjectReference
+    field(7, 22687, 9, Empty, Optional, Type::Message(313)), // secretRef: core/v1.LocalObjectReference
     field(8, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.RangeAllocation
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(2, 21032, 5, Never, Single, Type::String), // range: string
     field(3, 14586, 4, Never, Single, Type::Bytes), // data: bytes
     // core/v1.ReplicationController
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(543)), // spec: core/v1.ReplicationControllerSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(544)), // status: core/v1.ReplicationControllerStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(390)), // spec: core/v1.ReplicationControllerSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(391)), // status: core/v1.ReplicationControllerStatus
     // core/v1.ReplicationControllerCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // core/v1.ReplicationControllerSpec
     field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
     field(4, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
     field(2, 22758, 8, Empty, Map, Type::String), // selector: string
-    field(3, 24212, 8, Empty, Optional, Type::Message(529)), // template: core/v1.PodTemplateSpec
+    field(3, 24212, 8, Empty, Optional, Type::Message(376)), // template: core/v1.PodTemplateSpec
     // core/v1.ReplicationControllerStatus
     field(1, 21362, 8, Never, Single, Type::Int32), // replicas: int32
     field(2, 16482, 20, Empty, Single, Type::Int32), // fullyLabeledReplicas: int32
     field(4, 21212, 13, Empty, Single, Type::Int32), // readyReplicas: int32
     field(5, 12932, 17, Empty, Single, Type::Int32), // availableReplicas: int32
     field(3, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(6, 13824, 10, Empty, Repeated, Type::Message(542)), // conditions: core/v1.ReplicationControllerCondition
+    field(6, 13824, 10, Empty, Repeated, Type::Message(389)), // conditions: core/v1.ReplicationControllerCondition
     // core/v1.ResourceClaim
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 21434, 7, Empty, Single, Type::String), // request: string
     // core/v1.ResourceFieldSelector
     field(1, 13959, 13, Empty, Single, Type::String), // containerName: string
     field(2, 21663, 8, Never, Single, Type::String), // resource: string
-    field(3, 15352, 7, Empty, Single, Type::Message(86)), // divisor: api/resource.Quantity
+    field(3, 15352, 7, Empty, Single, Type::Message(37)), // divisor: api/resource.Quantity
     // core/v1.ResourceHealth
     field(1, 21870, 10, Never, Single, Type::String), // resourceID: string
     field(2, 16711, 6, Empty, Single, Type::String), // health: string
     field(6, 18381, 7, Empty, Optional, Type::String), // message: string
     // core/v1.ResourceQuota
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(549)), // spec: core/v1.ResourceQuotaSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(550)), // status: core/v1.ResourceQuotaStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(396)), // spec: core/v1.ResourceQuotaSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(397)), // status: core/v1.ResourceQuotaStatus
     // core/v1.ResourceQuotaSpec
-    field(1, 16692, 4, Empty, Map, Type::Message(86)), // hard: api/resource.Quantity
+    field(1, 16692, 4, Empty, Map, Type::Message(37)), // hard: api/resource.Quantity
     field(2, 22554, 6, Empty, Repeated, Type::String), // scopes: string
-    field(3, 22541, 13, Empty, Optional, Type::Message(556)), // scopeSelector: core/v1.ScopeSelector
+    field(3, 22541, 13, Empty, Optional, Type::Message(403)), // scopeSelector: core/v1.ScopeSelector
     // core/v1.ResourceQuotaStatus
-    field(1, 16692, 4, Empty, Map, Type::Message(86)), // hard: api/resource.Quantity
-    field(2, 24875, 4, Empty, Map, Type::Message(86)), // used: api/resource.Quantity
+    field(1, 16692, 4, Empty, Map, Type::Message(37)), // hard: api/resource.Quantity
+    field(2, 24875, 4, Empty, Map, Type::Message(37)), // used: api/resource.Quantity
     // core/v1.ResourceRequirements
-    field(1, 17879, 6, Empty, Map, Type::Message(86)), // limits: api/resource.Quantity
-    field(2, 21543, 8, Empty, Map, Type::Message(86)), // requests: api/resource.Quantity
-    field(3, 13544, 6, Empty, Repeated, Type::Message(545)), // claims: core/v1.ResourceClaim
+    field(1, 17879, 6, Empty, Map, Type::Message(37)), // limits: api/resource.Quantity
+    field(2, 21543, 8, Empty, Map, Type::Message(37)), // requests: api/resource.Quantity
+    field(3, 13544, 6, Empty, Repeated, Type::Message(392)), // claims: core/v1.ResourceClaim
     // core/v1.ResourceStatus
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 21951, 9, Empty, Repeated, Type::Message(547)), // resources: core/v1.ResourceHealth
+    field(2, 21951, 9, Empty, Repeated, Type::Message(394)), // resources: core/v1.ResourceHealth
     // core/v1.SELinuxOptions
     field(1, 24879, 4, Empty, Single, Type::String), // user: string
     field(2, 22091, 4, Empty, Single, Type::String), // role: string
@@ -5752,7 +4624,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     // core/v1.ScaleIOPersistentVolumeSource
     field(1, 16506, 7, Never, Single, Type::String), // gateway: string
     field(2, 23966, 6, Never, Single, Type::String), // system: string
-    field(3, 22687, 9, Never, Optional, Type::Message(563)), // secretRef: core/v1.SecretReference
+    field(3, 22687, 9, Never, Optional, Type::Message(410)), // secretRef: core/v1.SecretReference
     field(4, 23217, 10, Empty, Single, Type::Bool), // sslEnabled: bool
     field(5, 20901, 16, Empty, Single, Type::String), // protectionDomain: string
     field(6, 23531, 11, Empty, Single, Type::String), // storagePool: string
@@ -5763,7 +4635,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     // core/v1.ScaleIOVolumeSource
     field(1, 16506, 7, Never, Single, Type::String), // gateway: string
     field(2, 23966, 6, Never, Single, Type::String), // system: string
-    field(3, 22687, 9, Never, Optional, Type::Message(466)), // secretRef: core/v1.LocalObjectReference
+    field(3, 22687, 9, Never, Optional, Type::Message(313)), // secretRef: core/v1.LocalObjectReference
     field(4, 23217, 10, Empty, Single, Type::Bool), // sslEnabled: bool
     field(5, 20901, 16, Empty, Single, Type::String), // protectionDomain: string
     field(6, 23531, 11, Empty, Single, Type::String), // storagePool: string
@@ -5772,7 +4644,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(9, 16455, 6, Empty, Single, Type::String), // fsType: string
     field(10, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     // core/v1.ScopeSelector
-    field(1, 18106, 16, Empty, Repeated, Type::Message(557)), // matchExpressions: core/v1.ScopedResourceSelectorRequirement
+    field(1, 18106, 16, Empty, Repeated, Type::Message(404)), // matchExpressions: core/v1.ScopedResourceSelectorRequirement
     // core/v1.ScopedResourceSelectorRequirement
     field(1, 22532, 9, Never, Single, Type::String), // scopeName: string
     field(2, 19571, 8, Never, Single, Type::String), // operator: string
@@ -5781,54 +4653,54 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 17983, 16, Empty, Optional, Type::String), // localhostProfile: string
     // core/v1.Secret
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(5, 17079, 9, Empty, Optional, Type::Bool), // immutable: bool
     field(2, 14586, 4, Empty, Map, Type::Bytes), // data: bytes
     field(4, 23689, 10, Empty, Map, Type::String), // stringData: string
     field(3, 24609, 4, Empty, Single, Type::String), // type: string
     // core/v1.SecretEnvSource
-    field(1, 0, 0, Never, Single, Type::Message(466)), // : core/v1.LocalObjectReference
+    field(1, 0, 0, Never, Single, Type::Message(313)), // : core/v1.LocalObjectReference
     field(2, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     // core/v1.SecretKeySelector
-    field(1, 0, 0, Never, Single, Type::Message(466)), // : core/v1.LocalObjectReference
+    field(1, 0, 0, Never, Single, Type::Message(313)), // : core/v1.LocalObjectReference
     field(2, 17447, 3, Never, Single, Type::String), // key: string
     field(3, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     // core/v1.SecretProjection
-    field(1, 0, 0, Never, Single, Type::Message(466)), // : core/v1.LocalObjectReference
-    field(2, 17390, 5, Empty, Repeated, Type::Message(457)), // items: core/v1.KeyToPath
+    field(1, 0, 0, Never, Single, Type::Message(313)), // : core/v1.LocalObjectReference
+    field(2, 17390, 5, Empty, Repeated, Type::Message(304)), // items: core/v1.KeyToPath
     field(4, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     // core/v1.SecretReference
     field(1, 18717, 4, Empty, Single, Type::String), // name: string
     field(2, 18737, 9, Empty, Single, Type::String), // namespace: string
     // core/v1.SecretVolumeSource
     field(1, 22662, 10, Empty, Single, Type::String), // secretName: string
-    field(2, 17390, 5, Empty, Repeated, Type::Message(457)), // items: core/v1.KeyToPath
+    field(2, 17390, 5, Empty, Repeated, Type::Message(304)), // items: core/v1.KeyToPath
     field(3, 14710, 11, Empty, Optional, Type::Int32), // defaultMode: int32
     field(4, 19579, 8, Empty, Optional, Type::Bool), // optional: bool
     field(5, 14764, 11, Empty, Optional, Type::Int64), // defaultUser: int64
     // core/v1.SecurityContext
-    field(1, 13282, 12, Empty, Optional, Type::Message(390)), // capabilities: core/v1.Capabilities
+    field(1, 13282, 12, Empty, Optional, Type::Message(237)), // capabilities: core/v1.Capabilities
     field(2, 20798, 10, Empty, Optional, Type::Bool), // privileged: bool
-    field(3, 22591, 14, Empty, Optional, Type::Message(553)), // seLinuxOptions: core/v1.SELinuxOptions
-    field(10, 25448, 14, Empty, Optional, Type::Message(599)), // windowsOptions: core/v1.WindowsSecurityContextOptions
+    field(3, 22591, 14, Empty, Optional, Type::Message(400)), // seLinuxOptions: core/v1.SELinuxOptions
+    field(10, 25448, 14, Empty, Optional, Type::Message(446)), // windowsOptions: core/v1.WindowsSecurityContextOptions
     field(4, 22156, 9, Empty, Optional, Type::Int64), // runAsUser: int64
     field(8, 22134, 10, Empty, Optional, Type::Int64), // runAsGroup: int64
     field(5, 22144, 12, Empty, Optional, Type::Bool), // runAsNonRoot: bool
     field(6, 21157, 22, Empty, Optional, Type::Bool), // readOnlyRootFilesystem: bool
     field(7, 12184, 24, Empty, Optional, Type::Bool), // allowPrivilegeEscalation: bool
     field(9, 20808, 9, Empty, Optional, Type::String), // procMount: string
-    field(11, 22613, 14, Empty, Optional, Type::Message(558)), // seccompProfile: core/v1.SeccompProfile
-    field(12, 12420, 15, Empty, Optional, Type::Message(382)), // appArmorProfile: core/v1.AppArmorProfile
+    field(11, 22613, 14, Empty, Optional, Type::Message(405)), // seccompProfile: core/v1.SeccompProfile
+    field(12, 12420, 15, Empty, Optional, Type::Message(229)), // appArmorProfile: core/v1.AppArmorProfile
     // core/v1.SerializedReference
-    field(1, 21284, 9, Empty, Single, Type::Message(496)), // reference: core/v1.ObjectReference
+    field(1, 21284, 9, Empty, Single, Type::Message(343)), // reference: core/v1.ObjectReference
     // core/v1.Service
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(571)), // spec: core/v1.ServiceSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(572)), // status: core/v1.ServiceStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(418)), // spec: core/v1.ServiceSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(419)), // status: core/v1.ServiceStatus
     // core/v1.ServiceAccount
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 22696, 7, Empty, Repeated, Type::Message(496)), // secrets: core/v1.ObjectReference
-    field(3, 17022, 16, Empty, Repeated, Type::Message(466)), // imagePullSecrets: core/v1.LocalObjectReference
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 22696, 7, Empty, Repeated, Type::Message(343)), // secrets: core/v1.ObjectReference
+    field(3, 17022, 16, Empty, Repeated, Type::Message(313)), // imagePullSecrets: core/v1.LocalObjectReference
     field(4, 12813, 28, Empty, Optional, Type::Bool), // automountServiceAccountToken: bool
     // core/v1.ServiceAccountTokenProjection
     field(1, 12633, 8, Empty, Single, Type::String), // audience: string
@@ -5840,10 +4712,10 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 20917, 8, Empty, Single, Type::String), // protocol: string
     field(6, 12435, 11, Empty, Optional, Type::String), // appProtocol: string
     field(3, 20511, 4, Never, Single, Type::Int32), // port: int32
-    field(4, 24090, 10, Empty, Single, Type::Message(1218)), // targetPort: util/intstr.IntOrString
+    field(4, 24090, 10, Empty, Single, Type::Message(762)), // targetPort: util/intstr.IntOrString
     field(5, 19112, 8, Empty, Single, Type::Int32), // nodePort: int32
     // core/v1.ServiceSpec
-    field(1, 20522, 5, Empty, Repeated, Type::Message(570)), // ports: core/v1.ServicePort
+    field(1, 20522, 5, Empty, Repeated, Type::Message(417)), // ports: core/v1.ServicePort
     field(2, 22758, 8, Empty, Map, Type::String), // selector: string
     field(3, 13570, 9, Empty, Single, Type::String), // clusterIP: string
     field(18, 13579, 10, Empty, Repeated, Type::String), // clusterIPs: string
@@ -5856,7 +4728,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(11, 16008, 21, Empty, Single, Type::String), // externalTrafficPolicy: string
     field(12, 16717, 19, Empty, Single, Type::Int32), // healthCheckNodePort: int32
     field(13, 20946, 24, Empty, Single, Type::Bool), // publishNotReadyAddresses: bool
-    field(14, 22962, 21, Empty, Optional, Type::Message(573)), // sessionAffinityConfig: core/v1.SessionAffinityConfig
+    field(14, 22962, 21, Empty, Optional, Type::Message(420)), // sessionAffinityConfig: core/v1.SessionAffinityConfig
     field(19, 17335, 10, Empty, Repeated, Type::String), // ipFamilies: string
     field(17, 17345, 14, Empty, Optional, Type::String), // ipFamilyPolicy: string
     field(20, 11985, 29, Empty, Optional, Type::Bool), // allocateLoadBalancerNodePorts: bool
@@ -5864,10 +4736,10 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(22, 17287, 21, Empty, Optional, Type::String), // internalTrafficPolicy: string
     field(23, 24553, 19, Empty, Optional, Type::String), // trafficDistribution: string
     // core/v1.ServiceStatus
-    field(1, 17911, 12, Empty, Single, Type::Message(465)), // loadBalancer: core/v1.LoadBalancerStatus
-    field(2, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 17911, 12, Empty, Single, Type::Message(312)), // loadBalancer: core/v1.LoadBalancerStatus
+    field(2, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     // core/v1.SessionAffinityConfig
-    field(1, 13562, 8, Empty, Optional, Type::Message(395)), // clientIP: core/v1.ClientIPConfig
+    field(1, 13562, 8, Empty, Optional, Type::Message(242)), // clientIP: core/v1.ClientIPConfig
     // core/v1.SleepAction
     field(1, 22627, 7, Never, Single, Type::Int64), // seconds: int64
     // core/v1.StorageOSPersistentVolumeSource
@@ -5875,24 +4747,24 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 25277, 15, Empty, Single, Type::String), // volumeNamespace: string
     field(3, 16455, 6, Empty, Single, Type::String), // fsType: string
     field(4, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
-    field(5, 22687, 9, Empty, Optional, Type::Message(496)), // secretRef: core/v1.ObjectReference
+    field(5, 22687, 9, Empty, Optional, Type::Message(343)), // secretRef: core/v1.ObjectReference
     // core/v1.StorageOSVolumeSource
     field(1, 25267, 10, Empty, Single, Type::String), // volumeName: string
     field(2, 25277, 15, Empty, Single, Type::String), // volumeNamespace: string
     field(3, 16455, 6, Empty, Single, Type::String), // fsType: string
     field(4, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
-    field(5, 22687, 9, Empty, Optional, Type::Message(466)), // secretRef: core/v1.LocalObjectReference
+    field(5, 22687, 9, Empty, Optional, Type::Message(313)), // secretRef: core/v1.LocalObjectReference
     // core/v1.Sysctl
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 24994, 5, Never, Single, Type::String), // value: string
     // core/v1.TCPSocketAction
-    field(1, 20511, 4, Never, Single, Type::Message(1218)), // port: util/intstr.IntOrString
+    field(1, 20511, 4, Never, Single, Type::Message(762)), // port: util/intstr.IntOrString
     field(2, 16796, 4, Empty, Single, Type::String), // host: string
     // core/v1.Taint
     field(1, 17447, 3, Never, Single, Type::String), // key: string
     field(2, 24994, 5, Empty, Single, Type::String), // value: string
     field(3, 15429, 6, Never, Single, Type::String), // effect: string
-    field(4, 24375, 9, Empty, Optional, Type::Message(781)), // timeAdded: meta/v1.Time
+    field(4, 24375, 9, Empty, Optional, Type::Message(547)), // timeAdded: meta/v1.Time
     // core/v1.Toleration
     field(1, 17447, 3, Empty, Single, Type::String), // key: string
     field(2, 19571, 8, Empty, Single, Type::String), // operator: string
@@ -5903,12 +4775,12 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 17447, 3, Never, Single, Type::String), // key: string
     field(2, 25023, 6, Never, Repeated, Type::String), // values: string
     // core/v1.TopologySelectorTerm
-    field(1, 18133, 21, Empty, Repeated, Type::Message(581)), // matchLabelExpressions: core/v1.TopologySelectorLabelRequirement
+    field(1, 18133, 21, Empty, Repeated, Type::Message(428)), // matchLabelExpressions: core/v1.TopologySelectorLabelRequirement
     // core/v1.TopologySpreadConstraint
     field(1, 18322, 7, Never, Single, Type::Int32), // maxSkew: int32
     field(2, 24488, 11, Never, Single, Type::String), // topologyKey: string
     field(3, 25425, 17, Never, Single, Type::String), // whenUnsatisfiable: string
-    field(4, 17536, 13, Empty, Optional, Type::Message(768)), // labelSelector: meta/v1.LabelSelector
+    field(4, 17536, 13, Empty, Optional, Type::Message(534)), // labelSelector: meta/v1.LabelSelector
     field(5, 18528, 10, Empty, Optional, Type::Int32), // minDomains: int32
     field(6, 18928, 18, Empty, Optional, Type::String), // nodeAffinityPolicy: string
     field(7, 19187, 16, Empty, Optional, Type::String), // nodeTaintsPolicy: string
@@ -5924,7 +4796,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 18737, 9, Empty, Optional, Type::String), // namespace: string
     // core/v1.Volume
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 0, 0, Never, Single, Type::Message(595)), // : core/v1.VolumeSource
+    field(2, 0, 0, Never, Single, Type::Message(442)), // : core/v1.VolumeSource
     // core/v1.VolumeDevice
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 15150, 10, Never, Single, Type::String), // devicePath: string
@@ -5933,8 +4805,8 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 21225, 6, Never, Single, Type::String), // reason: string
     field(3, 18381, 7, Empty, Single, Type::String), // message: string
     // core/v1.VolumeHealthStatus
-    field(1, 16736, 16, Empty, Repeated, Type::Message(588)), // healthConditions: core/v1.VolumeHealthCondition
-    field(2, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(1, 16736, 16, Empty, Repeated, Type::Message(435)), // healthConditions: core/v1.VolumeHealthCondition
+    field(2, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     // core/v1.VolumeMount
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
@@ -5949,52 +4821,52 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 18673, 9, Never, Single, Type::String), // mountPath: string
     field(3, 21149, 8, Empty, Single, Type::Bool), // readOnly: bool
     field(4, 21244, 17, Empty, Optional, Type::String), // recursiveReadOnly: string
-    field(5, 25302, 12, Empty, Optional, Type::Message(596)), // volumeStatus: core/v1.VolumeStatus
+    field(5, 25302, 12, Empty, Optional, Type::Message(443)), // volumeStatus: core/v1.VolumeStatus
     // core/v1.VolumeNodeAffinity
-    field(1, 21551, 8, Empty, Optional, Type::Message(488)), // required: core/v1.NodeSelector
+    field(1, 21551, 8, Empty, Optional, Type::Message(335)), // required: core/v1.NodeSelector
     // core/v1.VolumeProjection
-    field(1, 22634, 6, Empty, Optional, Type::Message(562)), // secret: core/v1.SecretProjection
-    field(2, 15377, 11, Empty, Optional, Type::Message(419)), // downwardAPI: core/v1.DownwardAPIProjection
-    field(3, 13840, 9, Empty, Optional, Type::Message(403)), // configMap: core/v1.ConfigMapProjection
-    field(4, 22854, 19, Empty, Optional, Type::Message(569)), // serviceAccountToken: core/v1.ServiceAccountTokenProjection
-    field(5, 13621, 18, Empty, Optional, Type::Message(396)), // clusterTrustBundle: core/v1.ClusterTrustBundleProjection
-    field(6, 20175, 14, Empty, Optional, Type::Message(512)), // podCertificate: core/v1.PodCertificateProjection
+    field(1, 22634, 6, Empty, Optional, Type::Message(409)), // secret: core/v1.SecretProjection
+    field(2, 15377, 11, Empty, Optional, Type::Message(266)), // downwardAPI: core/v1.DownwardAPIProjection
+    field(3, 13840, 9, Empty, Optional, Type::Message(250)), // configMap: core/v1.ConfigMapProjection
+    field(4, 22854, 19, Empty, Optional, Type::Message(416)), // serviceAccountToken: core/v1.ServiceAccountTokenProjection
+    field(5, 13621, 18, Empty, Optional, Type::Message(243)), // clusterTrustBundle: core/v1.ClusterTrustBundleProjection
+    field(6, 20175, 14, Empty, Optional, Type::Message(359)), // podCertificate: core/v1.PodCertificateProjection
     // core/v1.VolumeResourceRequirements
-    field(1, 17879, 6, Empty, Map, Type::Message(86)), // limits: api/resource.Quantity
-    field(2, 21543, 8, Empty, Map, Type::Message(86)), // requests: api/resource.Quantity
+    field(1, 17879, 6, Empty, Map, Type::Message(37)), // limits: api/resource.Quantity
+    field(2, 21543, 8, Empty, Map, Type::Message(37)), // requests: api/resource.Quantity
     // core/v1.VolumeSource
-    field(1, 16849, 8, Empty, Optional, Type::Message(452)), // hostPath: core/v1.HostPathVolumeSource
-    field(2, 15441, 8, Empty, Optional, Type::Message(422)), // emptyDir: core/v1.EmptyDirVolumeSource
-    field(3, 16513, 17, Empty, Optional, Type::Message(443)), // gcePersistentDisk: core/v1.GCEPersistentDiskVolumeSource
-    field(4, 12979, 20, Empty, Optional, Type::Message(380)), // awsElasticBlockStore: core/v1.AWSElasticBlockStoreVolumeSource
-    field(5, 16555, 7, Empty, Optional, Type::Message(445)), // gitRepo: core/v1.GitRepoVolumeSource
-    field(6, 22634, 6, Empty, Optional, Type::Message(564)), // secret: core/v1.SecretVolumeSource
-    field(7, 18860, 3, Empty, Optional, Type::Message(469)), // nfs: core/v1.NFSVolumeSource
-    field(8, 17371, 5, Empty, Optional, Type::Message(454)), // iscsi: core/v1.ISCSIVolumeSource
-    field(9, 16575, 9, Empty, Optional, Type::Message(447)), // glusterfs: core/v1.GlusterfsVolumeSource
-    field(10, 19958, 21, Empty, Optional, Type::Message(503)), // persistentVolumeClaim: core/v1.PersistentVolumeClaimVolumeSource
-    field(11, 21146, 3, Empty, Optional, Type::Message(539)), // rbd: core/v1.RBDVolumeSource
-    field(12, 16225, 10, Empty, Optional, Type::Message(441)), // flexVolume: core/v1.FlexVolumeSource
-    field(13, 13521, 6, Empty, Optional, Type::Message(394)), // cinder: core/v1.CinderVolumeSource
-    field(14, 13350, 6, Empty, Optional, Type::Message(392)), // cephfs: core/v1.CephFSVolumeSource
-    field(15, 16235, 7, Empty, Optional, Type::Message(442)), // flocker: core/v1.FlockerVolumeSource
-    field(16, 15377, 11, Empty, Optional, Type::Message(421)), // downwardAPI: core/v1.DownwardAPIVolumeSource
-    field(17, 16104, 2, Empty, Optional, Type::Message(438)), // fc: core/v1.FCVolumeSource
-    field(18, 13008, 9, Empty, Optional, Type::Message(386)), // azureFile: core/v1.AzureFileVolumeSource
-    field(19, 13840, 9, Empty, Optional, Type::Message(404)), // configMap: core/v1.ConfigMapVolumeSource
-    field(20, 25348, 13, Empty, Optional, Type::Message(597)), // vsphereVolume: core/v1.VsphereVirtualDiskVolumeSource
-    field(21, 21025, 7, Empty, Optional, Type::Message(537)), // quobyte: core/v1.QuobyteVolumeSource
-    field(22, 12999, 9, Empty, Optional, Type::Message(384)), // azureDisk: core/v1.AzureDiskVolumeSource
-    field(23, 20069, 20, Empty, Optional, Type::Message(507)), // photonPersistentDisk: core/v1.PhotonPersistentDiskVolumeSource
-    field(26, 20840, 9, Empty, Optional, Type::Message(536)), // projected: core/v1.ProjectedVolumeSource
-    field(24, 20527, 14, Empty, Optional, Type::Message(532)), // portworxVolume: core/v1.PortworxVolumeSource
-    field(25, 22266, 7, Empty, Optional, Type::Message(555)), // scaleIO: core/v1.ScaleIOVolumeSource
-    field(27, 23646, 9, Empty, Optional, Type::Message(576)), // storageos: core/v1.StorageOSVolumeSource
-    field(28, 14362, 3, Empty, Optional, Type::Message(389)), // csi: core/v1.CSIVolumeSource
-    field(29, 15546, 9, Empty, Optional, Type::Message(432)), // ephemeral: core/v1.EphemeralVolumeSource
-    field(30, 16995, 5, Empty, Optional, Type::Message(455)), // image: core/v1.ImageVolumeSource
+    field(1, 16849, 8, Empty, Optional, Type::Message(299)), // hostPath: core/v1.HostPathVolumeSource
+    field(2, 15441, 8, Empty, Optional, Type::Message(269)), // emptyDir: core/v1.EmptyDirVolumeSource
+    field(3, 16513, 17, Empty, Optional, Type::Message(290)), // gcePersistentDisk: core/v1.GCEPersistentDiskVolumeSource
+    field(4, 12979, 20, Empty, Optional, Type::Message(227)), // awsElasticBlockStore: core/v1.AWSElasticBlockStoreVolumeSource
+    field(5, 16555, 7, Empty, Optional, Type::Message(292)), // gitRepo: core/v1.GitRepoVolumeSource
+    field(6, 22634, 6, Empty, Optional, Type::Message(411)), // secret: core/v1.SecretVolumeSource
+    field(7, 18860, 3, Empty, Optional, Type::Message(316)), // nfs: core/v1.NFSVolumeSource
+    field(8, 17371, 5, Empty, Optional, Type::Message(301)), // iscsi: core/v1.ISCSIVolumeSource
+    field(9, 16575, 9, Empty, Optional, Type::Message(294)), // glusterfs: core/v1.GlusterfsVolumeSource
+    field(10, 19958, 21, Empty, Optional, Type::Message(350)), // persistentVolumeClaim: core/v1.PersistentVolumeClaimVolumeSource
+    field(11, 21146, 3, Empty, Optional, Type::Message(386)), // rbd: core/v1.RBDVolumeSource
+    field(12, 16225, 10, Empty, Optional, Type::Message(288)), // flexVolume: core/v1.FlexVolumeSource
+    field(13, 13521, 6, Empty, Optional, Type::Message(241)), // cinder: core/v1.CinderVolumeSource
+    field(14, 13350, 6, Empty, Optional, Type::Message(239)), // cephfs: core/v1.CephFSVolumeSource
+    field(15, 16235, 7, Empty, Optional, Type::Message(289)), // flocker: core/v1.FlockerVolumeSource
+    field(16, 15377, 11, Empty, Optional, Type::Message(268)), // downwardAPI: core/v1.DownwardAPIVolumeSource
+    field(17, 16104, 2, Empty, Optional, Type::Message(285)), // fc: core/v1.FCVolumeSource
+    field(18, 13008, 9, Empty, Optional, Type::Message(233)), // azureFile: core/v1.AzureFileVolumeSource
+    field(19, 13840, 9, Empty, Optional, Type::Message(251)), // configMap: core/v1.ConfigMapVolumeSource
+    field(20, 25348, 13, Empty, Optional, Type::Message(444)), // vsphereVolume: core/v1.VsphereVirtualDiskVolumeSource
+    field(21, 21025, 7, Empty, Optional, Type::Message(384)), // quobyte: core/v1.QuobyteVolumeSource
+    field(22, 12999, 9, Empty, Optional, Type::Message(231)), // azureDisk: core/v1.AzureDiskVolumeSource
+    field(23, 20069, 20, Empty, Optional, Type::Message(354)), // photonPersistentDisk: core/v1.PhotonPersistentDiskVolumeSource
+    field(26, 20840, 9, Empty, Optional, Type::Message(383)), // projected: core/v1.ProjectedVolumeSource
+    field(24, 20527, 14, Empty, Optional, Type::Message(379)), // portworxVolume: core/v1.PortworxVolumeSource
+    field(25, 22266, 7, Empty, Optional, Type::Message(402)), // scaleIO: core/v1.ScaleIOVolumeSource
+    field(27, 23646, 9, Empty, Optional, Type::Message(423)), // storageos: core/v1.StorageOSVolumeSource
+    field(28, 14362, 3, Empty, Optional, Type::Message(236)), // csi: core/v1.CSIVolumeSource
+    field(29, 15546, 9, Empty, Optional, Type::Message(279)), // ephemeral: core/v1.EphemeralVolumeSource
+    field(30, 16995, 5, Empty, Optional, Type::Message(302)), // image: core/v1.ImageVolumeSource
     // core/v1.VolumeStatus
-    field(1, 16995, 5, Empty, Optional, Type::Message(456)), // image: core/v1.ImageVolumeStatus
+    field(1, 16995, 5, Empty, Optional, Type::Message(303)), // image: core/v1.ImageVolumeStatus
     // core/v1.VsphereVirtualDiskVolumeSource
     field(1, 25292, 10, Never, Single, Type::String), // volumePath: string
     field(2, 16455, 6, Empty, Single, Type::String), // fsType: string
@@ -6002,7 +4874,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 23499, 15, Empty, Single, Type::String), // storagePolicyID: string
     // core/v1.WeightedPodAffinityTerm
     field(1, 25398, 6, Never, Single, Type::Int32), // weight: int32
-    field(2, 20130, 15, Never, Single, Type::Message(510)), // podAffinityTerm: core/v1.PodAffinityTerm
+    field(2, 20130, 15, Never, Single, Type::Message(357)), // podAffinityTerm: core/v1.PodAffinityTerm
     // core/v1.WindowsSecurityContextOptions
     field(1, 16602, 22, Empty, Optional, Type::String), // gmsaCredentialSpecName: string
     field(2, 16584, 18, Empty, Optional, Type::String), // gmsaCredentialSpec: string
@@ -6014,332 +4886,207 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 20233, 18, Empty, Single, Type::String), // podGroupReplicaKey: string
     // discovery/v1.Endpoint
     field(1, 11745, 9, Never, Repeated, Type::String), // addresses: string
-    field(2, 13824, 10, Empty, Single, Type::Message(602)), // conditions: discovery/v1.EndpointConditions
+    field(2, 13824, 10, Empty, Single, Type::Message(449)), // conditions: discovery/v1.EndpointConditions
     field(3, 16885, 8, Empty, Optional, Type::String), // hostname: string
-    field(4, 24112, 9, Empty, Optional, Type::Message(496)), // targetRef: core/v1.ObjectReference
+    field(4, 24112, 9, Empty, Optional, Type::Message(343)), // targetRef: core/v1.ObjectReference
     field(5, 14948, 18, Empty, Map, Type::String), // deprecatedTopology: string
     field(6, 19104, 8, Empty, Optional, Type::String), // nodeName: string
     field(7, 25693, 4, Empty, Optional, Type::String), // zone: string
-    field(8, 16777, 5, Empty, Optional, Type::Message(603)), // hints: discovery/v1.EndpointHints
+    field(8, 16777, 5, Empty, Optional, Type::Message(450)), // hints: discovery/v1.EndpointHints
     // discovery/v1.EndpointConditions
     field(1, 21207, 5, Empty, Optional, Type::Bool), // ready: bool
     field(2, 22940, 7, Empty, Optional, Type::Bool), // serving: bool
     field(3, 24266, 11, Empty, Optional, Type::Bool), // terminating: bool
     // discovery/v1.EndpointHints
-    field(1, 16389, 8, Empty, Repeated, Type::Message(607)), // forZones: discovery/v1.ForZone
-    field(2, 16381, 8, Empty, Repeated, Type::Message(606)), // forNodes: discovery/v1.ForNode
+    field(1, 16389, 8, Empty, Repeated, Type::Message(454)), // forZones: discovery/v1.ForZone
+    field(2, 16381, 8, Empty, Repeated, Type::Message(453)), // forNodes: discovery/v1.ForNode
     // discovery/v1.EndpointPort
     field(1, 18717, 4, Empty, Optional, Type::String), // name: string
     field(2, 20917, 8, Empty, Optional, Type::String), // protocol: string
     field(3, 20511, 4, Empty, Optional, Type::Int32), // port: int32
     field(4, 12435, 11, Empty, Optional, Type::String), // appProtocol: string
     // discovery/v1.EndpointSlice
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(4, 11734, 11, Never, Single, Type::String), // addressType: string
-    field(2, 15505, 9, Never, Repeated, Type::Message(601)), // endpoints: discovery/v1.Endpoint
-    field(3, 20522, 5, Never, Repeated, Type::Message(604)), // ports: discovery/v1.EndpointPort
+    field(2, 15505, 9, Never, Repeated, Type::Message(448)), // endpoints: discovery/v1.Endpoint
+    field(3, 20522, 5, Never, Repeated, Type::Message(451)), // ports: discovery/v1.EndpointPort
     // discovery/v1.ForNode
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     // discovery/v1.ForZone
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     // discovery/v1beta1.Endpoint
     field(1, 11745, 9, Never, Repeated, Type::String), // addresses: string
-    field(2, 13824, 10, Empty, Single, Type::Message(609)), // conditions: discovery/v1beta1.EndpointConditions
+    field(2, 13824, 10, Empty, Single, Type::Message(449)), // conditions: discovery/v1beta1.EndpointConditions
     field(3, 16885, 8, Empty, Optional, Type::String), // hostname: string
-    field(4, 24112, 9, Empty, Optional, Type::Message(496)), // targetRef: core/v1.ObjectReference
+    field(4, 24112, 9, Empty, Optional, Type::Message(343)), // targetRef: core/v1.ObjectReference
     field(5, 24480, 8, Empty, Map, Type::String), // topology: string
     field(6, 19104, 8, Empty, Optional, Type::String), // nodeName: string
-    field(7, 16777, 5, Empty, Optional, Type::Message(610)), // hints: discovery/v1beta1.EndpointHints
-    // discovery/v1beta1.EndpointConditions
-    field(1, 21207, 5, Empty, Optional, Type::Bool), // ready: bool
-    field(2, 22940, 7, Empty, Optional, Type::Bool), // serving: bool
-    field(3, 24266, 11, Empty, Optional, Type::Bool), // terminating: bool
-    // discovery/v1beta1.EndpointHints
-    field(1, 16389, 8, Empty, Repeated, Type::Message(614)), // forZones: discovery/v1beta1.ForZone
-    field(2, 16381, 8, Empty, Repeated, Type::Message(613)), // forNodes: discovery/v1beta1.ForNode
-    // discovery/v1beta1.EndpointPort
-    field(1, 18717, 4, Empty, Optional, Type::String), // name: string
-    field(2, 20917, 8, Empty, Optional, Type::String), // protocol: string
-    field(3, 20511, 4, Empty, Optional, Type::Int32), // port: int32
-    field(4, 12435, 11, Empty, Optional, Type::String), // appProtocol: string
+    field(7, 16777, 5, Empty, Optional, Type::Message(450)), // hints: discovery/v1beta1.EndpointHints
     // discovery/v1beta1.EndpointSlice
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(4, 11734, 11, Never, Single, Type::String), // addressType: string
-    field(2, 15505, 9, Never, Repeated, Type::Message(608)), // endpoints: discovery/v1beta1.Endpoint
-    field(3, 20522, 5, Never, Repeated, Type::Message(611)), // ports: discovery/v1beta1.EndpointPort
-    // discovery/v1beta1.ForNode
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    // discovery/v1beta1.ForZone
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
+    field(2, 15505, 9, Never, Repeated, Type::Message(455)), // endpoints: discovery/v1beta1.Endpoint
+    field(3, 20522, 5, Never, Repeated, Type::Message(451)), // ports: discovery/v1beta1.EndpointPort
     // events/v1.Event
-    field(1, 18438, 8, Never, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 15629, 9, Never, Single, Type::Message(772)), // eventTime: meta/v1.MicroTime
-    field(3, 22783, 6, Empty, Optional, Type::Message(616)), // series: events/v1.EventSeries
+    field(1, 18438, 8, Never, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 15629, 9, Never, Single, Type::Message(538)), // eventTime: meta/v1.MicroTime
+    field(3, 22783, 6, Empty, Optional, Type::Message(458)), // series: events/v1.EventSeries
     field(4, 21388, 19, Empty, Single, Type::String), // reportingController: string
     field(5, 21407, 17, Empty, Single, Type::String), // reportingInstance: string
     field(6, 11632, 6, Empty, Single, Type::String), // action: string
     field(7, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(8, 21293, 9, Empty, Single, Type::Message(496)), // regarding: core/v1.ObjectReference
-    field(9, 21328, 7, Empty, Optional, Type::Message(496)), // related: core/v1.ObjectReference
+    field(8, 21293, 9, Empty, Single, Type::Message(343)), // regarding: core/v1.ObjectReference
+    field(9, 21328, 7, Empty, Optional, Type::Message(343)), // related: core/v1.ObjectReference
     field(10, 19352, 4, Empty, Single, Type::String), // note: string
     field(11, 24609, 4, Empty, Single, Type::String), // type: string
-    field(12, 14932, 16, Empty, Single, Type::Message(435)), // deprecatedSource: core/v1.EventSource
-    field(13, 14885, 24, Empty, Single, Type::Message(781)), // deprecatedFirstTimestamp: meta/v1.Time
-    field(14, 14909, 23, Empty, Single, Type::Message(781)), // deprecatedLastTimestamp: meta/v1.Time
+    field(12, 14932, 16, Empty, Single, Type::Message(282)), // deprecatedSource: core/v1.EventSource
+    field(13, 14885, 24, Empty, Single, Type::Message(547)), // deprecatedFirstTimestamp: meta/v1.Time
+    field(14, 14909, 23, Empty, Single, Type::Message(547)), // deprecatedLastTimestamp: meta/v1.Time
     field(15, 14870, 15, Empty, Single, Type::Int32), // deprecatedCount: int32
     // events/v1.EventSeries
     field(1, 14302, 5, Never, Single, Type::Int32), // count: int32
-    field(2, 17602, 16, Never, Single, Type::Message(772)), // lastObservedTime: meta/v1.MicroTime
-    // events/v1beta1.Event
-    field(1, 18438, 8, Never, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 15629, 9, Never, Single, Type::Message(772)), // eventTime: meta/v1.MicroTime
-    field(3, 22783, 6, Empty, Optional, Type::Message(618)), // series: events/v1beta1.EventSeries
-    field(4, 21388, 19, Empty, Single, Type::String), // reportingController: string
-    field(5, 21407, 17, Empty, Single, Type::String), // reportingInstance: string
-    field(6, 11632, 6, Empty, Single, Type::String), // action: string
-    field(7, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(8, 21293, 9, Empty, Single, Type::Message(496)), // regarding: core/v1.ObjectReference
-    field(9, 21328, 7, Empty, Optional, Type::Message(496)), // related: core/v1.ObjectReference
-    field(10, 19352, 4, Empty, Single, Type::String), // note: string
-    field(11, 24609, 4, Empty, Single, Type::String), // type: string
-    field(12, 14932, 16, Empty, Single, Type::Message(435)), // deprecatedSource: core/v1.EventSource
-    field(13, 14885, 24, Empty, Single, Type::Message(781)), // deprecatedFirstTimestamp: meta/v1.Time
-    field(14, 14909, 23, Empty, Single, Type::Message(781)), // deprecatedLastTimestamp: meta/v1.Time
-    field(15, 14870, 15, Empty, Single, Type::Int32), // deprecatedCount: int32
-    // events/v1beta1.EventSeries
-    field(1, 14302, 5, Never, Single, Type::Int32), // count: int32
-    field(2, 17602, 16, Never, Single, Type::Message(772)), // lastObservedTime: meta/v1.MicroTime
+    field(2, 17602, 16, Never, Single, Type::Message(538)), // lastObservedTime: meta/v1.MicroTime
     // extensions/v1beta1.DaemonSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(621)), // spec: extensions/v1beta1.DaemonSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(622)), // status: extensions/v1beta1.DaemonSetStatus
-    // extensions/v1beta1.DaemonSetCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(460)), // spec: extensions/v1beta1.DaemonSetSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(80)), // status: extensions/v1beta1.DaemonSetStatus
     // extensions/v1beta1.DaemonSetSpec
-    field(1, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(2, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(3, 24792, 14, Empty, Single, Type::Message(623)), // updateStrategy: extensions/v1beta1.DaemonSetUpdateStrategy
+    field(1, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(2, 24212, 8, Never, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
+    field(3, 24792, 14, Empty, Single, Type::Message(81)), // updateStrategy: extensions/v1beta1.DaemonSetUpdateStrategy
     field(4, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
     field(5, 24220, 18, Empty, Single, Type::Int64), // templateGeneration: int64
     field(6, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
-    // extensions/v1beta1.DaemonSetStatus
-    field(1, 14475, 22, Never, Single, Type::Int32), // currentNumberScheduled: int32
-    field(2, 19385, 18, Never, Single, Type::Int32), // numberMisscheduled: int32
-    field(3, 15058, 22, Never, Single, Type::Int32), // desiredNumberScheduled: int32
-    field(4, 19403, 11, Never, Single, Type::Int32), // numberReady: int32
-    field(5, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(6, 24824, 22, Empty, Single, Type::Int32), // updatedNumberScheduled: int32
-    field(7, 19370, 15, Empty, Single, Type::Int32), // numberAvailable: int32
-    field(8, 19414, 17, Empty, Single, Type::Int32), // numberUnavailable: int32
-    field(9, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    field(10, 13824, 10, Empty, Repeated, Type::Message(620)), // conditions: extensions/v1beta1.DaemonSetCondition
-    // extensions/v1beta1.DaemonSetUpdateStrategy
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(654)), // rollingUpdate: extensions/v1beta1.RollingUpdateDaemonSet
-    // extensions/v1beta1.Deployment
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(627)), // spec: extensions/v1beta1.DeploymentSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(628)), // status: extensions/v1beta1.DeploymentStatus
-    // extensions/v1beta1.DeploymentCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(6, 17741, 14, Empty, Single, Type::Message(781)), // lastUpdateTime: meta/v1.Time
-    field(7, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // extensions/v1beta1.DeploymentRollback
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 24806, 18, Empty, Map, Type::String), // updatedAnnotations: string
-    field(3, 22102, 10, Never, Single, Type::Message(653)), // rollbackTo: extensions/v1beta1.RollbackConfig
-    // extensions/v1beta1.DeploymentSpec
-    field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Never, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    field(4, 23675, 8, Empty, Single, Type::Message(629)), // strategy: extensions/v1beta1.DeploymentStrategy
-    field(5, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(6, 22071, 20, Empty, Optional, Type::Int32), // revisionHistoryLimit: int32
-    field(7, 19889, 6, Empty, Single, Type::Bool), // paused: bool
-    field(8, 22102, 10, Empty, Optional, Type::Message(653)), // rollbackTo: extensions/v1beta1.RollbackConfig
-    field(9, 20817, 23, Empty, Optional, Type::Int32), // progressDeadlineSeconds: int32
-    // extensions/v1beta1.DeploymentStatus
-    field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 21362, 8, Empty, Single, Type::Int32), // replicas: int32
-    field(3, 24846, 15, Empty, Single, Type::Int32), // updatedReplicas: int32
-    field(7, 21212, 13, Empty, Single, Type::Int32), // readyReplicas: int32
-    field(4, 12932, 17, Empty, Single, Type::Int32), // availableReplicas: int32
-    field(5, 24646, 19, Empty, Single, Type::Int32), // unavailableReplicas: int32
-    field(9, 24277, 19, Empty, Optional, Type::Int32), // terminatingReplicas: int32
-    field(6, 13824, 10, Empty, Repeated, Type::Message(625)), // conditions: extensions/v1beta1.DeploymentCondition
-    field(8, 13643, 14, Empty, Optional, Type::Int32), // collisionCount: int32
-    // extensions/v1beta1.DeploymentStrategy
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 22112, 13, Empty, Optional, Type::Message(655)), // rollingUpdate: extensions/v1beta1.RollingUpdateDeployment
     // extensions/v1beta1.HTTPIngressPath
     field(1, 19848, 4, Empty, Single, Type::String), // path: string
     field(3, 19852, 8, Empty, Optional, Type::String), // pathType: string
-    field(2, 13017, 7, Never, Single, Type::Message(634)), // backend: extensions/v1beta1.IngressBackend
+    field(2, 13017, 7, Never, Single, Type::Message(465)), // backend: extensions/v1beta1.IngressBackend
     // extensions/v1beta1.HTTPIngressRuleValue
-    field(1, 19860, 5, Never, Repeated, Type::Message(630)), // paths: extensions/v1beta1.HTTPIngressPath
+    field(1, 19860, 5, Never, Repeated, Type::Message(461)), // paths: extensions/v1beta1.HTTPIngressPath
     // extensions/v1beta1.IPBlock
     field(1, 13512, 4, Never, Single, Type::String), // cidr: string
     field(2, 15707, 6, Empty, Repeated, Type::String), // except: string
     // extensions/v1beta1.Ingress
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(640)), // spec: extensions/v1beta1.IngressSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(641)), // status: extensions/v1beta1.IngressStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(471)), // spec: extensions/v1beta1.IngressSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(472)), // status: extensions/v1beta1.IngressStatus
     // extensions/v1beta1.IngressBackend
     field(1, 22918, 11, Empty, Single, Type::String), // serviceName: string
-    field(2, 22929, 11, Empty, Single, Type::Message(1218)), // servicePort: util/intstr.IntOrString
-    field(3, 21663, 8, Empty, Optional, Type::Message(584)), // resource: core/v1.TypedLocalObjectReference
+    field(2, 22929, 11, Empty, Single, Type::Message(762)), // servicePort: util/intstr.IntOrString
+    field(3, 21663, 8, Empty, Optional, Type::Message(431)), // resource: core/v1.TypedLocalObjectReference
     // extensions/v1beta1.IngressLoadBalancerIngress
     field(1, 17326, 2, Empty, Single, Type::String), // ip: string
     field(2, 16885, 8, Empty, Single, Type::String), // hostname: string
-    field(4, 20522, 5, Empty, Repeated, Type::Message(637)), // ports: extensions/v1beta1.IngressPortStatus
+    field(4, 20522, 5, Empty, Repeated, Type::Message(468)), // ports: extensions/v1beta1.IngressPortStatus
     // extensions/v1beta1.IngressLoadBalancerStatus
-    field(1, 17098, 7, Empty, Repeated, Type::Message(635)), // ingress: extensions/v1beta1.IngressLoadBalancerIngress
+    field(1, 17098, 7, Empty, Repeated, Type::Message(466)), // ingress: extensions/v1beta1.IngressLoadBalancerIngress
     // extensions/v1beta1.IngressPortStatus
     field(1, 20511, 4, Never, Single, Type::Int32), // port: int32
     field(2, 20917, 8, Never, Single, Type::String), // protocol: string
     field(3, 15600, 5, Empty, Optional, Type::String), // error: string
     // extensions/v1beta1.IngressRule
     field(1, 16796, 4, Empty, Single, Type::String), // host: string
-    field(2, 0, 0, Never, Single, Type::Message(639)), // : extensions/v1beta1.IngressRuleValue
+    field(2, 0, 0, Never, Single, Type::Message(470)), // : extensions/v1beta1.IngressRuleValue
     // extensions/v1beta1.IngressRuleValue
-    field(1, 16923, 4, Empty, Optional, Type::Message(631)), // http: extensions/v1beta1.HTTPIngressRuleValue
+    field(1, 16923, 4, Empty, Optional, Type::Message(462)), // http: extensions/v1beta1.HTTPIngressRuleValue
     // extensions/v1beta1.IngressSpec
     field(4, 17105, 16, Empty, Optional, Type::String), // ingressClassName: string
-    field(1, 13017, 7, Empty, Optional, Type::Message(634)), // backend: extensions/v1beta1.IngressBackend
-    field(2, 24420, 3, Empty, Repeated, Type::Message(642)), // tls: extensions/v1beta1.IngressTLS
-    field(3, 22129, 5, Empty, Repeated, Type::Message(638)), // rules: extensions/v1beta1.IngressRule
+    field(1, 13017, 7, Empty, Optional, Type::Message(465)), // backend: extensions/v1beta1.IngressBackend
+    field(2, 24420, 3, Empty, Repeated, Type::Message(473)), // tls: extensions/v1beta1.IngressTLS
+    field(3, 22129, 5, Empty, Repeated, Type::Message(469)), // rules: extensions/v1beta1.IngressRule
     // extensions/v1beta1.IngressStatus
-    field(1, 17911, 12, Empty, Single, Type::Message(636)), // loadBalancer: extensions/v1beta1.IngressLoadBalancerStatus
+    field(1, 17911, 12, Empty, Single, Type::Message(467)), // loadBalancer: extensions/v1beta1.IngressLoadBalancerStatus
     // extensions/v1beta1.IngressTLS
     field(1, 16918, 5, Empty, Repeated, Type::String), // hosts: string
     field(2, 22662, 10, Empty, Single, Type::String), // secretName: string
     // extensions/v1beta1.NetworkPolicy
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(648)), // spec: extensions/v1beta1.NetworkPolicySpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(479)), // spec: extensions/v1beta1.NetworkPolicySpec
     // extensions/v1beta1.NetworkPolicyEgressRule
-    field(1, 20522, 5, Empty, Repeated, Type::Message(647)), // ports: extensions/v1beta1.NetworkPolicyPort
-    field(2, 24423, 2, Empty, Repeated, Type::Message(646)), // to: extensions/v1beta1.NetworkPolicyPeer
+    field(1, 20522, 5, Empty, Repeated, Type::Message(478)), // ports: extensions/v1beta1.NetworkPolicyPort
+    field(2, 24423, 2, Empty, Repeated, Type::Message(477)), // to: extensions/v1beta1.NetworkPolicyPeer
     // extensions/v1beta1.NetworkPolicyIngressRule
-    field(1, 20522, 5, Empty, Repeated, Type::Message(647)), // ports: extensions/v1beta1.NetworkPolicyPort
-    field(2, 16412, 4, Empty, Repeated, Type::Message(646)), // from: extensions/v1beta1.NetworkPolicyPeer
+    field(1, 20522, 5, Empty, Repeated, Type::Message(478)), // ports: extensions/v1beta1.NetworkPolicyPort
+    field(2, 16412, 4, Empty, Repeated, Type::Message(477)), // from: extensions/v1beta1.NetworkPolicyPeer
     // extensions/v1beta1.NetworkPolicyPeer
-    field(1, 20406, 11, Empty, Optional, Type::Message(768)), // podSelector: meta/v1.LabelSelector
-    field(2, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(3, 17328, 7, Empty, Optional, Type::Message(632)), // ipBlock: extensions/v1beta1.IPBlock
+    field(1, 20406, 11, Empty, Optional, Type::Message(534)), // podSelector: meta/v1.LabelSelector
+    field(2, 18746, 17, Empty, Optional, Type::Message(534)), // namespaceSelector: meta/v1.LabelSelector
+    field(3, 17328, 7, Empty, Optional, Type::Message(463)), // ipBlock: extensions/v1beta1.IPBlock
     // extensions/v1beta1.NetworkPolicyPort
     field(1, 20917, 8, Empty, Optional, Type::String), // protocol: string
-    field(2, 20511, 4, Empty, Optional, Type::Message(1218)), // port: util/intstr.IntOrString
+    field(2, 20511, 4, Empty, Optional, Type::Message(762)), // port: util/intstr.IntOrString
     field(3, 15498, 7, Empty, Optional, Type::Int32), // endPort: int32
     // extensions/v1beta1.NetworkPolicySpec
-    field(1, 20406, 11, Never, Single, Type::Message(768)), // podSelector: meta/v1.LabelSelector
-    field(2, 17098, 7, Empty, Repeated, Type::Message(645)), // ingress: extensions/v1beta1.NetworkPolicyIngressRule
-    field(3, 15435, 6, Empty, Repeated, Type::Message(644)), // egress: extensions/v1beta1.NetworkPolicyEgressRule
+    field(1, 20406, 11, Never, Single, Type::Message(534)), // podSelector: meta/v1.LabelSelector
+    field(2, 17098, 7, Empty, Repeated, Type::Message(476)), // ingress: extensions/v1beta1.NetworkPolicyIngressRule
+    field(3, 15435, 6, Empty, Repeated, Type::Message(475)), // egress: extensions/v1beta1.NetworkPolicyEgressRule
     field(4, 20474, 11, Empty, Repeated, Type::String), // policyTypes: string
     // extensions/v1beta1.ReplicaSet
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(651)), // spec: extensions/v1beta1.ReplicaSetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(652)), // status: extensions/v1beta1.ReplicaSetStatus
-    // extensions/v1beta1.ReplicaSetCondition
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(481)), // spec: extensions/v1beta1.ReplicaSetSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(90)), // status: extensions/v1beta1.ReplicaSetStatus
     // extensions/v1beta1.ReplicaSetSpec
     field(1, 21362, 8, Empty, Optional, Type::Int32), // replicas: int32
     field(4, 18581, 15, Empty, Single, Type::Int32), // minReadySeconds: int32
-    field(2, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 24212, 8, Empty, Single, Type::Message(529)), // template: core/v1.PodTemplateSpec
-    // extensions/v1beta1.ReplicaSetStatus
-    field(1, 21362, 8, Never, Single, Type::Int32), // replicas: int32
-    field(2, 16482, 20, Empty, Single, Type::Int32), // fullyLabeledReplicas: int32
-    field(4, 21212, 13, Empty, Single, Type::Int32), // readyReplicas: int32
-    field(5, 12932, 17, Empty, Single, Type::Int32), // availableReplicas: int32
-    field(7, 24277, 19, Empty, Optional, Type::Int32), // terminatingReplicas: int32
-    field(3, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(6, 13824, 10, Empty, Repeated, Type::Message(650)), // conditions: extensions/v1beta1.ReplicaSetCondition
-    // extensions/v1beta1.RollbackConfig
-    field(1, 22063, 8, Empty, Single, Type::Int64), // revision: int64
-    // extensions/v1beta1.RollingUpdateDaemonSet
-    field(1, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    field(2, 18329, 8, Empty, Optional, Type::Message(1218)), // maxSurge: util/intstr.IntOrString
-    // extensions/v1beta1.RollingUpdateDeployment
-    field(1, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    field(2, 18329, 8, Empty, Optional, Type::Message(1218)), // maxSurge: util/intstr.IntOrString
-    // extensions/v1beta1.Scale
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(657)), // spec: extensions/v1beta1.ScaleSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(658)), // status: extensions/v1beta1.ScaleStatus
-    // extensions/v1beta1.ScaleSpec
-    field(1, 21362, 8, Empty, Single, Type::Int32), // replicas: int32
-    // extensions/v1beta1.ScaleStatus
-    field(1, 21362, 8, Never, Single, Type::Int32), // replicas: int32
-    field(2, 22758, 8, Empty, Map, Type::String), // selector: string
-    field(3, 24137, 14, Empty, Single, Type::String), // targetSelector: string
+    field(2, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(3, 24212, 8, Empty, Single, Type::Message(376)), // template: core/v1.PodTemplateSpec
     // flowcontrol/v1.ExemptPriorityLevelConfiguration
     field(1, 19222, 24, Empty, Optional, Type::Int32), // nominalConcurrencyShares: int32
     field(2, 17800, 15, Empty, Optional, Type::Int32), // lendablePercent: int32
     // flowcontrol/v1.FlowDistinguisherMethod
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     // flowcontrol/v1.FlowSchema
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(663)), // spec: flowcontrol/v1.FlowSchemaSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(664)), // status: flowcontrol/v1.FlowSchemaStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(486)), // spec: flowcontrol/v1.FlowSchemaSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(487)), // status: flowcontrol/v1.FlowSchemaStatus
     // flowcontrol/v1.FlowSchemaCondition
     field(1, 24609, 4, Empty, Single, Type::String), // type: string
     field(2, 23323, 6, Empty, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // flowcontrol/v1.FlowSchemaSpec
-    field(1, 20772, 26, Never, Single, Type::Message(672)), // priorityLevelConfiguration: flowcontrol/v1.PriorityLevelConfigurationReference
+    field(1, 20772, 26, Never, Single, Type::Message(495)), // priorityLevelConfiguration: flowcontrol/v1.PriorityLevelConfigurationReference
     field(2, 18204, 18, Never, Single, Type::Int32), // matchingPrecedence: int32
-    field(3, 15333, 19, Empty, Optional, Type::Message(660)), // distinguisherMethod: flowcontrol/v1.FlowDistinguisherMethod
-    field(4, 22129, 5, Empty, Repeated, Type::Message(669)), // rules: flowcontrol/v1.PolicyRulesWithSubjects
+    field(3, 15333, 19, Empty, Optional, Type::Message(483)), // distinguisherMethod: flowcontrol/v1.FlowDistinguisherMethod
+    field(4, 22129, 5, Empty, Repeated, Type::Message(492)), // rules: flowcontrol/v1.PolicyRulesWithSubjects
     // flowcontrol/v1.FlowSchemaStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(662)), // conditions: flowcontrol/v1.FlowSchemaCondition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(485)), // conditions: flowcontrol/v1.FlowSchemaCondition
     // flowcontrol/v1.GroupSubject
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     // flowcontrol/v1.LimitResponse
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 21018, 7, Empty, Optional, Type::Message(675)), // queuing: flowcontrol/v1.QueuingConfiguration
+    field(2, 21018, 7, Empty, Optional, Type::Message(498)), // queuing: flowcontrol/v1.QueuingConfiguration
     // flowcontrol/v1.LimitedPriorityLevelConfiguration
     field(1, 19222, 24, Never, Optional, Type::Int32), // nominalConcurrencyShares: int32
-    field(2, 17859, 13, Empty, Single, Type::Message(666)), // limitResponse: flowcontrol/v1.LimitResponse
+    field(2, 17859, 13, Empty, Single, Type::Message(489)), // limitResponse: flowcontrol/v1.LimitResponse
     field(3, 17800, 15, Empty, Optional, Type::Int32), // lendablePercent: int32
     field(4, 13228, 21, Empty, Optional, Type::Int32), // borrowingLimitPercent: int32
     // flowcontrol/v1.NonResourcePolicyRule
     field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
     field(6, 19300, 15, Never, Repeated, Type::String), // nonResourceURLs: string
     // flowcontrol/v1.PolicyRulesWithSubjects
-    field(1, 23761, 8, Never, Repeated, Type::Message(678)), // subjects: flowcontrol/v1.Subject
-    field(2, 21905, 13, Empty, Repeated, Type::Message(676)), // resourceRules: flowcontrol/v1.ResourcePolicyRule
-    field(3, 19284, 16, Empty, Repeated, Type::Message(668)), // nonResourceRules: flowcontrol/v1.NonResourcePolicyRule
+    field(1, 23761, 8, Never, Repeated, Type::Message(501)), // subjects: flowcontrol/v1.Subject
+    field(2, 21905, 13, Empty, Repeated, Type::Message(499)), // resourceRules: flowcontrol/v1.ResourcePolicyRule
+    field(3, 19284, 16, Empty, Repeated, Type::Message(491)), // nonResourceRules: flowcontrol/v1.NonResourcePolicyRule
     // flowcontrol/v1.PriorityLevelConfiguration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(673)), // spec: flowcontrol/v1.PriorityLevelConfigurationSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(674)), // status: flowcontrol/v1.PriorityLevelConfigurationStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(496)), // spec: flowcontrol/v1.PriorityLevelConfigurationSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(497)), // status: flowcontrol/v1.PriorityLevelConfigurationStatus
     // flowcontrol/v1.PriorityLevelConfigurationCondition
     field(1, 24609, 4, Empty, Single, Type::String), // type: string
     field(2, 23323, 6, Empty, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(3, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // flowcontrol/v1.PriorityLevelConfigurationReference
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     // flowcontrol/v1.PriorityLevelConfigurationSpec
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 17872, 7, Empty, Optional, Type::Message(667)), // limited: flowcontrol/v1.LimitedPriorityLevelConfiguration
-    field(3, 15769, 6, Empty, Optional, Type::Message(659)), // exempt: flowcontrol/v1.ExemptPriorityLevelConfiguration
+    field(2, 17872, 7, Empty, Optional, Type::Message(490)), // limited: flowcontrol/v1.LimitedPriorityLevelConfiguration
+    field(3, 15769, 6, Empty, Optional, Type::Message(482)), // exempt: flowcontrol/v1.ExemptPriorityLevelConfiguration
     // flowcontrol/v1.PriorityLevelConfigurationStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(671)), // conditions: flowcontrol/v1.PriorityLevelConfigurationCondition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(494)), // conditions: flowcontrol/v1.PriorityLevelConfigurationCondition
     // flowcontrol/v1.QueuingConfiguration
     field(1, 21012, 6, Never, Single, Type::Int32), // queues: int32
     field(2, 16677, 8, Never, Single, Type::Int32), // handSize: int32
@@ -6355,250 +5102,45 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 18717, 4, Never, Single, Type::String), // name: string
     // flowcontrol/v1.Subject
     field(1, 17471, 4, Never, Single, Type::String), // kind: string
-    field(2, 24879, 4, Empty, Optional, Type::Message(679)), // user: flowcontrol/v1.UserSubject
-    field(3, 16642, 5, Empty, Optional, Type::Message(665)), // group: flowcontrol/v1.GroupSubject
-    field(4, 22822, 14, Empty, Optional, Type::Message(677)), // serviceAccount: flowcontrol/v1.ServiceAccountSubject
+    field(2, 24879, 4, Empty, Optional, Type::Message(502)), // user: flowcontrol/v1.UserSubject
+    field(3, 16642, 5, Empty, Optional, Type::Message(488)), // group: flowcontrol/v1.GroupSubject
+    field(4, 22822, 14, Empty, Optional, Type::Message(500)), // serviceAccount: flowcontrol/v1.ServiceAccountSubject
     // flowcontrol/v1.UserSubject
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta1.ExemptPriorityLevelConfiguration
-    field(1, 19222, 24, Empty, Optional, Type::Int32), // nominalConcurrencyShares: int32
-    field(2, 17800, 15, Empty, Optional, Type::Int32), // lendablePercent: int32
-    // flowcontrol/v1beta1.FlowDistinguisherMethod
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    // flowcontrol/v1beta1.FlowSchema
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(684)), // spec: flowcontrol/v1beta1.FlowSchemaSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(685)), // status: flowcontrol/v1beta1.FlowSchemaStatus
-    // flowcontrol/v1beta1.FlowSchemaCondition
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 23323, 6, Empty, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // flowcontrol/v1beta1.FlowSchemaSpec
-    field(1, 20772, 26, Never, Single, Type::Message(693)), // priorityLevelConfiguration: flowcontrol/v1beta1.PriorityLevelConfigurationReference
-    field(2, 18204, 18, Never, Single, Type::Int32), // matchingPrecedence: int32
-    field(3, 15333, 19, Empty, Optional, Type::Message(681)), // distinguisherMethod: flowcontrol/v1beta1.FlowDistinguisherMethod
-    field(4, 22129, 5, Empty, Repeated, Type::Message(690)), // rules: flowcontrol/v1beta1.PolicyRulesWithSubjects
-    // flowcontrol/v1beta1.FlowSchemaStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(683)), // conditions: flowcontrol/v1beta1.FlowSchemaCondition
-    // flowcontrol/v1beta1.GroupSubject
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta1.LimitResponse
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 21018, 7, Empty, Optional, Type::Message(696)), // queuing: flowcontrol/v1beta1.QueuingConfiguration
     // flowcontrol/v1beta1.LimitedPriorityLevelConfiguration
     field(1, 12519, 24, Never, Single, Type::Int32), // assuredConcurrencyShares: int32
-    field(2, 17859, 13, Empty, Single, Type::Message(687)), // limitResponse: flowcontrol/v1beta1.LimitResponse
+    field(2, 17859, 13, Empty, Single, Type::Message(489)), // limitResponse: flowcontrol/v1beta1.LimitResponse
     field(3, 17800, 15, Empty, Optional, Type::Int32), // lendablePercent: int32
     field(4, 13228, 21, Empty, Optional, Type::Int32), // borrowingLimitPercent: int32
-    // flowcontrol/v1beta1.NonResourcePolicyRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(6, 19300, 15, Never, Repeated, Type::String), // nonResourceURLs: string
-    // flowcontrol/v1beta1.PolicyRulesWithSubjects
-    field(1, 23761, 8, Never, Repeated, Type::Message(699)), // subjects: flowcontrol/v1beta1.Subject
-    field(2, 21905, 13, Empty, Repeated, Type::Message(697)), // resourceRules: flowcontrol/v1beta1.ResourcePolicyRule
-    field(3, 19284, 16, Empty, Repeated, Type::Message(689)), // nonResourceRules: flowcontrol/v1beta1.NonResourcePolicyRule
     // flowcontrol/v1beta1.PriorityLevelConfiguration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(694)), // spec: flowcontrol/v1beta1.PriorityLevelConfigurationSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(695)), // status: flowcontrol/v1beta1.PriorityLevelConfigurationStatus
-    // flowcontrol/v1beta1.PriorityLevelConfigurationCondition
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 23323, 6, Empty, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // flowcontrol/v1beta1.PriorityLevelConfigurationReference
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(505)), // spec: flowcontrol/v1beta1.PriorityLevelConfigurationSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(497)), // status: flowcontrol/v1beta1.PriorityLevelConfigurationStatus
     // flowcontrol/v1beta1.PriorityLevelConfigurationSpec
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 17872, 7, Empty, Optional, Type::Message(688)), // limited: flowcontrol/v1beta1.LimitedPriorityLevelConfiguration
-    field(3, 15769, 6, Empty, Optional, Type::Message(680)), // exempt: flowcontrol/v1beta1.ExemptPriorityLevelConfiguration
-    // flowcontrol/v1beta1.PriorityLevelConfigurationStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(692)), // conditions: flowcontrol/v1beta1.PriorityLevelConfigurationCondition
-    // flowcontrol/v1beta1.QueuingConfiguration
-    field(1, 21012, 6, Never, Single, Type::Int32), // queues: int32
-    field(2, 16677, 8, Never, Single, Type::Int32), // handSize: int32
-    field(3, 20996, 16, Never, Single, Type::Int32), // queueLengthLimit: int32
-    // flowcontrol/v1beta1.ResourcePolicyRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(2, 12282, 9, Never, Repeated, Type::String), // apiGroups: string
-    field(3, 21951, 9, Never, Repeated, Type::String), // resources: string
-    field(4, 13609, 12, Empty, Single, Type::Bool), // clusterScope: bool
-    field(5, 18763, 10, Never, Repeated, Type::String), // namespaces: string
-    // flowcontrol/v1beta1.ServiceAccountSubject
-    field(1, 18737, 9, Never, Single, Type::String), // namespace: string
-    field(2, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta1.Subject
-    field(1, 17471, 4, Never, Single, Type::String), // kind: string
-    field(2, 24879, 4, Empty, Optional, Type::Message(700)), // user: flowcontrol/v1beta1.UserSubject
-    field(3, 16642, 5, Empty, Optional, Type::Message(686)), // group: flowcontrol/v1beta1.GroupSubject
-    field(4, 22822, 14, Empty, Optional, Type::Message(698)), // serviceAccount: flowcontrol/v1beta1.ServiceAccountSubject
-    // flowcontrol/v1beta1.UserSubject
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta2.ExemptPriorityLevelConfiguration
-    field(1, 19222, 24, Empty, Optional, Type::Int32), // nominalConcurrencyShares: int32
-    field(2, 17800, 15, Empty, Optional, Type::Int32), // lendablePercent: int32
-    // flowcontrol/v1beta2.FlowDistinguisherMethod
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    // flowcontrol/v1beta2.FlowSchema
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(705)), // spec: flowcontrol/v1beta2.FlowSchemaSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(706)), // status: flowcontrol/v1beta2.FlowSchemaStatus
-    // flowcontrol/v1beta2.FlowSchemaCondition
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 23323, 6, Empty, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // flowcontrol/v1beta2.FlowSchemaSpec
-    field(1, 20772, 26, Never, Single, Type::Message(714)), // priorityLevelConfiguration: flowcontrol/v1beta2.PriorityLevelConfigurationReference
-    field(2, 18204, 18, Never, Single, Type::Int32), // matchingPrecedence: int32
-    field(3, 15333, 19, Empty, Optional, Type::Message(702)), // distinguisherMethod: flowcontrol/v1beta2.FlowDistinguisherMethod
-    field(4, 22129, 5, Empty, Repeated, Type::Message(711)), // rules: flowcontrol/v1beta2.PolicyRulesWithSubjects
-    // flowcontrol/v1beta2.FlowSchemaStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(704)), // conditions: flowcontrol/v1beta2.FlowSchemaCondition
-    // flowcontrol/v1beta2.GroupSubject
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta2.LimitResponse
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 21018, 7, Empty, Optional, Type::Message(717)), // queuing: flowcontrol/v1beta2.QueuingConfiguration
-    // flowcontrol/v1beta2.LimitedPriorityLevelConfiguration
-    field(1, 12519, 24, Never, Single, Type::Int32), // assuredConcurrencyShares: int32
-    field(2, 17859, 13, Empty, Single, Type::Message(708)), // limitResponse: flowcontrol/v1beta2.LimitResponse
-    field(3, 17800, 15, Empty, Optional, Type::Int32), // lendablePercent: int32
-    field(4, 13228, 21, Empty, Optional, Type::Int32), // borrowingLimitPercent: int32
-    // flowcontrol/v1beta2.NonResourcePolicyRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(6, 19300, 15, Never, Repeated, Type::String), // nonResourceURLs: string
-    // flowcontrol/v1beta2.PolicyRulesWithSubjects
-    field(1, 23761, 8, Never, Repeated, Type::Message(720)), // subjects: flowcontrol/v1beta2.Subject
-    field(2, 21905, 13, Empty, Repeated, Type::Message(718)), // resourceRules: flowcontrol/v1beta2.ResourcePolicyRule
-    field(3, 19284, 16, Empty, Repeated, Type::Message(710)), // nonResourceRules: flowcontrol/v1beta2.NonResourcePolicyRule
-    // flowcontrol/v1beta2.PriorityLevelConfiguration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(715)), // spec: flowcontrol/v1beta2.PriorityLevelConfigurationSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(716)), // status: flowcontrol/v1beta2.PriorityLevelConfigurationStatus
-    // flowcontrol/v1beta2.PriorityLevelConfigurationCondition
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 23323, 6, Empty, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // flowcontrol/v1beta2.PriorityLevelConfigurationReference
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta2.PriorityLevelConfigurationSpec
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 17872, 7, Empty, Optional, Type::Message(709)), // limited: flowcontrol/v1beta2.LimitedPriorityLevelConfiguration
-    field(3, 15769, 6, Empty, Optional, Type::Message(701)), // exempt: flowcontrol/v1beta2.ExemptPriorityLevelConfiguration
-    // flowcontrol/v1beta2.PriorityLevelConfigurationStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(713)), // conditions: flowcontrol/v1beta2.PriorityLevelConfigurationCondition
-    // flowcontrol/v1beta2.QueuingConfiguration
-    field(1, 21012, 6, Never, Single, Type::Int32), // queues: int32
-    field(2, 16677, 8, Never, Single, Type::Int32), // handSize: int32
-    field(3, 20996, 16, Never, Single, Type::Int32), // queueLengthLimit: int32
-    // flowcontrol/v1beta2.ResourcePolicyRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(2, 12282, 9, Never, Repeated, Type::String), // apiGroups: string
-    field(3, 21951, 9, Never, Repeated, Type::String), // resources: string
-    field(4, 13609, 12, Empty, Single, Type::Bool), // clusterScope: bool
-    field(5, 18763, 10, Never, Repeated, Type::String), // namespaces: string
-    // flowcontrol/v1beta2.ServiceAccountSubject
-    field(1, 18737, 9, Never, Single, Type::String), // namespace: string
-    field(2, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta2.Subject
-    field(1, 17471, 4, Never, Single, Type::String), // kind: string
-    field(2, 24879, 4, Empty, Optional, Type::Message(721)), // user: flowcontrol/v1beta2.UserSubject
-    field(3, 16642, 5, Empty, Optional, Type::Message(707)), // group: flowcontrol/v1beta2.GroupSubject
-    field(4, 22822, 14, Empty, Optional, Type::Message(719)), // serviceAccount: flowcontrol/v1beta2.ServiceAccountSubject
-    // flowcontrol/v1beta2.UserSubject
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta3.ExemptPriorityLevelConfiguration
-    field(1, 19222, 24, Empty, Optional, Type::Int32), // nominalConcurrencyShares: int32
-    field(2, 17800, 15, Empty, Optional, Type::Int32), // lendablePercent: int32
-    // flowcontrol/v1beta3.FlowDistinguisherMethod
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    // flowcontrol/v1beta3.FlowSchema
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(726)), // spec: flowcontrol/v1beta3.FlowSchemaSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(727)), // status: flowcontrol/v1beta3.FlowSchemaStatus
-    // flowcontrol/v1beta3.FlowSchemaCondition
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 23323, 6, Empty, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // flowcontrol/v1beta3.FlowSchemaSpec
-    field(1, 20772, 26, Never, Single, Type::Message(735)), // priorityLevelConfiguration: flowcontrol/v1beta3.PriorityLevelConfigurationReference
-    field(2, 18204, 18, Never, Single, Type::Int32), // matchingPrecedence: int32
-    field(3, 15333, 19, Empty, Optional, Type::Message(723)), // distinguisherMethod: flowcontrol/v1beta3.FlowDistinguisherMethod
-    field(4, 22129, 5, Empty, Repeated, Type::Message(732)), // rules: flowcontrol/v1beta3.PolicyRulesWithSubjects
-    // flowcontrol/v1beta3.FlowSchemaStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(725)), // conditions: flowcontrol/v1beta3.FlowSchemaCondition
-    // flowcontrol/v1beta3.GroupSubject
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta3.LimitResponse
-    field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 21018, 7, Empty, Optional, Type::Message(738)), // queuing: flowcontrol/v1beta3.QueuingConfiguration
+    field(2, 17872, 7, Empty, Optional, Type::Message(503)), // limited: flowcontrol/v1beta1.LimitedPriorityLevelConfiguration
+    field(3, 15769, 6, Empty, Optional, Type::Message(482)), // exempt: flowcontrol/v1beta1.ExemptPriorityLevelConfiguration
     // flowcontrol/v1beta3.LimitedPriorityLevelConfiguration
     field(1, 19222, 24, Never, Single, Type::Int32), // nominalConcurrencyShares: int32
-    field(2, 17859, 13, Empty, Single, Type::Message(729)), // limitResponse: flowcontrol/v1beta3.LimitResponse
+    field(2, 17859, 13, Empty, Single, Type::Message(489)), // limitResponse: flowcontrol/v1beta3.LimitResponse
     field(3, 17800, 15, Empty, Optional, Type::Int32), // lendablePercent: int32
     field(4, 13228, 21, Empty, Optional, Type::Int32), // borrowingLimitPercent: int32
-    // flowcontrol/v1beta3.NonResourcePolicyRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(6, 19300, 15, Never, Repeated, Type::String), // nonResourceURLs: string
-    // flowcontrol/v1beta3.PolicyRulesWithSubjects
-    field(1, 23761, 8, Never, Repeated, Type::Message(741)), // subjects: flowcontrol/v1beta3.Subject
-    field(2, 21905, 13, Empty, Repeated, Type::Message(739)), // resourceRules: flowcontrol/v1beta3.ResourcePolicyRule
-    field(3, 19284, 16, Empty, Repeated, Type::Message(731)), // nonResourceRules: flowcontrol/v1beta3.NonResourcePolicyRule
     // flowcontrol/v1beta3.PriorityLevelConfiguration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(736)), // spec: flowcontrol/v1beta3.PriorityLevelConfigurationSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(737)), // status: flowcontrol/v1beta3.PriorityLevelConfigurationStatus
-    // flowcontrol/v1beta3.PriorityLevelConfigurationCondition
-    field(1, 24609, 4, Empty, Single, Type::String), // type: string
-    field(2, 23323, 6, Empty, Single, Type::String), // status: string
-    field(3, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 18381, 7, Empty, Single, Type::String), // message: string
-    // flowcontrol/v1beta3.PriorityLevelConfigurationReference
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(508)), // spec: flowcontrol/v1beta3.PriorityLevelConfigurationSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(497)), // status: flowcontrol/v1beta3.PriorityLevelConfigurationStatus
     // flowcontrol/v1beta3.PriorityLevelConfigurationSpec
     field(1, 24609, 4, Never, Single, Type::String), // type: string
-    field(2, 17872, 7, Empty, Optional, Type::Message(730)), // limited: flowcontrol/v1beta3.LimitedPriorityLevelConfiguration
-    field(3, 15769, 6, Empty, Optional, Type::Message(722)), // exempt: flowcontrol/v1beta3.ExemptPriorityLevelConfiguration
-    // flowcontrol/v1beta3.PriorityLevelConfigurationStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(734)), // conditions: flowcontrol/v1beta3.PriorityLevelConfigurationCondition
-    // flowcontrol/v1beta3.QueuingConfiguration
-    field(1, 21012, 6, Never, Single, Type::Int32), // queues: int32
-    field(2, 16677, 8, Never, Single, Type::Int32), // handSize: int32
-    field(3, 20996, 16, Never, Single, Type::Int32), // queueLengthLimit: int32
-    // flowcontrol/v1beta3.ResourcePolicyRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(2, 12282, 9, Never, Repeated, Type::String), // apiGroups: string
-    field(3, 21951, 9, Never, Repeated, Type::String), // resources: string
-    field(4, 13609, 12, Empty, Single, Type::Bool), // clusterScope: bool
-    field(5, 18763, 10, Never, Repeated, Type::String), // namespaces: string
-    // flowcontrol/v1beta3.ServiceAccountSubject
-    field(1, 18737, 9, Never, Single, Type::String), // namespace: string
-    field(2, 18717, 4, Never, Single, Type::String), // name: string
-    // flowcontrol/v1beta3.Subject
-    field(1, 17471, 4, Never, Single, Type::String), // kind: string
-    field(2, 24879, 4, Empty, Optional, Type::Message(742)), // user: flowcontrol/v1beta3.UserSubject
-    field(3, 16642, 5, Empty, Optional, Type::Message(728)), // group: flowcontrol/v1beta3.GroupSubject
-    field(4, 22822, 14, Empty, Optional, Type::Message(740)), // serviceAccount: flowcontrol/v1beta3.ServiceAccountSubject
-    // flowcontrol/v1beta3.UserSubject
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
+    field(2, 17872, 7, Empty, Optional, Type::Message(506)), // limited: flowcontrol/v1beta3.LimitedPriorityLevelConfiguration
+    field(3, 15769, 6, Empty, Optional, Type::Message(482)), // exempt: flowcontrol/v1beta3.ExemptPriorityLevelConfiguration
     // imagepolicy/v1alpha1.ImageReview
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(745)), // spec: imagepolicy/v1alpha1.ImageReviewSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(746)), // status: imagepolicy/v1alpha1.ImageReviewStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(511)), // spec: imagepolicy/v1alpha1.ImageReviewSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(512)), // status: imagepolicy/v1alpha1.ImageReviewStatus
     // imagepolicy/v1alpha1.ImageReviewContainerSpec
     field(1, 16995, 5, Empty, Single, Type::String), // image: string
     // imagepolicy/v1alpha1.ImageReviewSpec
-    field(1, 14042, 10, Empty, Repeated, Type::Message(744)), // containers: imagepolicy/v1alpha1.ImageReviewContainerSpec
+    field(1, 14042, 10, Empty, Repeated, Type::Message(510)), // containers: imagepolicy/v1alpha1.ImageReviewContainerSpec
     field(2, 12258, 11, Empty, Map, Type::String), // annotations: string
     field(3, 18737, 9, Empty, Single, Type::String), // namespace: string
     // imagepolicy/v1alpha1.ImageReviewStatus
@@ -6606,47 +5148,47 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 21225, 6, Empty, Single, Type::String), // reason: string
     field(3, 12650, 16, Empty, Map, Type::String), // auditAnnotations: string
     // lifecycle/v1alpha1.Eviction
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(754)), // spec: lifecycle/v1alpha1.EvictionSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(755)), // status: lifecycle/v1alpha1.EvictionStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(520)), // spec: lifecycle/v1alpha1.EvictionSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(521)), // status: lifecycle/v1alpha1.EvictionStatus
     // lifecycle/v1alpha1.EvictionPodReference
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 24625, 3, Never, Single, Type::String), // uid: string
     // lifecycle/v1alpha1.EvictionRequest
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(751)), // spec: lifecycle/v1alpha1.EvictionRequestSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(752)), // status: lifecycle/v1alpha1.EvictionRequestStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(517)), // spec: lifecycle/v1alpha1.EvictionRequestSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(518)), // status: lifecycle/v1alpha1.EvictionRequestStatus
     // lifecycle/v1alpha1.EvictionRequestPodReference
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 24625, 3, Never, Single, Type::String), // uid: string
     // lifecycle/v1alpha1.EvictionRequestSpec
-    field(1, 23993, 6, Never, Single, Type::Message(753)), // target: lifecycle/v1alpha1.EvictionRequestTarget
+    field(1, 23993, 6, Never, Single, Type::Message(519)), // target: lifecycle/v1alpha1.EvictionRequestTarget
     field(2, 21524, 9, Never, Single, Type::String), // requester: string
     field(3, 17234, 6, Never, Single, Type::String), // intent: string
     // lifecycle/v1alpha1.EvictionRequestStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     field(2, 19458, 18, Empty, Optional, Type::Int64), // observedGeneration: int64
     // lifecycle/v1alpha1.EvictionRequestTarget
-    field(1, 20116, 3, Empty, Optional, Type::Message(750)), // pod: lifecycle/v1alpha1.EvictionRequestPodReference
+    field(1, 20116, 3, Empty, Optional, Type::Message(516)), // pod: lifecycle/v1alpha1.EvictionRequestPodReference
     // lifecycle/v1alpha1.EvictionSpec
-    field(1, 23993, 6, Never, Single, Type::Message(756)), // target: lifecycle/v1alpha1.EvictionTarget
+    field(1, 23993, 6, Never, Single, Type::Message(522)), // target: lifecycle/v1alpha1.EvictionTarget
     // lifecycle/v1alpha1.EvictionStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     field(2, 19458, 18, Empty, Optional, Type::Int64), // observedGeneration: int64
-    field(3, 21533, 10, Empty, Repeated, Type::Message(757)), // requesters: lifecycle/v1alpha1.Requester
-    field(4, 24121, 16, Empty, Repeated, Type::Message(759)), // targetResponders: lifecycle/v1alpha1.TargetResponder
-    field(5, 21960, 10, Empty, Repeated, Type::Message(758)), // responders: lifecycle/v1alpha1.ResponderStatus
+    field(3, 21533, 10, Empty, Repeated, Type::Message(523)), // requesters: lifecycle/v1alpha1.Requester
+    field(4, 24121, 16, Empty, Repeated, Type::Message(525)), // targetResponders: lifecycle/v1alpha1.TargetResponder
+    field(5, 21960, 10, Empty, Repeated, Type::Message(524)), // responders: lifecycle/v1alpha1.ResponderStatus
     // lifecycle/v1alpha1.EvictionTarget
-    field(1, 20116, 3, Empty, Optional, Type::Message(748)), // pod: lifecycle/v1alpha1.EvictionPodReference
+    field(1, 20116, 3, Empty, Optional, Type::Message(514)), // pod: lifecycle/v1alpha1.EvictionPodReference
     // lifecycle/v1alpha1.Requester
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 17234, 6, Never, Single, Type::String), // intent: string
     // lifecycle/v1alpha1.ResponderStatus
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 23258, 9, Empty, Optional, Type::Message(781)), // startTime: meta/v1.Time
-    field(3, 16764, 13, Empty, Optional, Type::Message(781)), // heartbeatTime: meta/v1.Time
-    field(4, 15792, 22, Empty, Optional, Type::Message(781)), // expectedCompletionTime: meta/v1.Time
-    field(5, 13734, 14, Empty, Optional, Type::Message(781)), // completionTime: meta/v1.Time
+    field(2, 23258, 9, Empty, Optional, Type::Message(547)), // startTime: meta/v1.Time
+    field(3, 16764, 13, Empty, Optional, Type::Message(547)), // heartbeatTime: meta/v1.Time
+    field(4, 15792, 22, Empty, Optional, Type::Message(547)), // expectedCompletionTime: meta/v1.Time
+    field(5, 13734, 14, Empty, Optional, Type::Message(547)), // completionTime: meta/v1.Time
     field(6, 18381, 7, Empty, Optional, Type::String), // message: string
     // lifecycle/v1alpha1.TargetResponder
     field(1, 18717, 4, Never, Single, Type::String), // name: string
@@ -6656,12 +5198,12 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
     field(3, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(4, 17723, 18, Never, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(4, 17723, 18, Never, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     field(5, 21225, 6, Never, Single, Type::String), // reason: string
     field(6, 18381, 7, Never, Single, Type::String), // message: string
     // meta/v1.DeleteOptions
     field(1, 16624, 18, Empty, Optional, Type::Int64), // gracePeriodSeconds: int64
-    field(2, 20571, 13, Empty, Optional, Type::Message(776)), // preconditions: meta/v1.Preconditions
+    field(2, 20571, 13, Empty, Optional, Type::Message(542)), // preconditions: meta/v1.Preconditions
     field(3, 19617, 16, Empty, Optional, Type::Bool), // orphanDependents: bool
     field(4, 20866, 17, Empty, Optional, Type::String), // propagationPolicy: string
     field(5, 15415, 6, Empty, Repeated, Type::String), // dryRun: string
@@ -6687,7 +5229,7 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(3, 21663, 8, Never, Single, Type::String), // resource: string
     // meta/v1.LabelSelector
     field(1, 18168, 11, Empty, Map, Type::String), // matchLabels: string
-    field(2, 18106, 16, Empty, Repeated, Type::Message(769)), // matchExpressions: meta/v1.LabelSelectorRequirement
+    field(2, 18106, 16, Empty, Repeated, Type::Message(535)), // matchExpressions: meta/v1.LabelSelectorRequirement
     // meta/v1.LabelSelectorRequirement
     field(1, 17447, 3, Never, Single, Type::String), // key: string
     field(2, 19571, 8, Never, Single, Type::String), // operator: string
@@ -6697,14 +5239,14 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 21936, 15, Empty, Single, Type::String), // resourceVersion: string
     field(3, 14052, 8, Empty, Single, Type::String), // continue: string
     field(4, 21335, 18, Empty, Optional, Type::Int64), // remainingItemCount: int64
-    field(5, 23000, 9, Empty, Optional, Type::Message(777)), // shardInfo: meta/v1.ShardInfo
+    field(5, 23000, 9, Empty, Optional, Type::Message(543)), // shardInfo: meta/v1.ShardInfo
     // meta/v1.ManagedFieldsEntry
     field(1, 18033, 7, Empty, Single, Type::String), // manager: string
     field(2, 19552, 9, Empty, Single, Type::String), // operation: string
     field(3, 12302, 10, Empty, Single, Type::String), // apiVersion: string
-    field(4, 24371, 4, Empty, Optional, Type::Message(781)), // time: meta/v1.Time
+    field(4, 24371, 4, Empty, Optional, Type::Message(547)), // time: meta/v1.Time
     field(6, 16149, 10, Empty, Single, Type::String), // fieldsType: string
-    field(7, 16159, 8, Empty, Optional, Type::Message(764)), // fieldsV1: meta/v1.FieldsV1
+    field(7, 16159, 8, Empty, Optional, Type::Message(530)), // fieldsV1: meta/v1.FieldsV1
     field(8, 23769, 11, Empty, Single, Type::String), // subresource: string
     // meta/v1.MicroTime
     field(1, 22627, 7, Never, Single, Type::Int64), // seconds: int64
@@ -6717,14 +5259,14 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(5, 24625, 3, Empty, Single, Type::String), // uid: string
     field(6, 21936, 15, Empty, Single, Type::String), // resourceVersion: string
     field(7, 16542, 10, Empty, Single, Type::Int64), // generation: int64
-    field(8, 14325, 17, Zero, Single, Type::Message(781)), // creationTimestamp: meta/v1.Time
-    field(9, 14825, 17, Empty, Optional, Type::Message(781)), // deletionTimestamp: meta/v1.Time
+    field(8, 14325, 17, Zero, Single, Type::Message(547)), // creationTimestamp: meta/v1.Time
+    field(9, 14825, 17, Empty, Optional, Type::Message(547)), // deletionTimestamp: meta/v1.Time
     field(10, 14799, 26, Empty, Optional, Type::Int64), // deletionGracePeriodSeconds: int64
     field(11, 17566, 6, Empty, Map, Type::String), // labels: string
     field(12, 12258, 11, Empty, Map, Type::String), // annotations: string
-    field(13, 19650, 15, Empty, Repeated, Type::Message(774)), // ownerReferences: meta/v1.OwnerReference
+    field(13, 19650, 15, Empty, Repeated, Type::Message(540)), // ownerReferences: meta/v1.OwnerReference
     field(14, 16177, 10, Empty, Repeated, Type::String), // finalizers: string
-    field(17, 18020, 13, Empty, Repeated, Type::Message(771)), // managedFields: meta/v1.ManagedFieldsEntry
+    field(17, 18020, 13, Empty, Repeated, Type::Message(537)), // managedFields: meta/v1.ManagedFieldsEntry
     // meta/v1.OwnerReference
     field(5, 12302, 10, Never, Single, Type::String), // apiVersion: string
     field(1, 17471, 4, Never, Single, Type::String), // kind: string
@@ -6733,18 +5275,18 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(6, 14073, 10, Empty, Optional, Type::Bool), // controller: bool
     field(7, 13195, 18, Empty, Optional, Type::Bool), // blockOwnerDeletion: bool
     // meta/v1.PartialObjectMetadata
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     // meta/v1.Preconditions
     field(1, 24625, 3, Empty, Optional, Type::String), // uid: string
     field(2, 21936, 15, Empty, Optional, Type::String), // resourceVersion: string
     // meta/v1.ShardInfo
     field(1, 22758, 8, Never, Single, Type::String), // selector: string
     // meta/v1.Status
-    field(1, 18438, 8, Empty, Single, Type::Message(770)), // metadata: meta/v1.ListMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(536)), // metadata: meta/v1.ListMeta
     field(2, 23323, 6, Empty, Single, Type::String), // status: string
     field(3, 18381, 7, Empty, Single, Type::String), // message: string
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
-    field(5, 15106, 7, Empty, Optional, Type::Message(780)), // details: meta/v1.StatusDetails
+    field(5, 15106, 7, Empty, Optional, Type::Message(546)), // details: meta/v1.StatusDetails
     field(6, 13639, 4, Empty, Single, Type::Int32), // code: int32
     // meta/v1.StatusCause
     field(1, 21225, 6, Empty, Single, Type::String), // reason: string
@@ -6755,48 +5297,45 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 16642, 5, Empty, Single, Type::String), // group: string
     field(3, 17471, 4, Empty, Single, Type::String), // kind: string
     field(6, 24625, 3, Empty, Single, Type::String), // uid: string
-    field(4, 13341, 6, Empty, Repeated, Type::Message(779)), // causes: meta/v1.StatusCause
+    field(4, 13341, 6, Empty, Repeated, Type::Message(545)), // causes: meta/v1.StatusCause
     field(5, 22046, 17, Empty, Single, Type::Int32), // retryAfterSeconds: int32
     // meta/v1.Time
     field(1, 22627, 7, Never, Single, Type::Int64), // seconds: int64
     field(2, 18773, 5, Never, Single, Type::Int32), // nanos: int32
     // metrics/v1beta1.ContainerMetrics
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 24864, 5, Never, Map, Type::Message(86)), // usage: api/resource.Quantity
+    field(2, 24864, 5, Never, Map, Type::Message(37)), // usage: api/resource.Quantity
     // metrics/v1beta1.NodeMetrics
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 24406, 9, Never, Single, Type::Message(781)), // timestamp: meta/v1.Time
-    field(3, 25442, 6, Never, Single, Type::Message(762)), // window: meta/v1.Duration
-    field(4, 24864, 5, Never, Map, Type::Message(86)), // usage: api/resource.Quantity
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 24406, 9, Never, Single, Type::Message(547)), // timestamp: meta/v1.Time
+    field(3, 25442, 6, Never, Single, Type::Message(528)), // window: meta/v1.Duration
+    field(4, 24864, 5, Never, Map, Type::Message(37)), // usage: api/resource.Quantity
     // metrics/v1beta1.PodMetrics
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 24406, 9, Never, Single, Type::Message(781)), // timestamp: meta/v1.Time
-    field(3, 25442, 6, Never, Single, Type::Message(762)), // window: meta/v1.Duration
-    field(4, 14042, 10, Never, Repeated, Type::Message(782)), // containers: metrics/v1beta1.ContainerMetrics
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 24406, 9, Never, Single, Type::Message(547)), // timestamp: meta/v1.Time
+    field(3, 25442, 6, Never, Single, Type::Message(528)), // window: meta/v1.Duration
+    field(4, 14042, 10, Never, Repeated, Type::Message(548)), // containers: metrics/v1beta1.ContainerMetrics
     // networking/v1.HTTPIngressPath
     field(1, 19848, 4, Empty, Single, Type::String), // path: string
     field(3, 19852, 8, Never, Optional, Type::String), // pathType: string
-    field(2, 13017, 7, Never, Single, Type::Message(791)), // backend: networking/v1.IngressBackend
+    field(2, 13017, 7, Never, Single, Type::Message(556)), // backend: networking/v1.IngressBackend
     // networking/v1.HTTPIngressRuleValue
-    field(1, 19860, 5, Never, Repeated, Type::Message(785)), // paths: networking/v1.HTTPIngressPath
+    field(1, 19860, 5, Never, Repeated, Type::Message(551)), // paths: networking/v1.HTTPIngressPath
     // networking/v1.IPAddress
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(788)), // spec: networking/v1.IPAddressSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(554)), // spec: networking/v1.IPAddressSpec
     // networking/v1.IPAddressSpec
-    field(1, 19753, 9, Empty, Optional, Type::Message(810)), // parentRef: networking/v1.ParentReference
-    // networking/v1.IPBlock
-    field(1, 13512, 4, Never, Single, Type::String), // cidr: string
-    field(2, 15707, 6, Empty, Repeated, Type::String), // except: string
+    field(1, 19753, 9, Empty, Optional, Type::Message(564)), // parentRef: networking/v1.ParentReference
     // networking/v1.Ingress
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(801)), // spec: networking/v1.IngressSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(802)), // status: networking/v1.IngressStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(563)), // spec: networking/v1.IngressSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(472)), // status: networking/v1.IngressStatus
     // networking/v1.IngressBackend
-    field(4, 22815, 7, Empty, Optional, Type::Message(800)), // service: networking/v1.IngressServiceBackend
-    field(3, 21663, 8, Empty, Optional, Type::Message(584)), // resource: core/v1.TypedLocalObjectReference
+    field(4, 22815, 7, Empty, Optional, Type::Message(562)), // service: networking/v1.IngressServiceBackend
+    field(3, 21663, 8, Empty, Optional, Type::Message(431)), // resource: core/v1.TypedLocalObjectReference
     // networking/v1.IngressClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(794)), // spec: networking/v1.IngressClassSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(559)), // spec: networking/v1.IngressClassSpec
     // networking/v1.IngressClassParametersReference
     field(1, 12274, 8, Empty, Optional, Type::String), // apiGroup: string
     field(2, 17471, 4, Never, Single, Type::String), // kind: string
@@ -6805,57 +5344,20 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(5, 18737, 9, Empty, Optional, Type::String), // namespace: string
     // networking/v1.IngressClassSpec
     field(1, 14073, 10, Empty, Single, Type::String), // controller: string
-    field(2, 19716, 10, Empty, Optional, Type::Message(793)), // parameters: networking/v1.IngressClassParametersReference
-    // networking/v1.IngressLoadBalancerIngress
-    field(1, 17326, 2, Empty, Single, Type::String), // ip: string
-    field(2, 16885, 8, Empty, Single, Type::String), // hostname: string
-    field(4, 20522, 5, Empty, Repeated, Type::Message(797)), // ports: networking/v1.IngressPortStatus
-    // networking/v1.IngressLoadBalancerStatus
-    field(1, 17098, 7, Empty, Repeated, Type::Message(795)), // ingress: networking/v1.IngressLoadBalancerIngress
-    // networking/v1.IngressPortStatus
-    field(1, 20511, 4, Never, Single, Type::Int32), // port: int32
-    field(2, 20917, 8, Never, Single, Type::String), // protocol: string
-    field(3, 15600, 5, Empty, Optional, Type::String), // error: string
+    field(2, 19716, 10, Empty, Optional, Type::Message(558)), // parameters: networking/v1.IngressClassParametersReference
     // networking/v1.IngressRule
     field(1, 16796, 4, Empty, Single, Type::String), // host: string
-    field(2, 0, 0, Never, Single, Type::Message(799)), // : networking/v1.IngressRuleValue
+    field(2, 0, 0, Never, Single, Type::Message(561)), // : networking/v1.IngressRuleValue
     // networking/v1.IngressRuleValue
-    field(1, 16923, 4, Empty, Optional, Type::Message(786)), // http: networking/v1.HTTPIngressRuleValue
+    field(1, 16923, 4, Empty, Optional, Type::Message(552)), // http: networking/v1.HTTPIngressRuleValue
     // networking/v1.IngressServiceBackend
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 20511, 4, Empty, Single, Type::Message(811)), // port: networking/v1.ServiceBackendPort
+    field(2, 20511, 4, Empty, Single, Type::Message(565)), // port: networking/v1.ServiceBackendPort
     // networking/v1.IngressSpec
     field(4, 17105, 16, Empty, Optional, Type::String), // ingressClassName: string
-    field(1, 14696, 14, Empty, Optional, Type::Message(791)), // defaultBackend: networking/v1.IngressBackend
-    field(2, 24420, 3, Empty, Repeated, Type::Message(803)), // tls: networking/v1.IngressTLS
-    field(3, 22129, 5, Empty, Repeated, Type::Message(798)), // rules: networking/v1.IngressRule
-    // networking/v1.IngressStatus
-    field(1, 17911, 12, Empty, Single, Type::Message(796)), // loadBalancer: networking/v1.IngressLoadBalancerStatus
-    // networking/v1.IngressTLS
-    field(1, 16918, 5, Empty, Repeated, Type::String), // hosts: string
-    field(2, 22662, 10, Empty, Single, Type::String), // secretName: string
-    // networking/v1.NetworkPolicy
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(809)), // spec: networking/v1.NetworkPolicySpec
-    // networking/v1.NetworkPolicyEgressRule
-    field(1, 20522, 5, Empty, Repeated, Type::Message(808)), // ports: networking/v1.NetworkPolicyPort
-    field(2, 24423, 2, Empty, Repeated, Type::Message(807)), // to: networking/v1.NetworkPolicyPeer
-    // networking/v1.NetworkPolicyIngressRule
-    field(1, 20522, 5, Empty, Repeated, Type::Message(808)), // ports: networking/v1.NetworkPolicyPort
-    field(2, 16412, 4, Empty, Repeated, Type::Message(807)), // from: networking/v1.NetworkPolicyPeer
-    // networking/v1.NetworkPolicyPeer
-    field(1, 20406, 11, Empty, Optional, Type::Message(768)), // podSelector: meta/v1.LabelSelector
-    field(2, 18746, 17, Empty, Optional, Type::Message(768)), // namespaceSelector: meta/v1.LabelSelector
-    field(3, 17328, 7, Empty, Optional, Type::Message(789)), // ipBlock: networking/v1.IPBlock
-    // networking/v1.NetworkPolicyPort
-    field(1, 20917, 8, Empty, Optional, Type::String), // protocol: string
-    field(2, 20511, 4, Empty, Optional, Type::Message(1218)), // port: util/intstr.IntOrString
-    field(3, 15498, 7, Empty, Optional, Type::Int32), // endPort: int32
-    // networking/v1.NetworkPolicySpec
-    field(1, 20406, 11, Never, Single, Type::Message(768)), // podSelector: meta/v1.LabelSelector
-    field(2, 17098, 7, Empty, Repeated, Type::Message(806)), // ingress: networking/v1.NetworkPolicyIngressRule
-    field(3, 15435, 6, Empty, Repeated, Type::Message(805)), // egress: networking/v1.NetworkPolicyEgressRule
-    field(4, 20474, 11, Empty, Repeated, Type::String), // policyTypes: string
+    field(1, 14696, 14, Empty, Optional, Type::Message(556)), // defaultBackend: networking/v1.IngressBackend
+    field(2, 24420, 3, Empty, Repeated, Type::Message(473)), // tls: networking/v1.IngressTLS
+    field(3, 22129, 5, Empty, Repeated, Type::Message(560)), // rules: networking/v1.IngressRule
     // networking/v1.ParentReference
     field(1, 16642, 5, Empty, Single, Type::String), // group: string
     field(2, 21663, 8, Empty, Single, Type::String), // resource: string
@@ -6865,184 +5367,62 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 18717, 4, Empty, Single, Type::String), // name: string
     field(2, 19364, 6, Empty, Single, Type::Int32), // number: int32
     // networking/v1.ServiceCIDR
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(813)), // spec: networking/v1.ServiceCIDRSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(814)), // status: networking/v1.ServiceCIDRStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(567)), // spec: networking/v1.ServiceCIDRSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(568)), // status: networking/v1.ServiceCIDRStatus
     // networking/v1.ServiceCIDRSpec
     field(1, 13516, 5, Empty, Repeated, Type::String), // cidrs: string
     // networking/v1.ServiceCIDRStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    // networking/v1alpha1.IPAddress
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(816)), // spec: networking/v1alpha1.IPAddressSpec
-    // networking/v1alpha1.IPAddressSpec
-    field(1, 19753, 9, Empty, Optional, Type::Message(817)), // parentRef: networking/v1alpha1.ParentReference
-    // networking/v1alpha1.ParentReference
-    field(1, 16642, 5, Empty, Single, Type::String), // group: string
-    field(2, 21663, 8, Empty, Single, Type::String), // resource: string
-    field(3, 18737, 9, Empty, Single, Type::String), // namespace: string
-    field(4, 18717, 4, Empty, Single, Type::String), // name: string
-    // networking/v1alpha1.ServiceCIDR
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(819)), // spec: networking/v1alpha1.ServiceCIDRSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(820)), // status: networking/v1alpha1.ServiceCIDRStatus
-    // networking/v1alpha1.ServiceCIDRSpec
-    field(1, 13516, 5, Empty, Repeated, Type::String), // cidrs: string
-    // networking/v1alpha1.ServiceCIDRStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    // networking/v1beta1.HTTPIngressPath
-    field(1, 19848, 4, Empty, Single, Type::String), // path: string
-    field(3, 19852, 8, Empty, Optional, Type::String), // pathType: string
-    field(2, 13017, 7, Never, Single, Type::Message(826)), // backend: networking/v1beta1.IngressBackend
-    // networking/v1beta1.HTTPIngressRuleValue
-    field(1, 19860, 5, Never, Repeated, Type::Message(821)), // paths: networking/v1beta1.HTTPIngressPath
-    // networking/v1beta1.IPAddress
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(824)), // spec: networking/v1beta1.IPAddressSpec
-    // networking/v1beta1.IPAddressSpec
-    field(1, 19753, 9, Empty, Optional, Type::Message(838)), // parentRef: networking/v1beta1.ParentReference
-    // networking/v1beta1.Ingress
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(835)), // spec: networking/v1beta1.IngressSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(836)), // status: networking/v1beta1.IngressStatus
-    // networking/v1beta1.IngressBackend
-    field(1, 22918, 11, Empty, Single, Type::String), // serviceName: string
-    field(2, 22929, 11, Empty, Single, Type::Message(1218)), // servicePort: util/intstr.IntOrString
-    field(3, 21663, 8, Empty, Optional, Type::Message(584)), // resource: core/v1.TypedLocalObjectReference
-    // networking/v1beta1.IngressClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(829)), // spec: networking/v1beta1.IngressClassSpec
-    // networking/v1beta1.IngressClassParametersReference
-    field(1, 12274, 8, Empty, Optional, Type::String), // apiGroup: string
-    field(2, 17471, 4, Never, Single, Type::String), // kind: string
-    field(3, 18717, 4, Never, Single, Type::String), // name: string
-    field(4, 22527, 5, Never, Optional, Type::String), // scope: string
-    field(5, 18737, 9, Empty, Optional, Type::String), // namespace: string
-    // networking/v1beta1.IngressClassSpec
-    field(1, 14073, 10, Empty, Single, Type::String), // controller: string
-    field(2, 19716, 10, Empty, Optional, Type::Message(828)), // parameters: networking/v1beta1.IngressClassParametersReference
-    // networking/v1beta1.IngressLoadBalancerIngress
-    field(1, 17326, 2, Empty, Single, Type::String), // ip: string
-    field(2, 16885, 8, Empty, Single, Type::String), // hostname: string
-    field(4, 20522, 5, Empty, Repeated, Type::Message(832)), // ports: networking/v1beta1.IngressPortStatus
-    // networking/v1beta1.IngressLoadBalancerStatus
-    field(1, 17098, 7, Empty, Repeated, Type::Message(830)), // ingress: networking/v1beta1.IngressLoadBalancerIngress
-    // networking/v1beta1.IngressPortStatus
-    field(1, 20511, 4, Never, Single, Type::Int32), // port: int32
-    field(2, 20917, 8, Never, Single, Type::String), // protocol: string
-    field(3, 15600, 5, Empty, Optional, Type::String), // error: string
-    // networking/v1beta1.IngressRule
-    field(1, 16796, 4, Empty, Single, Type::String), // host: string
-    field(2, 0, 0, Never, Single, Type::Message(834)), // : networking/v1beta1.IngressRuleValue
-    // networking/v1beta1.IngressRuleValue
-    field(1, 16923, 4, Empty, Optional, Type::Message(822)), // http: networking/v1beta1.HTTPIngressRuleValue
-    // networking/v1beta1.IngressSpec
-    field(4, 17105, 16, Empty, Optional, Type::String), // ingressClassName: string
-    field(1, 13017, 7, Empty, Optional, Type::Message(826)), // backend: networking/v1beta1.IngressBackend
-    field(2, 24420, 3, Empty, Repeated, Type::Message(837)), // tls: networking/v1beta1.IngressTLS
-    field(3, 22129, 5, Empty, Repeated, Type::Message(833)), // rules: networking/v1beta1.IngressRule
-    // networking/v1beta1.IngressStatus
-    field(1, 17911, 12, Empty, Single, Type::Message(831)), // loadBalancer: networking/v1beta1.IngressLoadBalancerStatus
-    // networking/v1beta1.IngressTLS
-    field(1, 16918, 5, Empty, Repeated, Type::String), // hosts: string
-    field(2, 22662, 10, Empty, Single, Type::String), // secretName: string
-    // networking/v1beta1.ParentReference
-    field(1, 16642, 5, Empty, Single, Type::String), // group: string
-    field(2, 21663, 8, Empty, Single, Type::String), // resource: string
-    field(3, 18737, 9, Empty, Single, Type::String), // namespace: string
-    field(4, 18717, 4, Empty, Single, Type::String), // name: string
-    // networking/v1beta1.ServiceCIDR
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(840)), // spec: networking/v1beta1.ServiceCIDRSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(841)), // status: networking/v1beta1.ServiceCIDRStatus
-    // networking/v1beta1.ServiceCIDRSpec
-    field(1, 13516, 5, Empty, Repeated, Type::String), // cidrs: string
-    // networking/v1beta1.ServiceCIDRStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     // node/v1.Overhead
-    field(1, 20205, 8, Empty, Map, Type::Message(86)), // podFixed: api/resource.Quantity
+    field(1, 20205, 8, Empty, Map, Type::Message(37)), // podFixed: api/resource.Quantity
     // node/v1.RuntimeClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(2, 16685, 7, Never, Single, Type::String), // handler: string
-    field(3, 19642, 8, Empty, Optional, Type::Message(842)), // overhead: node/v1.Overhead
-    field(4, 22315, 10, Empty, Optional, Type::Message(844)), // scheduling: node/v1.Scheduling
+    field(3, 19642, 8, Empty, Optional, Type::Message(569)), // overhead: node/v1.Overhead
+    field(4, 22315, 10, Empty, Optional, Type::Message(571)), // scheduling: node/v1.Scheduling
     // node/v1.Scheduling
     field(1, 19140, 12, Empty, Map, Type::String), // nodeSelector: string
-    field(2, 24469, 11, Empty, Repeated, Type::Message(580)), // tolerations: core/v1.Toleration
-    // node/v1alpha1.Overhead
-    field(1, 20205, 8, Empty, Map, Type::Message(86)), // podFixed: api/resource.Quantity
+    field(2, 24469, 11, Empty, Repeated, Type::Message(427)), // tolerations: core/v1.Toleration
     // node/v1alpha1.RuntimeClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(847)), // spec: node/v1alpha1.RuntimeClassSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(573)), // spec: node/v1alpha1.RuntimeClassSpec
     // node/v1alpha1.RuntimeClassSpec
     field(1, 22223, 14, Never, Single, Type::String), // runtimeHandler: string
-    field(2, 19642, 8, Empty, Optional, Type::Message(845)), // overhead: node/v1alpha1.Overhead
-    field(3, 22315, 10, Empty, Optional, Type::Message(848)), // scheduling: node/v1alpha1.Scheduling
-    // node/v1alpha1.Scheduling
-    field(1, 19140, 12, Empty, Map, Type::String), // nodeSelector: string
-    field(2, 24469, 11, Empty, Repeated, Type::Message(580)), // tolerations: core/v1.Toleration
-    // node/v1beta1.Overhead
-    field(1, 20205, 8, Empty, Map, Type::Message(86)), // podFixed: api/resource.Quantity
-    // node/v1beta1.RuntimeClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 16685, 7, Never, Single, Type::String), // handler: string
-    field(3, 19642, 8, Empty, Optional, Type::Message(849)), // overhead: node/v1beta1.Overhead
-    field(4, 22315, 10, Empty, Optional, Type::Message(851)), // scheduling: node/v1beta1.Scheduling
-    // node/v1beta1.Scheduling
-    field(1, 19140, 12, Empty, Map, Type::String), // nodeSelector: string
-    field(2, 24469, 11, Empty, Repeated, Type::Message(580)), // tolerations: core/v1.Toleration
+    field(2, 19642, 8, Empty, Optional, Type::Message(569)), // overhead: node/v1alpha1.Overhead
+    field(3, 22315, 10, Empty, Optional, Type::Message(571)), // scheduling: node/v1alpha1.Scheduling
     // pkg/runtime.RawExtension
     field(1, 21037, 3, Never, Single, Type::Bytes), // raw: bytes
     // policy/v1.Eviction
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 14786, 13, Empty, Optional, Type::Message(761)), // deleteOptions: meta/v1.DeleteOptions
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 14786, 13, Empty, Optional, Type::Message(527)), // deleteOptions: meta/v1.DeleteOptions
     // policy/v1.PodDisruptionBudget
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(855)), // spec: policy/v1.PodDisruptionBudgetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(856)), // status: policy/v1.PodDisruptionBudgetStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(577)), // spec: policy/v1.PodDisruptionBudgetSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(578)), // status: policy/v1.PodDisruptionBudgetStatus
     // policy/v1.PodDisruptionBudgetSpec
-    field(1, 18508, 12, Empty, Optional, Type::Message(1218)), // minAvailable: util/intstr.IntOrString
-    field(2, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
+    field(1, 18508, 12, Empty, Optional, Type::Message(762)), // minAvailable: util/intstr.IntOrString
+    field(2, 22758, 8, Empty, Optional, Type::Message(534)), // selector: meta/v1.LabelSelector
+    field(3, 18337, 14, Empty, Optional, Type::Message(762)), // maxUnavailable: util/intstr.IntOrString
     field(4, 24688, 26, Empty, Optional, Type::String), // unhealthyPodEvictionPolicy: string
     // policy/v1.PodDisruptionBudgetStatus
     field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 15271, 13, Empty, Map, Type::Message(781)), // disruptedPods: meta/v1.Time
+    field(2, 15271, 13, Empty, Map, Type::Message(547)), // disruptedPods: meta/v1.Time
     field(3, 15298, 18, Never, Single, Type::Int32), // disruptionsAllowed: int32
     field(4, 14447, 14, Never, Single, Type::Int32), // currentHealthy: int32
     field(5, 15044, 14, Never, Single, Type::Int32), // desiredHealthy: int32
     field(6, 15814, 12, Never, Single, Type::Int32), // expectedPods: int32
-    field(7, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    // policy/v1beta1.Eviction
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 14786, 13, Empty, Optional, Type::Message(761)), // deleteOptions: meta/v1.DeleteOptions
-    // policy/v1beta1.PodDisruptionBudget
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(859)), // spec: policy/v1beta1.PodDisruptionBudgetSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(860)), // status: policy/v1beta1.PodDisruptionBudgetStatus
-    // policy/v1beta1.PodDisruptionBudgetSpec
-    field(1, 18508, 12, Empty, Optional, Type::Message(1218)), // minAvailable: util/intstr.IntOrString
-    field(2, 22758, 8, Empty, Optional, Type::Message(768)), // selector: meta/v1.LabelSelector
-    field(3, 18337, 14, Empty, Optional, Type::Message(1218)), // maxUnavailable: util/intstr.IntOrString
-    field(4, 24688, 26, Empty, Optional, Type::String), // unhealthyPodEvictionPolicy: string
-    // policy/v1beta1.PodDisruptionBudgetStatus
-    field(1, 19458, 18, Empty, Single, Type::Int64), // observedGeneration: int64
-    field(2, 15271, 13, Empty, Map, Type::Message(781)), // disruptedPods: meta/v1.Time
-    field(3, 15298, 18, Never, Single, Type::Int32), // disruptionsAllowed: int32
-    field(4, 14447, 14, Never, Single, Type::Int32), // currentHealthy: int32
-    field(5, 15044, 14, Never, Single, Type::Int32), // desiredHealthy: int32
-    field(6, 15814, 12, Never, Single, Type::Int32), // expectedPods: int32
-    field(7, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(7, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     // rbac/v1.AggregationRule
-    field(1, 13589, 20, Empty, Repeated, Type::Message(768)), // clusterRoleSelectors: meta/v1.LabelSelector
+    field(1, 13589, 20, Empty, Repeated, Type::Message(534)), // clusterRoleSelectors: meta/v1.LabelSelector
     // rbac/v1.ClusterRole
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 22129, 5, Never, Repeated, Type::Message(864)), // rules: rbac/v1.PolicyRule
-    field(3, 11943, 15, Empty, Optional, Type::Message(861)), // aggregationRule: rbac/v1.AggregationRule
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 22129, 5, Never, Repeated, Type::Message(582)), // rules: rbac/v1.PolicyRule
+    field(3, 11943, 15, Empty, Optional, Type::Message(579)), // aggregationRule: rbac/v1.AggregationRule
     // rbac/v1.ClusterRoleBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23761, 8, Empty, Repeated, Type::Message(868)), // subjects: rbac/v1.Subject
-    field(3, 22095, 7, Never, Single, Type::Message(867)), // roleRef: rbac/v1.RoleRef
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23761, 8, Empty, Repeated, Type::Message(586)), // subjects: rbac/v1.Subject
+    field(3, 22095, 7, Never, Single, Type::Message(585)), // roleRef: rbac/v1.RoleRef
     // rbac/v1.PolicyRule
     field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
     field(2, 12282, 9, Empty, Repeated, Type::String), // apiGroups: string
@@ -7050,12 +5430,12 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 21892, 13, Empty, Repeated, Type::String), // resourceNames: string
     field(5, 19300, 15, Empty, Repeated, Type::String), // nonResourceURLs: string
     // rbac/v1.Role
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 22129, 5, Never, Repeated, Type::Message(864)), // rules: rbac/v1.PolicyRule
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 22129, 5, Never, Repeated, Type::Message(582)), // rules: rbac/v1.PolicyRule
     // rbac/v1.RoleBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23761, 8, Empty, Repeated, Type::Message(868)), // subjects: rbac/v1.Subject
-    field(3, 22095, 7, Never, Single, Type::Message(867)), // roleRef: rbac/v1.RoleRef
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23761, 8, Empty, Repeated, Type::Message(586)), // subjects: rbac/v1.Subject
+    field(3, 22095, 7, Never, Single, Type::Message(585)), // roleRef: rbac/v1.RoleRef
     // rbac/v1.RoleRef
     field(1, 12274, 8, Never, Single, Type::String), // apiGroup: string
     field(2, 17471, 4, Never, Single, Type::String), // kind: string
@@ -7065,16 +5445,14 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 12274, 8, Empty, Single, Type::String), // apiGroup: string
     field(3, 18717, 4, Never, Single, Type::String), // name: string
     field(4, 18737, 9, Empty, Single, Type::String), // namespace: string
-    // rbac/v1alpha1.AggregationRule
-    field(1, 13589, 20, Empty, Repeated, Type::Message(768)), // clusterRoleSelectors: meta/v1.LabelSelector
     // rbac/v1alpha1.ClusterRole
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 22129, 5, Never, Repeated, Type::Message(872)), // rules: rbac/v1alpha1.PolicyRule
-    field(3, 11943, 15, Empty, Optional, Type::Message(869)), // aggregationRule: rbac/v1alpha1.AggregationRule
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 22129, 5, Never, Repeated, Type::Message(589)), // rules: rbac/v1alpha1.PolicyRule
+    field(3, 11943, 15, Empty, Optional, Type::Message(579)), // aggregationRule: rbac/v1alpha1.AggregationRule
     // rbac/v1alpha1.ClusterRoleBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23761, 8, Empty, Repeated, Type::Message(876)), // subjects: rbac/v1alpha1.Subject
-    field(3, 22095, 7, Never, Single, Type::Message(875)), // roleRef: rbac/v1alpha1.RoleRef
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23761, 8, Empty, Repeated, Type::Message(592)), // subjects: rbac/v1alpha1.Subject
+    field(3, 22095, 7, Never, Single, Type::Message(585)), // roleRef: rbac/v1alpha1.RoleRef
     // rbac/v1alpha1.PolicyRule
     field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
     field(3, 12282, 9, Empty, Repeated, Type::String), // apiGroups: string
@@ -7082,51 +5460,15 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(5, 21892, 13, Empty, Repeated, Type::String), // resourceNames: string
     field(6, 19300, 15, Empty, Repeated, Type::String), // nonResourceURLs: string
     // rbac/v1alpha1.Role
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 22129, 5, Never, Repeated, Type::Message(872)), // rules: rbac/v1alpha1.PolicyRule
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 22129, 5, Never, Repeated, Type::Message(589)), // rules: rbac/v1alpha1.PolicyRule
     // rbac/v1alpha1.RoleBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23761, 8, Empty, Repeated, Type::Message(876)), // subjects: rbac/v1alpha1.Subject
-    field(3, 22095, 7, Never, Single, Type::Message(875)), // roleRef: rbac/v1alpha1.RoleRef
-    // rbac/v1alpha1.RoleRef
-    field(1, 12274, 8, Never, Single, Type::String), // apiGroup: string
-    field(2, 17471, 4, Never, Single, Type::String), // kind: string
-    field(3, 18717, 4, Never, Single, Type::String), // name: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23761, 8, Empty, Repeated, Type::Message(592)), // subjects: rbac/v1alpha1.Subject
+    field(3, 22095, 7, Never, Single, Type::Message(585)), // roleRef: rbac/v1alpha1.RoleRef
     // rbac/v1alpha1.Subject
     field(1, 17471, 4, Never, Single, Type::String), // kind: string
     field(2, 12302, 10, Empty, Single, Type::String), // apiVersion: string
-    field(3, 18717, 4, Never, Single, Type::String), // name: string
-    field(4, 18737, 9, Empty, Single, Type::String), // namespace: string
-    // rbac/v1beta1.AggregationRule
-    field(1, 13589, 20, Empty, Repeated, Type::Message(768)), // clusterRoleSelectors: meta/v1.LabelSelector
-    // rbac/v1beta1.ClusterRole
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 22129, 5, Never, Repeated, Type::Message(880)), // rules: rbac/v1beta1.PolicyRule
-    field(3, 11943, 15, Empty, Optional, Type::Message(877)), // aggregationRule: rbac/v1beta1.AggregationRule
-    // rbac/v1beta1.ClusterRoleBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23761, 8, Empty, Repeated, Type::Message(884)), // subjects: rbac/v1beta1.Subject
-    field(3, 22095, 7, Never, Single, Type::Message(883)), // roleRef: rbac/v1beta1.RoleRef
-    // rbac/v1beta1.PolicyRule
-    field(1, 25042, 5, Never, Repeated, Type::String), // verbs: string
-    field(2, 12282, 9, Empty, Repeated, Type::String), // apiGroups: string
-    field(3, 21951, 9, Empty, Repeated, Type::String), // resources: string
-    field(4, 21892, 13, Empty, Repeated, Type::String), // resourceNames: string
-    field(5, 19300, 15, Empty, Repeated, Type::String), // nonResourceURLs: string
-    // rbac/v1beta1.Role
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 22129, 5, Never, Repeated, Type::Message(880)), // rules: rbac/v1beta1.PolicyRule
-    // rbac/v1beta1.RoleBinding
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23761, 8, Empty, Repeated, Type::Message(884)), // subjects: rbac/v1beta1.Subject
-    field(3, 22095, 7, Never, Single, Type::Message(883)), // roleRef: rbac/v1beta1.RoleRef
-    // rbac/v1beta1.RoleRef
-    field(1, 12274, 8, Never, Single, Type::String), // apiGroup: string
-    field(2, 17471, 4, Never, Single, Type::String), // kind: string
-    field(3, 18717, 4, Never, Single, Type::String), // name: string
-    // rbac/v1beta1.Subject
-    field(1, 17471, 4, Never, Single, Type::String), // kind: string
-    field(2, 12274, 8, Empty, Single, Type::String), // apiGroup: string
     field(3, 18717, 4, Never, Single, Type::String), // name: string
     field(4, 18737, 9, Empty, Single, Type::String), // namespace: string
     // resource/v1.AllocatedDeviceStatus
@@ -7134,52 +5476,52 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 20485, 4, Never, Single, Type::String), // pool: string
     field(3, 15113, 6, Never, Single, Type::String), // device: string
     field(7, 23009, 7, Empty, Optional, Type::String), // shareID: string
-    field(4, 13824, 10, Never, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(5, 14586, 4, Empty, Optional, Type::Message(852)), // data: pkg/runtime.RawExtension
-    field(6, 18778, 11, Empty, Optional, Type::Message(918)), // networkData: resource/v1.NetworkDeviceData
+    field(4, 13824, 10, Never, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
+    field(5, 14586, 4, Empty, Optional, Type::Message(574)), // data: pkg/runtime.RawExtension
+    field(6, 18778, 11, Empty, Optional, Type::Message(626)), // networkData: resource/v1.NetworkDeviceData
     // resource/v1.AllocationResult
-    field(1, 15174, 7, Empty, Single, Type::Message(895)), // devices: resource/v1.DeviceAllocationResult
-    field(3, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
-    field(5, 12141, 19, Empty, Optional, Type::Message(781)), // allocationTimestamp: meta/v1.Time
+    field(1, 15174, 7, Empty, Single, Type::Message(603)), // devices: resource/v1.DeviceAllocationResult
+    field(3, 19140, 12, Empty, Optional, Type::Message(335)), // nodeSelector: core/v1.NodeSelector
+    field(5, 12141, 19, Empty, Optional, Type::Message(547)), // allocationTimestamp: meta/v1.Time
     // resource/v1.CELDeviceSelector
     field(1, 15862, 10, Never, Single, Type::String), // expression: string
     // resource/v1.CapacityRequestPolicy
-    field(1, 14689, 7, Never, Optional, Type::Message(86)), // default: api/resource.Quantity
-    field(3, 24940, 11, Empty, Repeated, Type::Message(86)), // validValues: api/resource.Quantity
-    field(4, 24930, 10, Empty, Optional, Type::Message(889)), // validRange: resource/v1.CapacityRequestPolicyRange
+    field(1, 14689, 7, Never, Optional, Type::Message(37)), // default: api/resource.Quantity
+    field(3, 24940, 11, Empty, Repeated, Type::Message(37)), // validValues: api/resource.Quantity
+    field(4, 24930, 10, Empty, Optional, Type::Message(597)), // validRange: resource/v1.CapacityRequestPolicyRange
     // resource/v1.CapacityRequestPolicyRange
-    field(1, 18505, 3, Empty, Optional, Type::Message(86)), // min: api/resource.Quantity
-    field(2, 18222, 3, Empty, Optional, Type::Message(86)), // max: api/resource.Quantity
-    field(3, 23361, 4, Empty, Optional, Type::Message(86)), // step: api/resource.Quantity
+    field(1, 18505, 3, Empty, Optional, Type::Message(37)), // min: api/resource.Quantity
+    field(2, 18222, 3, Empty, Optional, Type::Message(37)), // max: api/resource.Quantity
+    field(3, 23361, 4, Empty, Optional, Type::Message(37)), // step: api/resource.Quantity
     // resource/v1.CapacityRequirements
-    field(1, 21543, 8, Empty, Map, Type::Message(86)), // requests: api/resource.Quantity
+    field(1, 21543, 8, Empty, Map, Type::Message(37)), // requests: api/resource.Quantity
     // resource/v1.Counter
-    field(1, 24994, 5, Never, Single, Type::Message(86)), // value: api/resource.Quantity
+    field(1, 24994, 5, Never, Single, Type::Message(37)), // value: api/resource.Quantity
     // resource/v1.CounterSet
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 14317, 8, Empty, Map, Type::Message(891)), // counters: resource/v1.Counter
+    field(2, 14317, 8, Empty, Map, Type::Message(599)), // counters: resource/v1.Counter
     // resource/v1.Device
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 12623, 10, Empty, Map, Type::Message(896)), // attributes: resource/v1.DeviceAttribute
-    field(3, 13294, 8, Empty, Map, Type::Message(897)), // capacity: resource/v1.DeviceCapacity
-    field(4, 13923, 16, Empty, Repeated, Type::Message(905)), // consumesCounters: resource/v1.DeviceCounterConsumption
+    field(2, 12623, 10, Empty, Map, Type::Message(604)), // attributes: resource/v1.DeviceAttribute
+    field(3, 13294, 8, Empty, Map, Type::Message(605)), // capacity: resource/v1.DeviceCapacity
+    field(4, 13923, 16, Empty, Repeated, Type::Message(613)), // consumesCounters: resource/v1.DeviceCounterConsumption
     field(5, 19104, 8, Empty, Optional, Type::String), // nodeName: string
-    field(6, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
+    field(6, 19140, 12, Empty, Optional, Type::Message(335)), // nodeSelector: core/v1.NodeSelector
     field(7, 11961, 8, Empty, Optional, Type::Bool), // allNodes: bool
-    field(8, 23987, 6, Empty, Repeated, Type::Message(911)), // taints: resource/v1.DeviceTaint
+    field(8, 23987, 6, Empty, Repeated, Type::Message(619)), // taints: resource/v1.DeviceTaint
     field(9, 13184, 11, Empty, Optional, Type::Bool), // bindsToNode: bool
     field(10, 13143, 17, Empty, Repeated, Type::String), // bindingConditions: string
     field(11, 13160, 24, Empty, Repeated, Type::String), // bindingFailureConditions: string
     field(12, 12160, 24, Empty, Optional, Type::Bool), // allowMultipleAllocations: bool
-    field(13, 18982, 31, Empty, Map, Type::Message(922)), // nodeAllocatableResourceMappings: resource/v1.NodeAllocatableResourceMapping
-    field(14, 19013, 24, Empty, Map, Type::Message(921)), // nodeAllocatableResources: resource/v1.NodeAllocatableResource
+    field(13, 18982, 31, Empty, Map, Type::Message(630)), // nodeAllocatableResourceMappings: resource/v1.NodeAllocatableResourceMapping
+    field(14, 19013, 24, Empty, Map, Type::Message(629)), // nodeAllocatableResources: resource/v1.NodeAllocatableResource
     // resource/v1.DeviceAllocationConfiguration
     field(1, 23184, 6, Never, Single, Type::String), // source: string
     field(2, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(3, 0, 0, Never, Single, Type::Message(903)), // : resource/v1.DeviceConfiguration
+    field(3, 0, 0, Never, Single, Type::Message(611)), // : resource/v1.DeviceConfiguration
     // resource/v1.DeviceAllocationResult
-    field(1, 22039, 7, Empty, Repeated, Type::Message(908)), // results: resource/v1.DeviceRequestAllocationResult
-    field(2, 13834, 6, Empty, Repeated, Type::Message(894)), // config: resource/v1.DeviceAllocationConfiguration
+    field(1, 22039, 7, Empty, Repeated, Type::Message(616)), // results: resource/v1.DeviceRequestAllocationResult
+    field(2, 13834, 6, Empty, Repeated, Type::Message(602)), // config: resource/v1.DeviceAllocationConfiguration
     // resource/v1.DeviceAttribute
     field(2, 17225, 3, Empty, Optional, Type::Int64), // int: int64
     field(3, 13213, 4, Empty, Optional, Type::Bool), // bool: bool
@@ -7190,78 +5532,78 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(8, 23699, 7, Empty, Repeated, Type::String), // strings: string
     field(9, 25069, 8, Empty, Repeated, Type::String), // versions: string
     // resource/v1.DeviceCapacity
-    field(1, 24994, 5, Never, Single, Type::Message(86)), // value: api/resource.Quantity
-    field(2, 21478, 13, Empty, Optional, Type::Message(888)), // requestPolicy: resource/v1.CapacityRequestPolicy
+    field(1, 24994, 5, Never, Single, Type::Message(37)), // value: api/resource.Quantity
+    field(2, 21478, 13, Empty, Optional, Type::Message(596)), // requestPolicy: resource/v1.CapacityRequestPolicy
     // resource/v1.DeviceClaim
-    field(1, 21543, 8, Never, Repeated, Type::Message(907)), // requests: resource/v1.DeviceRequest
-    field(2, 13888, 11, Empty, Repeated, Type::Message(904)), // constraints: resource/v1.DeviceConstraint
-    field(3, 13834, 6, Empty, Repeated, Type::Message(899)), // config: resource/v1.DeviceClaimConfiguration
+    field(1, 21543, 8, Never, Repeated, Type::Message(615)), // requests: resource/v1.DeviceRequest
+    field(2, 13888, 11, Empty, Repeated, Type::Message(612)), // constraints: resource/v1.DeviceConstraint
+    field(3, 13834, 6, Empty, Repeated, Type::Message(607)), // config: resource/v1.DeviceClaimConfiguration
     // resource/v1.DeviceClaimConfiguration
     field(1, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(2, 0, 0, Never, Single, Type::Message(903)), // : resource/v1.DeviceConfiguration
+    field(2, 0, 0, Never, Single, Type::Message(611)), // : resource/v1.DeviceConfiguration
     // resource/v1.DeviceClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(902)), // spec: resource/v1.DeviceClassSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(610)), // spec: resource/v1.DeviceClassSpec
     // resource/v1.DeviceClassConfiguration
-    field(1, 0, 0, Never, Single, Type::Message(903)), // : resource/v1.DeviceConfiguration
+    field(1, 0, 0, Never, Single, Type::Message(611)), // : resource/v1.DeviceConfiguration
     // resource/v1.DeviceClassSpec
-    field(1, 22766, 9, Empty, Repeated, Type::Message(909)), // selectors: resource/v1.DeviceSelector
-    field(2, 13834, 6, Empty, Repeated, Type::Message(901)), // config: resource/v1.DeviceClassConfiguration
+    field(1, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1.DeviceSelector
+    field(2, 13834, 6, Empty, Repeated, Type::Message(609)), // config: resource/v1.DeviceClassConfiguration
     field(4, 15917, 20, Empty, Optional, Type::String), // extendedResourceName: string
     // resource/v1.DeviceConfiguration
-    field(1, 19516, 6, Empty, Optional, Type::Message(923)), // opaque: resource/v1.OpaqueDeviceConfiguration
+    field(1, 19516, 6, Empty, Optional, Type::Message(631)), // opaque: resource/v1.OpaqueDeviceConfiguration
     // resource/v1.DeviceConstraint
     field(1, 21543, 8, Empty, Repeated, Type::String), // requests: string
     field(2, 18061, 14, Empty, Optional, Type::String), // matchAttribute: string
     field(3, 15316, 17, Empty, Optional, Type::String), // distinctAttribute: string
     // resource/v1.DeviceCounterConsumption
     field(1, 14307, 10, Never, Single, Type::String), // counterSet: string
-    field(2, 14317, 8, Empty, Map, Type::Message(891)), // counters: resource/v1.Counter
+    field(2, 14317, 8, Empty, Map, Type::Message(599)), // counters: resource/v1.Counter
     field(3, 13685, 19, Empty, Repeated, Type::String), // compatibilityGroups: string
     // resource/v1.DeviceDerivedAttribute
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 15862, 10, Never, Single, Type::String), // expression: string
     // resource/v1.DeviceRequest
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15693, 7, Empty, Optional, Type::Message(917)), // exactly: resource/v1.ExactDeviceRequest
-    field(3, 16197, 14, Empty, Repeated, Type::Message(910)), // firstAvailable: resource/v1.DeviceSubRequest
+    field(2, 15693, 7, Empty, Optional, Type::Message(625)), // exactly: resource/v1.ExactDeviceRequest
+    field(3, 16197, 14, Empty, Repeated, Type::Message(618)), // firstAvailable: resource/v1.DeviceSubRequest
     // resource/v1.DeviceRequestAllocationResult
     field(1, 21434, 7, Never, Single, Type::String), // request: string
     field(2, 15388, 6, Never, Single, Type::String), // driver: string
     field(3, 20485, 4, Never, Single, Type::String), // pool: string
     field(4, 15113, 6, Never, Single, Type::String), // device: string
     field(5, 11754, 11, Empty, Optional, Type::Bool), // adminAccess: bool
-    field(6, 24469, 11, Empty, Repeated, Type::Message(916)), // tolerations: resource/v1.DeviceToleration
+    field(6, 24469, 11, Empty, Repeated, Type::Message(624)), // tolerations: resource/v1.DeviceToleration
     field(7, 13143, 17, Empty, Repeated, Type::String), // bindingConditions: string
     field(8, 13160, 24, Empty, Repeated, Type::String), // bindingFailureConditions: string
     field(9, 23009, 7, Empty, Optional, Type::String), // shareID: string
-    field(10, 13907, 16, Empty, Map, Type::Message(86)), // consumedCapacity: api/resource.Quantity
+    field(10, 13907, 16, Empty, Map, Type::Message(37)), // consumedCapacity: api/resource.Quantity
     field(11, 23161, 18, Empty, Repeated, Type::String), // skipNodeOperations: string
     // resource/v1.DeviceSelector
-    field(1, 13347, 3, Empty, Optional, Type::Message(887)), // cel: resource/v1.CELDeviceSelector
+    field(1, 13347, 3, Empty, Optional, Type::Message(595)), // cel: resource/v1.CELDeviceSelector
     // resource/v1.DeviceSubRequest
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 15119, 15, Never, Single, Type::String), // deviceClassName: string
-    field(3, 22766, 9, Empty, Repeated, Type::Message(909)), // selectors: resource/v1.DeviceSelector
+    field(3, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1.DeviceSelector
     field(4, 12107, 14, Empty, Single, Type::String), // allocationMode: string
     field(5, 14302, 5, Empty, Single, Type::Int64), // count: int64
-    field(6, 24469, 11, Empty, Repeated, Type::Message(916)), // tolerations: resource/v1.DeviceToleration
-    field(7, 13294, 8, Empty, Optional, Type::Message(890)), // capacity: resource/v1.CapacityRequirements
-    field(8, 14984, 17, Empty, Repeated, Type::Message(906)), // derivedAttributes: resource/v1.DeviceDerivedAttribute
+    field(6, 24469, 11, Empty, Repeated, Type::Message(624)), // tolerations: resource/v1.DeviceToleration
+    field(7, 13294, 8, Empty, Optional, Type::Message(598)), // capacity: resource/v1.CapacityRequirements
+    field(8, 14984, 17, Empty, Repeated, Type::Message(614)), // derivedAttributes: resource/v1.DeviceDerivedAttribute
     // resource/v1.DeviceTaint
     field(1, 17447, 3, Never, Single, Type::String), // key: string
     field(2, 24994, 5, Empty, Single, Type::String), // value: string
     field(3, 15429, 6, Never, Single, Type::String), // effect: string
-    field(4, 24375, 9, Empty, Optional, Type::Message(781)), // timeAdded: meta/v1.Time
+    field(4, 24375, 9, Empty, Optional, Type::Message(547)), // timeAdded: meta/v1.Time
     // resource/v1.DeviceTaintRule
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(913)), // spec: resource/v1.DeviceTaintRuleSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(914)), // status: resource/v1.DeviceTaintRuleStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(621)), // spec: resource/v1.DeviceTaintRuleSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(622)), // status: resource/v1.DeviceTaintRuleStatus
     // resource/v1.DeviceTaintRuleSpec
-    field(1, 15160, 14, Empty, Optional, Type::Message(915)), // deviceSelector: resource/v1.DeviceTaintSelector
-    field(2, 23982, 5, Empty, Single, Type::Message(911)), // taint: resource/v1.DeviceTaint
+    field(1, 15160, 14, Empty, Optional, Type::Message(623)), // deviceSelector: resource/v1.DeviceTaintSelector
+    field(2, 23982, 5, Empty, Single, Type::Message(619)), // taint: resource/v1.DeviceTaint
     // resource/v1.DeviceTaintRuleStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     // resource/v1.DeviceTaintSelector
     field(2, 15388, 6, Empty, Optional, Type::String), // driver: string
     field(3, 20485, 4, Empty, Optional, Type::String), // pool: string
@@ -7274,209 +5616,169 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(5, 24452, 17, Empty, Optional, Type::Int64), // tolerationSeconds: int64
     // resource/v1.ExactDeviceRequest
     field(1, 15119, 15, Never, Single, Type::String), // deviceClassName: string
-    field(2, 22766, 9, Empty, Repeated, Type::Message(909)), // selectors: resource/v1.DeviceSelector
+    field(2, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1.DeviceSelector
     field(3, 12107, 14, Empty, Single, Type::String), // allocationMode: string
     field(4, 14302, 5, Empty, Single, Type::Int64), // count: int64
     field(5, 11754, 11, Empty, Optional, Type::Bool), // adminAccess: bool
-    field(6, 24469, 11, Empty, Repeated, Type::Message(916)), // tolerations: resource/v1.DeviceToleration
-    field(7, 13294, 8, Empty, Optional, Type::Message(890)), // capacity: resource/v1.CapacityRequirements
-    field(8, 14984, 17, Empty, Repeated, Type::Message(906)), // derivedAttributes: resource/v1.DeviceDerivedAttribute
+    field(6, 24469, 11, Empty, Repeated, Type::Message(624)), // tolerations: resource/v1.DeviceToleration
+    field(7, 13294, 8, Empty, Optional, Type::Message(598)), // capacity: resource/v1.CapacityRequirements
+    field(8, 14984, 17, Empty, Repeated, Type::Message(614)), // derivedAttributes: resource/v1.DeviceDerivedAttribute
     // resource/v1.NetworkDeviceData
     field(1, 17240, 13, Empty, Single, Type::String), // interfaceName: string
     field(2, 17365, 3, Empty, Repeated, Type::String), // ips: string
     field(3, 16696, 15, Empty, Single, Type::String), // hardwareAddress: string
     // resource/v1.NodeAllocatableMapping
     field(1, 13302, 11, Empty, Optional, Type::String), // capacityKey: string
-    field(2, 13313, 18, Empty, Optional, Type::Message(86)), // capacityMultiplier: api/resource.Quantity
-    field(3, 15134, 16, Empty, Optional, Type::Message(86)), // deviceMultiplier: api/resource.Quantity
+    field(2, 13313, 18, Empty, Optional, Type::Message(37)), // capacityMultiplier: api/resource.Quantity
+    field(3, 15134, 16, Empty, Optional, Type::Message(37)), // deviceMultiplier: api/resource.Quantity
     // resource/v1.NodeAllocatableOverhead
-    field(1, 19939, 6, Empty, Optional, Type::Message(86)), // perPod: api/resource.Quantity
-    field(2, 19905, 12, Empty, Optional, Type::Message(86)), // perContainer: api/resource.Quantity
+    field(1, 19939, 6, Empty, Optional, Type::Message(37)), // perPod: api/resource.Quantity
+    field(2, 19905, 12, Empty, Optional, Type::Message(37)), // perContainer: api/resource.Quantity
     // resource/v1.NodeAllocatableResource
-    field(3, 18054, 7, Empty, Optional, Type::Message(919)), // mapping: resource/v1.NodeAllocatableMapping
-    field(4, 19642, 8, Empty, Optional, Type::Message(920)), // overhead: resource/v1.NodeAllocatableOverhead
+    field(3, 18054, 7, Empty, Optional, Type::Message(627)), // mapping: resource/v1.NodeAllocatableMapping
+    field(4, 19642, 8, Empty, Optional, Type::Message(628)), // overhead: resource/v1.NodeAllocatableOverhead
     // resource/v1.NodeAllocatableResourceMapping
     field(1, 13302, 11, Empty, Optional, Type::String), // capacityKey: string
-    field(2, 12121, 20, Empty, Optional, Type::Message(86)), // allocationMultiplier: api/resource.Quantity
+    field(2, 12121, 20, Empty, Optional, Type::Message(37)), // allocationMultiplier: api/resource.Quantity
     // resource/v1.OpaqueDeviceConfiguration
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 19716, 10, Never, Single, Type::Message(852)), // parameters: pkg/runtime.RawExtension
+    field(2, 19716, 10, Never, Single, Type::Message(574)), // parameters: pkg/runtime.RawExtension
     // resource/v1.ResourceClaim
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(926)), // spec: resource/v1.ResourceClaimSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(927)), // status: resource/v1.ResourceClaimStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(634)), // spec: resource/v1.ResourceClaimSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(635)), // status: resource/v1.ResourceClaimStatus
     // resource/v1.ResourceClaimConsumerReference
     field(1, 12274, 8, Empty, Single, Type::String), // apiGroup: string
     field(3, 21663, 8, Never, Single, Type::String), // resource: string
     field(4, 18717, 4, Never, Single, Type::String), // name: string
     field(5, 24625, 3, Never, Single, Type::String), // uid: string
     // resource/v1.ResourceClaimSpec
-    field(1, 15174, 7, Never, Single, Type::Message(898)), // devices: resource/v1.DeviceClaim
+    field(1, 15174, 7, Never, Single, Type::Message(606)), // devices: resource/v1.DeviceClaim
     // resource/v1.ResourceClaimStatus
-    field(1, 12097, 10, Empty, Optional, Type::Message(886)), // allocation: resource/v1.AllocationResult
-    field(2, 21634, 11, Empty, Repeated, Type::Message(925)), // reservedFor: resource/v1.ResourceClaimConsumerReference
-    field(4, 15174, 7, Empty, Repeated, Type::Message(885)), // devices: resource/v1.AllocatedDeviceStatus
+    field(1, 12097, 10, Empty, Optional, Type::Message(594)), // allocation: resource/v1.AllocationResult
+    field(2, 21634, 11, Empty, Repeated, Type::Message(633)), // reservedFor: resource/v1.ResourceClaimConsumerReference
+    field(4, 15174, 7, Empty, Repeated, Type::Message(593)), // devices: resource/v1.AllocatedDeviceStatus
     // resource/v1.ResourceClaimTemplate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(929)), // spec: resource/v1.ResourceClaimTemplateSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(637)), // spec: resource/v1.ResourceClaimTemplateSpec
     // resource/v1.ResourceClaimTemplateSpec
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(926)), // spec: resource/v1.ResourceClaimSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(634)), // spec: resource/v1.ResourceClaimSpec
     // resource/v1.ResourcePool
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 16542, 10, Never, Single, Type::Int64), // generation: int64
     field(3, 21918, 18, Never, Single, Type::Int64), // resourceSliceCount: int64
     // resource/v1.ResourceSlice
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(932)), // spec: resource/v1.ResourceSliceSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(640)), // spec: resource/v1.ResourceSliceSpec
     // resource/v1.ResourceSliceSpec
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 20485, 4, Never, Single, Type::Message(930)), // pool: resource/v1.ResourcePool
+    field(2, 20485, 4, Never, Single, Type::Message(638)), // pool: resource/v1.ResourcePool
     field(3, 19104, 8, Empty, Optional, Type::String), // nodeName: string
-    field(4, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
+    field(4, 19140, 12, Empty, Optional, Type::Message(335)), // nodeSelector: core/v1.NodeSelector
     field(5, 11961, 8, Empty, Optional, Type::Bool), // allNodes: bool
-    field(6, 15174, 7, Empty, Repeated, Type::Message(893)), // devices: resource/v1.Device
+    field(6, 15174, 7, Empty, Repeated, Type::Message(601)), // devices: resource/v1.Device
     field(7, 19917, 22, Empty, Optional, Type::Bool), // perDeviceNodeSelection: bool
-    field(8, 23062, 14, Empty, Repeated, Type::Message(892)), // sharedCounters: resource/v1.CounterSet
+    field(8, 23062, 14, Empty, Repeated, Type::Message(600)), // sharedCounters: resource/v1.CounterSet
     field(9, 19812, 22, Empty, Optional, Type::String), // partitionTypeAttribute: string
     field(10, 23161, 18, Empty, Repeated, Type::String), // skipNodeOperations: string
     // resource/v1alpha3.AllocatedDeviceStatus
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
     field(2, 20485, 4, Never, Single, Type::String), // pool: string
     field(3, 15113, 6, Never, Single, Type::String), // device: string
-    field(4, 13824, 10, Never, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(5, 14586, 4, Empty, Optional, Type::Message(852)), // data: pkg/runtime.RawExtension
-    field(6, 18778, 11, Empty, Optional, Type::Message(961)), // networkData: resource/v1alpha3.NetworkDeviceData
+    field(4, 13824, 10, Never, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
+    field(5, 14586, 4, Empty, Optional, Type::Message(574)), // data: pkg/runtime.RawExtension
+    field(6, 18778, 11, Empty, Optional, Type::Message(626)), // networkData: resource/v1alpha3.NetworkDeviceData
     // resource/v1alpha3.AllocationResult
-    field(1, 15174, 7, Empty, Single, Type::Message(941)), // devices: resource/v1alpha3.DeviceAllocationResult
-    field(3, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
+    field(1, 15174, 7, Empty, Single, Type::Message(645)), // devices: resource/v1alpha3.DeviceAllocationResult
+    field(3, 19140, 12, Empty, Optional, Type::Message(335)), // nodeSelector: core/v1.NodeSelector
     field(4, 14073, 10, Empty, Single, Type::String), // controller: string
     // resource/v1alpha3.BasicDevice
-    field(1, 12623, 10, Empty, Map, Type::Message(942)), // attributes: resource/v1alpha3.DeviceAttribute
-    field(2, 13294, 8, Empty, Map, Type::Message(86)), // capacity: api/resource.Quantity
-    field(3, 13923, 16, Empty, Repeated, Type::Message(950)), // consumesCounters: resource/v1alpha3.DeviceCounterConsumption
+    field(1, 12623, 10, Empty, Map, Type::Message(646)), // attributes: resource/v1alpha3.DeviceAttribute
+    field(2, 13294, 8, Empty, Map, Type::Message(37)), // capacity: api/resource.Quantity
+    field(3, 13923, 16, Empty, Repeated, Type::Message(651)), // consumesCounters: resource/v1alpha3.DeviceCounterConsumption
     field(4, 19104, 8, Empty, Optional, Type::String), // nodeName: string
-    field(5, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
+    field(5, 19140, 12, Empty, Optional, Type::Message(335)), // nodeSelector: core/v1.NodeSelector
     field(6, 11961, 8, Empty, Optional, Type::Bool), // allNodes: bool
-    field(7, 23987, 6, Empty, Repeated, Type::Message(955)), // taints: resource/v1alpha3.DeviceTaint
-    // resource/v1alpha3.CELDeviceSelector
-    field(1, 15862, 10, Never, Single, Type::String), // expression: string
-    // resource/v1alpha3.Counter
-    field(1, 24994, 5, Never, Single, Type::Message(86)), // value: api/resource.Quantity
-    // resource/v1alpha3.CounterSet
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 14317, 8, Empty, Map, Type::Message(937)), // counters: resource/v1alpha3.Counter
+    field(7, 23987, 6, Empty, Repeated, Type::Message(619)), // taints: resource/v1alpha3.DeviceTaint
     // resource/v1alpha3.Device
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 13056, 5, Empty, Optional, Type::Message(935)), // basic: resource/v1alpha3.BasicDevice
-    // resource/v1alpha3.DeviceAllocationConfiguration
-    field(1, 23184, 6, Never, Single, Type::String), // source: string
-    field(2, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(3, 0, 0, Never, Single, Type::Message(948)), // : resource/v1alpha3.DeviceConfiguration
+    field(2, 13056, 5, Empty, Optional, Type::Message(643)), // basic: resource/v1alpha3.BasicDevice
     // resource/v1alpha3.DeviceAllocationResult
-    field(1, 22039, 7, Empty, Repeated, Type::Message(952)), // results: resource/v1alpha3.DeviceRequestAllocationResult
-    field(2, 13834, 6, Empty, Repeated, Type::Message(940)), // config: resource/v1alpha3.DeviceAllocationConfiguration
+    field(1, 22039, 7, Empty, Repeated, Type::Message(653)), // results: resource/v1alpha3.DeviceRequestAllocationResult
+    field(2, 13834, 6, Empty, Repeated, Type::Message(602)), // config: resource/v1alpha3.DeviceAllocationConfiguration
     // resource/v1alpha3.DeviceAttribute
     field(2, 17225, 3, Empty, Optional, Type::Int64), // int: int64
     field(3, 13213, 4, Empty, Optional, Type::Bool), // bool: bool
     field(4, 23683, 6, Empty, Optional, Type::String), // string: string
     field(5, 25047, 7, Empty, Optional, Type::String), // version: string
     // resource/v1alpha3.DeviceClaim
-    field(1, 21543, 8, Never, Repeated, Type::Message(951)), // requests: resource/v1alpha3.DeviceRequest
-    field(2, 13888, 11, Empty, Repeated, Type::Message(949)), // constraints: resource/v1alpha3.DeviceConstraint
-    field(3, 13834, 6, Empty, Repeated, Type::Message(944)), // config: resource/v1alpha3.DeviceClaimConfiguration
-    // resource/v1alpha3.DeviceClaimConfiguration
-    field(1, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(2, 0, 0, Never, Single, Type::Message(948)), // : resource/v1alpha3.DeviceConfiguration
+    field(1, 21543, 8, Never, Repeated, Type::Message(652)), // requests: resource/v1alpha3.DeviceRequest
+    field(2, 13888, 11, Empty, Repeated, Type::Message(650)), // constraints: resource/v1alpha3.DeviceConstraint
+    field(3, 13834, 6, Empty, Repeated, Type::Message(607)), // config: resource/v1alpha3.DeviceClaimConfiguration
     // resource/v1alpha3.DeviceClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(947)), // spec: resource/v1alpha3.DeviceClassSpec
-    // resource/v1alpha3.DeviceClassConfiguration
-    field(1, 0, 0, Never, Single, Type::Message(948)), // : resource/v1alpha3.DeviceConfiguration
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(649)), // spec: resource/v1alpha3.DeviceClassSpec
     // resource/v1alpha3.DeviceClassSpec
-    field(1, 22766, 9, Empty, Repeated, Type::Message(953)), // selectors: resource/v1alpha3.DeviceSelector
-    field(2, 13834, 6, Empty, Repeated, Type::Message(946)), // config: resource/v1alpha3.DeviceClassConfiguration
-    field(3, 23893, 13, Empty, Optional, Type::Message(488)), // suitableNodes: core/v1.NodeSelector
-    // resource/v1alpha3.DeviceConfiguration
-    field(1, 19516, 6, Empty, Optional, Type::Message(962)), // opaque: resource/v1alpha3.OpaqueDeviceConfiguration
+    field(1, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1alpha3.DeviceSelector
+    field(2, 13834, 6, Empty, Repeated, Type::Message(609)), // config: resource/v1alpha3.DeviceClassConfiguration
+    field(3, 23893, 13, Empty, Optional, Type::Message(335)), // suitableNodes: core/v1.NodeSelector
     // resource/v1alpha3.DeviceConstraint
     field(1, 21543, 8, Empty, Repeated, Type::String), // requests: string
     field(2, 18061, 14, Empty, Optional, Type::String), // matchAttribute: string
     // resource/v1alpha3.DeviceCounterConsumption
     field(1, 14307, 10, Never, Single, Type::String), // counterSet: string
-    field(2, 14317, 8, Empty, Map, Type::Message(937)), // counters: resource/v1alpha3.Counter
+    field(2, 14317, 8, Empty, Map, Type::Message(599)), // counters: resource/v1alpha3.Counter
     // resource/v1alpha3.DeviceRequest
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 15119, 15, Never, Single, Type::String), // deviceClassName: string
-    field(3, 22766, 9, Empty, Repeated, Type::Message(953)), // selectors: resource/v1alpha3.DeviceSelector
+    field(3, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1alpha3.DeviceSelector
     field(4, 12107, 14, Empty, Single, Type::String), // allocationMode: string
     field(5, 14302, 5, Empty, Single, Type::Int64), // count: int64
     field(6, 11754, 11, Empty, Optional, Type::Bool), // adminAccess: bool
-    field(7, 16197, 14, Empty, Repeated, Type::Message(954)), // firstAvailable: resource/v1alpha3.DeviceSubRequest
-    field(8, 24469, 11, Empty, Repeated, Type::Message(960)), // tolerations: resource/v1alpha3.DeviceToleration
+    field(7, 16197, 14, Empty, Repeated, Type::Message(654)), // firstAvailable: resource/v1alpha3.DeviceSubRequest
+    field(8, 24469, 11, Empty, Repeated, Type::Message(624)), // tolerations: resource/v1alpha3.DeviceToleration
     // resource/v1alpha3.DeviceRequestAllocationResult
     field(1, 21434, 7, Never, Single, Type::String), // request: string
     field(2, 15388, 6, Never, Single, Type::String), // driver: string
     field(3, 20485, 4, Never, Single, Type::String), // pool: string
     field(4, 15113, 6, Never, Single, Type::String), // device: string
     field(5, 11754, 11, Absent, Optional, Type::Bool), // adminAccess: bool
-    field(6, 24469, 11, Empty, Repeated, Type::Message(960)), // tolerations: resource/v1alpha3.DeviceToleration
-    // resource/v1alpha3.DeviceSelector
-    field(1, 13347, 3, Empty, Optional, Type::Message(936)), // cel: resource/v1alpha3.CELDeviceSelector
+    field(6, 24469, 11, Empty, Repeated, Type::Message(624)), // tolerations: resource/v1alpha3.DeviceToleration
     // resource/v1alpha3.DeviceSubRequest
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 15119, 15, Never, Single, Type::String), // deviceClassName: string
-    field(3, 22766, 9, Empty, Repeated, Type::Message(953)), // selectors: resource/v1alpha3.DeviceSelector
+    field(3, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1alpha3.DeviceSelector
     field(4, 12107, 14, Empty, Single, Type::String), // allocationMode: string
     field(5, 14302, 5, Empty, Single, Type::Int64), // count: int64
-    field(7, 24469, 11, Empty, Repeated, Type::Message(960)), // tolerations: resource/v1alpha3.DeviceToleration
-    // resource/v1alpha3.DeviceTaint
-    field(1, 17447, 3, Never, Single, Type::String), // key: string
-    field(2, 24994, 5, Empty, Single, Type::String), // value: string
-    field(3, 15429, 6, Never, Single, Type::String), // effect: string
-    field(4, 24375, 9, Empty, Optional, Type::Message(781)), // timeAdded: meta/v1.Time
+    field(7, 24469, 11, Empty, Repeated, Type::Message(624)), // tolerations: resource/v1alpha3.DeviceToleration
     // resource/v1alpha3.DeviceTaintRule
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(957)), // spec: resource/v1alpha3.DeviceTaintRuleSpec
-    field(3, 23323, 6, Absent, Single, Type::Message(958)), // status: resource/v1alpha3.DeviceTaintRuleStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(656)), // spec: resource/v1alpha3.DeviceTaintRuleSpec
+    field(3, 23323, 6, Absent, Single, Type::Message(622)), // status: resource/v1alpha3.DeviceTaintRuleStatus
     // resource/v1alpha3.DeviceTaintRuleSpec
-    field(1, 15160, 14, Empty, Optional, Type::Message(959)), // deviceSelector: resource/v1alpha3.DeviceTaintSelector
-    field(2, 23982, 5, Empty, Single, Type::Message(955)), // taint: resource/v1alpha3.DeviceTaint
-    // resource/v1alpha3.DeviceTaintRuleStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 15160, 14, Empty, Optional, Type::Message(657)), // deviceSelector: resource/v1alpha3.DeviceTaintSelector
+    field(2, 23982, 5, Empty, Single, Type::Message(619)), // taint: resource/v1alpha3.DeviceTaint
     // resource/v1alpha3.DeviceTaintSelector
     field(1, 15119, 15, Empty, Optional, Type::String), // deviceClassName: string
     field(2, 15388, 6, Empty, Optional, Type::String), // driver: string
     field(3, 20485, 4, Empty, Optional, Type::String), // pool: string
     field(4, 15113, 6, Empty, Optional, Type::String), // device: string
-    field(5, 22766, 9, Empty, Repeated, Type::Message(953)), // selectors: resource/v1alpha3.DeviceSelector
-    // resource/v1alpha3.DeviceToleration
-    field(1, 17447, 3, Empty, Single, Type::String), // key: string
-    field(2, 19571, 8, Empty, Single, Type::String), // operator: string
-    field(3, 24994, 5, Empty, Single, Type::String), // value: string
-    field(4, 15429, 6, Empty, Single, Type::String), // effect: string
-    field(5, 24452, 17, Empty, Optional, Type::Int64), // tolerationSeconds: int64
-    // resource/v1alpha3.NetworkDeviceData
-    field(1, 17240, 13, Empty, Single, Type::String), // interfaceName: string
-    field(2, 17365, 3, Empty, Repeated, Type::String), // ips: string
-    field(3, 16696, 15, Empty, Single, Type::String), // hardwareAddress: string
-    // resource/v1alpha3.OpaqueDeviceConfiguration
-    field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 19716, 10, Never, Single, Type::Message(852)), // parameters: pkg/runtime.RawExtension
+    field(5, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1alpha3.DeviceSelector
     // resource/v1alpha3.PartitionTypeStatus
     field(4, 12614, 9, Empty, Single, Type::String), // attribute: string
     field(1, 24609, 4, Empty, Single, Type::String), // type: string
     field(2, 24536, 5, Empty, Optional, Type::Int32), // total: int32
     field(3, 11974, 11, Empty, Optional, Type::Int32), // allocatable: int32
     // resource/v1alpha3.PodSchedulingContext
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(965)), // spec: resource/v1alpha3.PodSchedulingContextSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(966)), // status: resource/v1alpha3.PodSchedulingContextStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(660)), // spec: resource/v1alpha3.PodSchedulingContextSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(661)), // status: resource/v1alpha3.PodSchedulingContextStatus
     // resource/v1alpha3.PodSchedulingContextSpec
     field(1, 22746, 12, Empty, Single, Type::String), // selectedNode: string
     field(2, 20550, 14, Empty, Repeated, Type::String), // potentialNodes: string
     // resource/v1alpha3.PodSchedulingContextStatus
-    field(1, 21840, 14, Empty, Repeated, Type::Message(970)), // resourceClaims: resource/v1alpha3.ResourceClaimSchedulingStatus
+    field(1, 21840, 14, Empty, Repeated, Type::Message(664)), // resourceClaims: resource/v1alpha3.ResourceClaimSchedulingStatus
     // resource/v1alpha3.PoolStatus
     field(1, 15388, 6, Empty, Single, Type::String), // driver: string
     field(2, 20498, 8, Empty, Single, Type::String), // poolName: string
@@ -7488,42 +5790,33 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(7, 24628, 18, Empty, Optional, Type::Int32), // unavailableDevices: int32
     field(3, 19104, 8, Empty, Optional, Type::String), // nodeName: string
     field(10, 24968, 15, Empty, Optional, Type::String), // validationError: string
-    field(11, 19796, 16, Empty, Repeated, Type::Message(963)), // partitionSummary: resource/v1alpha3.PartitionTypeStatus
-    field(13, 23046, 16, Empty, Optional, Type::Message(982)), // shareableSummary: resource/v1alpha3.ShareableSummaryStatus
+    field(11, 19796, 16, Empty, Repeated, Type::Message(658)), // partitionSummary: resource/v1alpha3.PartitionTypeStatus
+    field(13, 23046, 16, Empty, Optional, Type::Message(675)), // shareableSummary: resource/v1alpha3.ShareableSummaryStatus
     // resource/v1alpha3.ResourceClaim
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(971)), // spec: resource/v1alpha3.ResourceClaimSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(972)), // status: resource/v1alpha3.ResourceClaimStatus
-    // resource/v1alpha3.ResourceClaimConsumerReference
-    field(1, 12274, 8, Empty, Single, Type::String), // apiGroup: string
-    field(3, 21663, 8, Never, Single, Type::String), // resource: string
-    field(4, 18717, 4, Never, Single, Type::String), // name: string
-    field(5, 24625, 3, Never, Single, Type::String), // uid: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(665)), // spec: resource/v1alpha3.ResourceClaimSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(666)), // status: resource/v1alpha3.ResourceClaimStatus
     // resource/v1alpha3.ResourceClaimSchedulingStatus
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 24738, 15, Empty, Repeated, Type::String), // unsuitableNodes: string
     // resource/v1alpha3.ResourceClaimSpec
-    field(1, 15174, 7, Never, Single, Type::Message(943)), // devices: resource/v1alpha3.DeviceClaim
+    field(1, 15174, 7, Never, Single, Type::Message(647)), // devices: resource/v1alpha3.DeviceClaim
     field(2, 14073, 10, Empty, Single, Type::String), // controller: string
     // resource/v1alpha3.ResourceClaimStatus
-    field(1, 12097, 10, Empty, Optional, Type::Message(934)), // allocation: resource/v1alpha3.AllocationResult
-    field(2, 21634, 11, Empty, Repeated, Type::Message(969)), // reservedFor: resource/v1alpha3.ResourceClaimConsumerReference
+    field(1, 12097, 10, Empty, Optional, Type::Message(642)), // allocation: resource/v1alpha3.AllocationResult
+    field(2, 21634, 11, Empty, Repeated, Type::Message(633)), // reservedFor: resource/v1alpha3.ResourceClaimConsumerReference
     field(3, 14635, 21, Empty, Single, Type::Bool), // deallocationRequested: bool
-    field(4, 15174, 7, Empty, Repeated, Type::Message(933)), // devices: resource/v1alpha3.AllocatedDeviceStatus
+    field(4, 15174, 7, Empty, Repeated, Type::Message(641)), // devices: resource/v1alpha3.AllocatedDeviceStatus
     // resource/v1alpha3.ResourceClaimTemplate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(974)), // spec: resource/v1alpha3.ResourceClaimTemplateSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(668)), // spec: resource/v1alpha3.ResourceClaimTemplateSpec
     // resource/v1alpha3.ResourceClaimTemplateSpec
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(971)), // spec: resource/v1alpha3.ResourceClaimSpec
-    // resource/v1alpha3.ResourcePool
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 16542, 10, Never, Single, Type::Int64), // generation: int64
-    field(3, 21918, 18, Never, Single, Type::Int64), // resourceSliceCount: int64
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(665)), // spec: resource/v1alpha3.ResourceClaimSpec
     // resource/v1alpha3.ResourcePoolStatusRequest
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(977)), // spec: resource/v1alpha3.ResourcePoolStatusRequestSpec
-    field(3, 23323, 6, Empty, Optional, Type::Message(978)), // status: resource/v1alpha3.ResourcePoolStatusRequestStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(670)), // spec: resource/v1alpha3.ResourcePoolStatusRequestSpec
+    field(3, 23323, 6, Empty, Optional, Type::Message(671)), // status: resource/v1alpha3.ResourcePoolStatusRequestStatus
     // resource/v1alpha3.ResourcePoolStatusRequestSpec
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
     field(2, 20498, 8, Empty, Optional, Type::String), // poolName: string
@@ -7531,440 +5824,98 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(4, 14721, 29, Empty, Optional, Type::String), // defaultPartitionTypeAttribute: string
     // resource/v1alpha3.ResourcePoolStatusRequestStatus
     field(6, 20489, 9, Empty, Optional, Type::Int32), // poolCount: int32
-    field(2, 20506, 5, Empty, Repeated, Type::Message(967)), // pools: resource/v1alpha3.PoolStatus
-    field(3, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(2, 20506, 5, Empty, Repeated, Type::Message(662)), // pools: resource/v1alpha3.PoolStatus
+    field(3, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     // resource/v1alpha3.ResourceSlice
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(980)), // spec: resource/v1alpha3.ResourceSliceSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(673)), // spec: resource/v1alpha3.ResourceSliceSpec
     // resource/v1alpha3.ResourceSliceSpec
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 20485, 4, Never, Single, Type::Message(975)), // pool: resource/v1alpha3.ResourcePool
+    field(2, 20485, 4, Never, Single, Type::Message(638)), // pool: resource/v1alpha3.ResourcePool
     field(3, 19104, 8, Empty, Single, Type::String), // nodeName: string
-    field(4, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
+    field(4, 19140, 12, Empty, Optional, Type::Message(335)), // nodeSelector: core/v1.NodeSelector
     field(5, 11961, 8, Empty, Single, Type::Bool), // allNodes: bool
-    field(6, 15174, 7, Never, Repeated, Type::Message(939)), // devices: resource/v1alpha3.Device
+    field(6, 15174, 7, Never, Repeated, Type::Message(644)), // devices: resource/v1alpha3.Device
     field(7, 19917, 22, Empty, Optional, Type::Bool), // perDeviceNodeSelection: bool
-    field(8, 23062, 14, Empty, Repeated, Type::Message(938)), // sharedCounters: resource/v1alpha3.CounterSet
+    field(8, 23062, 14, Empty, Repeated, Type::Message(600)), // sharedCounters: resource/v1alpha3.CounterSet
     // resource/v1alpha3.ShareableCapacityStatus
     field(1, 18717, 4, Empty, Single, Type::String), // name: string
-    field(2, 24536, 5, Empty, Optional, Type::Message(86)), // total: api/resource.Quantity
-    field(3, 13899, 8, Empty, Optional, Type::Message(86)), // consumed: api/resource.Quantity
-    field(4, 12907, 9, Empty, Optional, Type::Message(86)), // available: api/resource.Quantity
+    field(2, 24536, 5, Empty, Optional, Type::Message(37)), // total: api/resource.Quantity
+    field(3, 13899, 8, Empty, Optional, Type::Message(37)), // consumed: api/resource.Quantity
+    field(4, 12907, 9, Empty, Optional, Type::Message(37)), // available: api/resource.Quantity
     // resource/v1alpha3.ShareableSummaryStatus
     field(1, 16461, 21, Empty, Optional, Type::Int32), // fullyAvailableDevices: int32
     field(2, 19762, 25, Empty, Optional, Type::Int32), // partiallyAvailableDevices: int32
-    field(3, 13294, 8, Empty, Repeated, Type::Message(981)), // capacity: resource/v1alpha3.ShareableCapacityStatus
-    // resource/v1beta1.AllocatedDeviceStatus
-    field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 20485, 4, Never, Single, Type::String), // pool: string
-    field(3, 15113, 6, Never, Single, Type::String), // device: string
-    field(7, 23009, 7, Empty, Optional, Type::String), // shareID: string
-    field(4, 13824, 10, Never, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(5, 14586, 4, Empty, Optional, Type::Message(852)), // data: pkg/runtime.RawExtension
-    field(6, 18778, 11, Empty, Optional, Type::Message(1012)), // networkData: resource/v1beta1.NetworkDeviceData
-    // resource/v1beta1.AllocationResult
-    field(1, 15174, 7, Empty, Single, Type::Message(994)), // devices: resource/v1beta1.DeviceAllocationResult
-    field(3, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
-    field(5, 12141, 19, Empty, Optional, Type::Message(781)), // allocationTimestamp: meta/v1.Time
+    field(3, 13294, 8, Empty, Repeated, Type::Message(674)), // capacity: resource/v1alpha3.ShareableCapacityStatus
     // resource/v1beta1.BasicDevice
-    field(1, 12623, 10, Empty, Map, Type::Message(995)), // attributes: resource/v1beta1.DeviceAttribute
-    field(2, 13294, 8, Empty, Map, Type::Message(996)), // capacity: resource/v1beta1.DeviceCapacity
-    field(3, 13923, 16, Empty, Repeated, Type::Message(1004)), // consumesCounters: resource/v1beta1.DeviceCounterConsumption
+    field(1, 12623, 10, Empty, Map, Type::Message(604)), // attributes: resource/v1beta1.DeviceAttribute
+    field(2, 13294, 8, Empty, Map, Type::Message(605)), // capacity: resource/v1beta1.DeviceCapacity
+    field(3, 13923, 16, Empty, Repeated, Type::Message(613)), // consumesCounters: resource/v1beta1.DeviceCounterConsumption
     field(4, 19104, 8, Empty, Optional, Type::String), // nodeName: string
-    field(5, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
+    field(5, 19140, 12, Empty, Optional, Type::Message(335)), // nodeSelector: core/v1.NodeSelector
     field(6, 11961, 8, Empty, Optional, Type::Bool), // allNodes: bool
-    field(7, 23987, 6, Empty, Repeated, Type::Message(1010)), // taints: resource/v1beta1.DeviceTaint
+    field(7, 23987, 6, Empty, Repeated, Type::Message(619)), // taints: resource/v1beta1.DeviceTaint
     field(8, 13184, 11, Empty, Optional, Type::Bool), // bindsToNode: bool
     field(9, 13143, 17, Empty, Repeated, Type::String), // bindingConditions: string
     field(10, 13160, 24, Empty, Repeated, Type::String), // bindingFailureConditions: string
     field(11, 12160, 24, Empty, Optional, Type::Bool), // allowMultipleAllocations: bool
-    field(12, 18982, 31, Empty, Map, Type::Message(1016)), // nodeAllocatableResourceMappings: resource/v1beta1.NodeAllocatableResourceMapping
-    field(14, 19013, 24, Empty, Map, Type::Message(1015)), // nodeAllocatableResources: resource/v1beta1.NodeAllocatableResource
-    // resource/v1beta1.CELDeviceSelector
-    field(1, 15862, 10, Never, Single, Type::String), // expression: string
-    // resource/v1beta1.CapacityRequestPolicy
-    field(1, 14689, 7, Never, Optional, Type::Message(86)), // default: api/resource.Quantity
-    field(3, 24940, 11, Empty, Repeated, Type::Message(86)), // validValues: api/resource.Quantity
-    field(4, 24930, 10, Empty, Optional, Type::Message(988)), // validRange: resource/v1beta1.CapacityRequestPolicyRange
-    // resource/v1beta1.CapacityRequestPolicyRange
-    field(1, 18505, 3, Empty, Optional, Type::Message(86)), // min: api/resource.Quantity
-    field(2, 18222, 3, Empty, Optional, Type::Message(86)), // max: api/resource.Quantity
-    field(3, 23361, 4, Empty, Optional, Type::Message(86)), // step: api/resource.Quantity
-    // resource/v1beta1.CapacityRequirements
-    field(1, 21543, 8, Empty, Map, Type::Message(86)), // requests: api/resource.Quantity
-    // resource/v1beta1.Counter
-    field(1, 24994, 5, Never, Single, Type::Message(86)), // value: api/resource.Quantity
-    // resource/v1beta1.CounterSet
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 14317, 8, Empty, Map, Type::Message(990)), // counters: resource/v1beta1.Counter
+    field(12, 18982, 31, Empty, Map, Type::Message(630)), // nodeAllocatableResourceMappings: resource/v1beta1.NodeAllocatableResourceMapping
+    field(14, 19013, 24, Empty, Map, Type::Message(629)), // nodeAllocatableResources: resource/v1beta1.NodeAllocatableResource
     // resource/v1beta1.Device
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 13056, 5, Empty, Optional, Type::Message(985)), // basic: resource/v1beta1.BasicDevice
-    // resource/v1beta1.DeviceAllocationConfiguration
-    field(1, 23184, 6, Never, Single, Type::String), // source: string
-    field(2, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(3, 0, 0, Never, Single, Type::Message(1002)), // : resource/v1beta1.DeviceConfiguration
-    // resource/v1beta1.DeviceAllocationResult
-    field(1, 22039, 7, Empty, Repeated, Type::Message(1007)), // results: resource/v1beta1.DeviceRequestAllocationResult
-    field(2, 13834, 6, Empty, Repeated, Type::Message(993)), // config: resource/v1beta1.DeviceAllocationConfiguration
-    // resource/v1beta1.DeviceAttribute
-    field(2, 17225, 3, Empty, Optional, Type::Int64), // int: int64
-    field(3, 13213, 4, Empty, Optional, Type::Bool), // bool: bool
-    field(4, 23683, 6, Empty, Optional, Type::String), // string: string
-    field(5, 25047, 7, Empty, Optional, Type::String), // version: string
-    field(6, 17308, 4, Empty, Repeated, Type::Int64), // ints: int64
-    field(7, 13217, 5, Empty, Repeated, Type::Bool), // bools: bool
-    field(8, 23699, 7, Empty, Repeated, Type::String), // strings: string
-    field(9, 25069, 8, Empty, Repeated, Type::String), // versions: string
-    // resource/v1beta1.DeviceCapacity
-    field(1, 24994, 5, Never, Single, Type::Message(86)), // value: api/resource.Quantity
-    field(2, 21478, 13, Empty, Optional, Type::Message(987)), // requestPolicy: resource/v1beta1.CapacityRequestPolicy
+    field(2, 13056, 5, Empty, Optional, Type::Message(676)), // basic: resource/v1beta1.BasicDevice
     // resource/v1beta1.DeviceClaim
-    field(1, 21543, 8, Never, Repeated, Type::Message(1006)), // requests: resource/v1beta1.DeviceRequest
-    field(2, 13888, 11, Empty, Repeated, Type::Message(1003)), // constraints: resource/v1beta1.DeviceConstraint
-    field(3, 13834, 6, Empty, Repeated, Type::Message(998)), // config: resource/v1beta1.DeviceClaimConfiguration
-    // resource/v1beta1.DeviceClaimConfiguration
-    field(1, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(2, 0, 0, Never, Single, Type::Message(1002)), // : resource/v1beta1.DeviceConfiguration
-    // resource/v1beta1.DeviceClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1001)), // spec: resource/v1beta1.DeviceClassSpec
-    // resource/v1beta1.DeviceClassConfiguration
-    field(1, 0, 0, Never, Single, Type::Message(1002)), // : resource/v1beta1.DeviceConfiguration
-    // resource/v1beta1.DeviceClassSpec
-    field(1, 22766, 9, Empty, Repeated, Type::Message(1008)), // selectors: resource/v1beta1.DeviceSelector
-    field(2, 13834, 6, Empty, Repeated, Type::Message(1000)), // config: resource/v1beta1.DeviceClassConfiguration
-    field(4, 15917, 20, Empty, Optional, Type::String), // extendedResourceName: string
-    // resource/v1beta1.DeviceConfiguration
-    field(1, 19516, 6, Empty, Optional, Type::Message(1017)), // opaque: resource/v1beta1.OpaqueDeviceConfiguration
-    // resource/v1beta1.DeviceConstraint
-    field(1, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(2, 18061, 14, Empty, Optional, Type::String), // matchAttribute: string
-    field(3, 15316, 17, Empty, Optional, Type::String), // distinctAttribute: string
-    // resource/v1beta1.DeviceCounterConsumption
-    field(1, 14307, 10, Never, Single, Type::String), // counterSet: string
-    field(2, 14317, 8, Empty, Map, Type::Message(990)), // counters: resource/v1beta1.Counter
-    field(3, 13685, 19, Empty, Repeated, Type::String), // compatibilityGroups: string
-    // resource/v1beta1.DeviceDerivedAttribute
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15862, 10, Never, Single, Type::String), // expression: string
+    field(1, 21543, 8, Never, Repeated, Type::Message(679)), // requests: resource/v1beta1.DeviceRequest
+    field(2, 13888, 11, Empty, Repeated, Type::Message(612)), // constraints: resource/v1beta1.DeviceConstraint
+    field(3, 13834, 6, Empty, Repeated, Type::Message(607)), // config: resource/v1beta1.DeviceClaimConfiguration
     // resource/v1beta1.DeviceRequest
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 15119, 15, Never, Single, Type::String), // deviceClassName: string
-    field(3, 22766, 9, Empty, Repeated, Type::Message(1008)), // selectors: resource/v1beta1.DeviceSelector
+    field(3, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1beta1.DeviceSelector
     field(4, 12107, 14, Empty, Single, Type::String), // allocationMode: string
     field(5, 14302, 5, Empty, Single, Type::Int64), // count: int64
     field(6, 11754, 11, Empty, Optional, Type::Bool), // adminAccess: bool
-    field(7, 16197, 14, Empty, Repeated, Type::Message(1009)), // firstAvailable: resource/v1beta1.DeviceSubRequest
-    field(8, 24469, 11, Empty, Repeated, Type::Message(1011)), // tolerations: resource/v1beta1.DeviceToleration
-    field(9, 13294, 8, Empty, Optional, Type::Message(989)), // capacity: resource/v1beta1.CapacityRequirements
-    field(10, 14984, 17, Empty, Repeated, Type::Message(1005)), // derivedAttributes: resource/v1beta1.DeviceDerivedAttribute
-    // resource/v1beta1.DeviceRequestAllocationResult
-    field(1, 21434, 7, Never, Single, Type::String), // request: string
-    field(2, 15388, 6, Never, Single, Type::String), // driver: string
-    field(3, 20485, 4, Never, Single, Type::String), // pool: string
-    field(4, 15113, 6, Never, Single, Type::String), // device: string
-    field(5, 11754, 11, Empty, Optional, Type::Bool), // adminAccess: bool
-    field(6, 24469, 11, Empty, Repeated, Type::Message(1011)), // tolerations: resource/v1beta1.DeviceToleration
-    field(7, 13143, 17, Empty, Repeated, Type::String), // bindingConditions: string
-    field(8, 13160, 24, Empty, Repeated, Type::String), // bindingFailureConditions: string
-    field(9, 23009, 7, Empty, Optional, Type::String), // shareID: string
-    field(10, 13907, 16, Empty, Map, Type::Message(86)), // consumedCapacity: api/resource.Quantity
-    field(11, 23161, 18, Empty, Repeated, Type::String), // skipNodeOperations: string
-    // resource/v1beta1.DeviceSelector
-    field(1, 13347, 3, Empty, Optional, Type::Message(986)), // cel: resource/v1beta1.CELDeviceSelector
+    field(7, 16197, 14, Empty, Repeated, Type::Message(680)), // firstAvailable: resource/v1beta1.DeviceSubRequest
+    field(8, 24469, 11, Empty, Repeated, Type::Message(624)), // tolerations: resource/v1beta1.DeviceToleration
+    field(9, 13294, 8, Empty, Optional, Type::Message(598)), // capacity: resource/v1beta1.CapacityRequirements
+    field(10, 14984, 17, Empty, Repeated, Type::Message(614)), // derivedAttributes: resource/v1beta1.DeviceDerivedAttribute
     // resource/v1beta1.DeviceSubRequest
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 15119, 15, Never, Single, Type::String), // deviceClassName: string
-    field(3, 22766, 9, Empty, Repeated, Type::Message(1008)), // selectors: resource/v1beta1.DeviceSelector
+    field(3, 22766, 9, Empty, Repeated, Type::Message(617)), // selectors: resource/v1beta1.DeviceSelector
     field(4, 12107, 14, Empty, Single, Type::String), // allocationMode: string
     field(5, 14302, 5, Empty, Single, Type::Int64), // count: int64
-    field(7, 24469, 11, Empty, Repeated, Type::Message(1011)), // tolerations: resource/v1beta1.DeviceToleration
-    field(8, 13294, 8, Empty, Optional, Type::Message(989)), // capacity: resource/v1beta1.CapacityRequirements
-    field(9, 14984, 17, Empty, Repeated, Type::Message(1005)), // derivedAttributes: resource/v1beta1.DeviceDerivedAttribute
-    // resource/v1beta1.DeviceTaint
-    field(1, 17447, 3, Never, Single, Type::String), // key: string
-    field(2, 24994, 5, Empty, Single, Type::String), // value: string
-    field(3, 15429, 6, Never, Single, Type::String), // effect: string
-    field(4, 24375, 9, Empty, Optional, Type::Message(781)), // timeAdded: meta/v1.Time
-    // resource/v1beta1.DeviceToleration
-    field(1, 17447, 3, Empty, Single, Type::String), // key: string
-    field(2, 19571, 8, Empty, Single, Type::String), // operator: string
-    field(3, 24994, 5, Empty, Single, Type::String), // value: string
-    field(4, 15429, 6, Empty, Single, Type::String), // effect: string
-    field(5, 24452, 17, Empty, Optional, Type::Int64), // tolerationSeconds: int64
-    // resource/v1beta1.NetworkDeviceData
-    field(1, 17240, 13, Empty, Single, Type::String), // interfaceName: string
-    field(2, 17365, 3, Empty, Repeated, Type::String), // ips: string
-    field(3, 16696, 15, Empty, Single, Type::String), // hardwareAddress: string
-    // resource/v1beta1.NodeAllocatableMapping
-    field(1, 13302, 11, Empty, Optional, Type::String), // capacityKey: string
-    field(2, 13313, 18, Empty, Optional, Type::Message(86)), // capacityMultiplier: api/resource.Quantity
-    field(3, 15134, 16, Empty, Optional, Type::Message(86)), // deviceMultiplier: api/resource.Quantity
-    // resource/v1beta1.NodeAllocatableOverhead
-    field(1, 19939, 6, Empty, Optional, Type::Message(86)), // perPod: api/resource.Quantity
-    field(2, 19905, 12, Empty, Optional, Type::Message(86)), // perContainer: api/resource.Quantity
-    // resource/v1beta1.NodeAllocatableResource
-    field(3, 18054, 7, Empty, Optional, Type::Message(1013)), // mapping: resource/v1beta1.NodeAllocatableMapping
-    field(4, 19642, 8, Empty, Optional, Type::Message(1014)), // overhead: resource/v1beta1.NodeAllocatableOverhead
-    // resource/v1beta1.NodeAllocatableResourceMapping
-    field(1, 13302, 11, Empty, Optional, Type::String), // capacityKey: string
-    field(2, 12121, 20, Empty, Optional, Type::Message(86)), // allocationMultiplier: api/resource.Quantity
-    // resource/v1beta1.OpaqueDeviceConfiguration
-    field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 19716, 10, Never, Single, Type::Message(852)), // parameters: pkg/runtime.RawExtension
+    field(7, 24469, 11, Empty, Repeated, Type::Message(624)), // tolerations: resource/v1beta1.DeviceToleration
+    field(8, 13294, 8, Empty, Optional, Type::Message(598)), // capacity: resource/v1beta1.CapacityRequirements
+    field(9, 14984, 17, Empty, Repeated, Type::Message(614)), // derivedAttributes: resource/v1beta1.DeviceDerivedAttribute
     // resource/v1beta1.ResourceClaim
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1020)), // spec: resource/v1beta1.ResourceClaimSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1021)), // status: resource/v1beta1.ResourceClaimStatus
-    // resource/v1beta1.ResourceClaimConsumerReference
-    field(1, 12274, 8, Empty, Single, Type::String), // apiGroup: string
-    field(3, 21663, 8, Never, Single, Type::String), // resource: string
-    field(4, 18717, 4, Never, Single, Type::String), // name: string
-    field(5, 24625, 3, Never, Single, Type::String), // uid: string
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(682)), // spec: resource/v1beta1.ResourceClaimSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(635)), // status: resource/v1beta1.ResourceClaimStatus
     // resource/v1beta1.ResourceClaimSpec
-    field(1, 15174, 7, Never, Single, Type::Message(997)), // devices: resource/v1beta1.DeviceClaim
-    // resource/v1beta1.ResourceClaimStatus
-    field(1, 12097, 10, Empty, Optional, Type::Message(984)), // allocation: resource/v1beta1.AllocationResult
-    field(2, 21634, 11, Empty, Repeated, Type::Message(1019)), // reservedFor: resource/v1beta1.ResourceClaimConsumerReference
-    field(4, 15174, 7, Empty, Repeated, Type::Message(983)), // devices: resource/v1beta1.AllocatedDeviceStatus
+    field(1, 15174, 7, Never, Single, Type::Message(678)), // devices: resource/v1beta1.DeviceClaim
     // resource/v1beta1.ResourceClaimTemplate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1023)), // spec: resource/v1beta1.ResourceClaimTemplateSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(684)), // spec: resource/v1beta1.ResourceClaimTemplateSpec
     // resource/v1beta1.ResourceClaimTemplateSpec
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1020)), // spec: resource/v1beta1.ResourceClaimSpec
-    // resource/v1beta1.ResourcePool
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 16542, 10, Never, Single, Type::Int64), // generation: int64
-    field(3, 21918, 18, Never, Single, Type::Int64), // resourceSliceCount: int64
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(682)), // spec: resource/v1beta1.ResourceClaimSpec
     // resource/v1beta1.ResourceSlice
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1026)), // spec: resource/v1beta1.ResourceSliceSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(686)), // spec: resource/v1beta1.ResourceSliceSpec
     // resource/v1beta1.ResourceSliceSpec
     field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 20485, 4, Never, Single, Type::Message(1024)), // pool: resource/v1beta1.ResourcePool
+    field(2, 20485, 4, Never, Single, Type::Message(638)), // pool: resource/v1beta1.ResourcePool
     field(3, 19104, 8, Empty, Single, Type::String), // nodeName: string
-    field(4, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
+    field(4, 19140, 12, Empty, Optional, Type::Message(335)), // nodeSelector: core/v1.NodeSelector
     field(5, 11961, 8, Empty, Single, Type::Bool), // allNodes: bool
-    field(6, 15174, 7, Empty, Repeated, Type::Message(992)), // devices: resource/v1beta1.Device
+    field(6, 15174, 7, Empty, Repeated, Type::Message(677)), // devices: resource/v1beta1.Device
     field(7, 19917, 22, Empty, Optional, Type::Bool), // perDeviceNodeSelection: bool
-    field(8, 23062, 14, Empty, Repeated, Type::Message(991)), // sharedCounters: resource/v1beta1.CounterSet
-    field(9, 19812, 22, Empty, Optional, Type::String), // partitionTypeAttribute: string
-    field(10, 23161, 18, Empty, Repeated, Type::String), // skipNodeOperations: string
-    // resource/v1beta2.AllocatedDeviceStatus
-    field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 20485, 4, Never, Single, Type::String), // pool: string
-    field(3, 15113, 6, Never, Single, Type::String), // device: string
-    field(7, 23009, 7, Empty, Optional, Type::String), // shareID: string
-    field(4, 13824, 10, Never, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(5, 14586, 4, Empty, Optional, Type::Message(852)), // data: pkg/runtime.RawExtension
-    field(6, 18778, 11, Empty, Optional, Type::Message(1060)), // networkData: resource/v1beta2.NetworkDeviceData
-    // resource/v1beta2.AllocationResult
-    field(1, 15174, 7, Empty, Single, Type::Message(1037)), // devices: resource/v1beta2.DeviceAllocationResult
-    field(3, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
-    field(5, 12141, 19, Empty, Optional, Type::Message(781)), // allocationTimestamp: meta/v1.Time
-    // resource/v1beta2.CELDeviceSelector
-    field(1, 15862, 10, Never, Single, Type::String), // expression: string
-    // resource/v1beta2.CapacityRequestPolicy
-    field(1, 14689, 7, Never, Optional, Type::Message(86)), // default: api/resource.Quantity
-    field(3, 24940, 11, Empty, Repeated, Type::Message(86)), // validValues: api/resource.Quantity
-    field(4, 24930, 10, Empty, Optional, Type::Message(1031)), // validRange: resource/v1beta2.CapacityRequestPolicyRange
-    // resource/v1beta2.CapacityRequestPolicyRange
-    field(1, 18505, 3, Empty, Optional, Type::Message(86)), // min: api/resource.Quantity
-    field(2, 18222, 3, Empty, Optional, Type::Message(86)), // max: api/resource.Quantity
-    field(3, 23361, 4, Empty, Optional, Type::Message(86)), // step: api/resource.Quantity
-    // resource/v1beta2.CapacityRequirements
-    field(1, 21543, 8, Empty, Map, Type::Message(86)), // requests: api/resource.Quantity
-    // resource/v1beta2.Counter
-    field(1, 24994, 5, Never, Single, Type::Message(86)), // value: api/resource.Quantity
-    // resource/v1beta2.CounterSet
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 14317, 8, Empty, Map, Type::Message(1033)), // counters: resource/v1beta2.Counter
-    // resource/v1beta2.Device
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 12623, 10, Empty, Map, Type::Message(1038)), // attributes: resource/v1beta2.DeviceAttribute
-    field(3, 13294, 8, Empty, Map, Type::Message(1039)), // capacity: resource/v1beta2.DeviceCapacity
-    field(4, 13923, 16, Empty, Repeated, Type::Message(1047)), // consumesCounters: resource/v1beta2.DeviceCounterConsumption
-    field(5, 19104, 8, Empty, Optional, Type::String), // nodeName: string
-    field(6, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
-    field(7, 11961, 8, Empty, Optional, Type::Bool), // allNodes: bool
-    field(8, 23987, 6, Empty, Repeated, Type::Message(1053)), // taints: resource/v1beta2.DeviceTaint
-    field(9, 13184, 11, Empty, Optional, Type::Bool), // bindsToNode: bool
-    field(10, 13143, 17, Empty, Repeated, Type::String), // bindingConditions: string
-    field(11, 13160, 24, Empty, Repeated, Type::String), // bindingFailureConditions: string
-    field(12, 12160, 24, Empty, Optional, Type::Bool), // allowMultipleAllocations: bool
-    field(13, 18982, 31, Empty, Map, Type::Message(1064)), // nodeAllocatableResourceMappings: resource/v1beta2.NodeAllocatableResourceMapping
-    field(14, 19013, 24, Empty, Map, Type::Message(1063)), // nodeAllocatableResources: resource/v1beta2.NodeAllocatableResource
-    // resource/v1beta2.DeviceAllocationConfiguration
-    field(1, 23184, 6, Never, Single, Type::String), // source: string
-    field(2, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(3, 0, 0, Never, Single, Type::Message(1045)), // : resource/v1beta2.DeviceConfiguration
-    // resource/v1beta2.DeviceAllocationResult
-    field(1, 22039, 7, Empty, Repeated, Type::Message(1050)), // results: resource/v1beta2.DeviceRequestAllocationResult
-    field(2, 13834, 6, Empty, Repeated, Type::Message(1036)), // config: resource/v1beta2.DeviceAllocationConfiguration
-    // resource/v1beta2.DeviceAttribute
-    field(2, 17225, 3, Empty, Optional, Type::Int64), // int: int64
-    field(3, 13213, 4, Empty, Optional, Type::Bool), // bool: bool
-    field(4, 23683, 6, Empty, Optional, Type::String), // string: string
-    field(5, 25047, 7, Empty, Optional, Type::String), // version: string
-    field(6, 17308, 4, Empty, Repeated, Type::Int64), // ints: int64
-    field(7, 13217, 5, Empty, Repeated, Type::Bool), // bools: bool
-    field(8, 23699, 7, Empty, Repeated, Type::String), // strings: string
-    field(9, 25069, 8, Empty, Repeated, Type::String), // versions: string
-    // resource/v1beta2.DeviceCapacity
-    field(1, 24994, 5, Never, Single, Type::Message(86)), // value: api/resource.Quantity
-    field(2, 21478, 13, Empty, Optional, Type::Message(1030)), // requestPolicy: resource/v1beta2.CapacityRequestPolicy
-    // resource/v1beta2.DeviceClaim
-    field(1, 21543, 8, Never, Repeated, Type::Message(1049)), // requests: resource/v1beta2.DeviceRequest
-    field(2, 13888, 11, Empty, Repeated, Type::Message(1046)), // constraints: resource/v1beta2.DeviceConstraint
-    field(3, 13834, 6, Empty, Repeated, Type::Message(1041)), // config: resource/v1beta2.DeviceClaimConfiguration
-    // resource/v1beta2.DeviceClaimConfiguration
-    field(1, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(2, 0, 0, Never, Single, Type::Message(1045)), // : resource/v1beta2.DeviceConfiguration
-    // resource/v1beta2.DeviceClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1044)), // spec: resource/v1beta2.DeviceClassSpec
-    // resource/v1beta2.DeviceClassConfiguration
-    field(1, 0, 0, Never, Single, Type::Message(1045)), // : resource/v1beta2.DeviceConfiguration
-    // resource/v1beta2.DeviceClassSpec
-    field(1, 22766, 9, Empty, Repeated, Type::Message(1051)), // selectors: resource/v1beta2.DeviceSelector
-    field(2, 13834, 6, Empty, Repeated, Type::Message(1043)), // config: resource/v1beta2.DeviceClassConfiguration
-    field(4, 15917, 20, Empty, Optional, Type::String), // extendedResourceName: string
-    // resource/v1beta2.DeviceConfiguration
-    field(1, 19516, 6, Empty, Optional, Type::Message(1065)), // opaque: resource/v1beta2.OpaqueDeviceConfiguration
-    // resource/v1beta2.DeviceConstraint
-    field(1, 21543, 8, Empty, Repeated, Type::String), // requests: string
-    field(2, 18061, 14, Empty, Optional, Type::String), // matchAttribute: string
-    field(3, 15316, 17, Empty, Optional, Type::String), // distinctAttribute: string
-    // resource/v1beta2.DeviceCounterConsumption
-    field(1, 14307, 10, Never, Single, Type::String), // counterSet: string
-    field(2, 14317, 8, Empty, Map, Type::Message(1033)), // counters: resource/v1beta2.Counter
-    field(3, 13685, 19, Empty, Repeated, Type::String), // compatibilityGroups: string
-    // resource/v1beta2.DeviceDerivedAttribute
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15862, 10, Never, Single, Type::String), // expression: string
-    // resource/v1beta2.DeviceRequest
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15693, 7, Empty, Optional, Type::Message(1059)), // exactly: resource/v1beta2.ExactDeviceRequest
-    field(3, 16197, 14, Empty, Repeated, Type::Message(1052)), // firstAvailable: resource/v1beta2.DeviceSubRequest
-    // resource/v1beta2.DeviceRequestAllocationResult
-    field(1, 21434, 7, Never, Single, Type::String), // request: string
-    field(2, 15388, 6, Never, Single, Type::String), // driver: string
-    field(3, 20485, 4, Never, Single, Type::String), // pool: string
-    field(4, 15113, 6, Never, Single, Type::String), // device: string
-    field(5, 11754, 11, Empty, Optional, Type::Bool), // adminAccess: bool
-    field(6, 24469, 11, Empty, Repeated, Type::Message(1058)), // tolerations: resource/v1beta2.DeviceToleration
-    field(7, 13143, 17, Empty, Repeated, Type::String), // bindingConditions: string
-    field(8, 13160, 24, Empty, Repeated, Type::String), // bindingFailureConditions: string
-    field(9, 23009, 7, Empty, Optional, Type::String), // shareID: string
-    field(10, 13907, 16, Empty, Map, Type::Message(86)), // consumedCapacity: api/resource.Quantity
-    field(11, 23161, 18, Empty, Repeated, Type::String), // skipNodeOperations: string
-    // resource/v1beta2.DeviceSelector
-    field(1, 13347, 3, Empty, Optional, Type::Message(1029)), // cel: resource/v1beta2.CELDeviceSelector
-    // resource/v1beta2.DeviceSubRequest
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 15119, 15, Never, Single, Type::String), // deviceClassName: string
-    field(3, 22766, 9, Empty, Repeated, Type::Message(1051)), // selectors: resource/v1beta2.DeviceSelector
-    field(4, 12107, 14, Empty, Single, Type::String), // allocationMode: string
-    field(5, 14302, 5, Empty, Single, Type::Int64), // count: int64
-    field(6, 24469, 11, Empty, Repeated, Type::Message(1058)), // tolerations: resource/v1beta2.DeviceToleration
-    field(7, 13294, 8, Empty, Optional, Type::Message(1032)), // capacity: resource/v1beta2.CapacityRequirements
-    field(8, 14984, 17, Empty, Repeated, Type::Message(1048)), // derivedAttributes: resource/v1beta2.DeviceDerivedAttribute
-    // resource/v1beta2.DeviceTaint
-    field(1, 17447, 3, Never, Single, Type::String), // key: string
-    field(2, 24994, 5, Empty, Single, Type::String), // value: string
-    field(3, 15429, 6, Never, Single, Type::String), // effect: string
-    field(4, 24375, 9, Empty, Optional, Type::Message(781)), // timeAdded: meta/v1.Time
-    // resource/v1beta2.DeviceTaintRule
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1055)), // spec: resource/v1beta2.DeviceTaintRuleSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1056)), // status: resource/v1beta2.DeviceTaintRuleStatus
-    // resource/v1beta2.DeviceTaintRuleSpec
-    field(1, 15160, 14, Empty, Optional, Type::Message(1057)), // deviceSelector: resource/v1beta2.DeviceTaintSelector
-    field(2, 23982, 5, Empty, Single, Type::Message(1053)), // taint: resource/v1beta2.DeviceTaint
-    // resource/v1beta2.DeviceTaintRuleStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    // resource/v1beta2.DeviceTaintSelector
-    field(2, 15388, 6, Empty, Optional, Type::String), // driver: string
-    field(3, 20485, 4, Empty, Optional, Type::String), // pool: string
-    field(4, 15113, 6, Empty, Optional, Type::String), // device: string
-    // resource/v1beta2.DeviceToleration
-    field(1, 17447, 3, Empty, Single, Type::String), // key: string
-    field(2, 19571, 8, Empty, Single, Type::String), // operator: string
-    field(3, 24994, 5, Empty, Single, Type::String), // value: string
-    field(4, 15429, 6, Empty, Single, Type::String), // effect: string
-    field(5, 24452, 17, Empty, Optional, Type::Int64), // tolerationSeconds: int64
-    // resource/v1beta2.ExactDeviceRequest
-    field(1, 15119, 15, Never, Single, Type::String), // deviceClassName: string
-    field(2, 22766, 9, Empty, Repeated, Type::Message(1051)), // selectors: resource/v1beta2.DeviceSelector
-    field(3, 12107, 14, Empty, Single, Type::String), // allocationMode: string
-    field(4, 14302, 5, Empty, Single, Type::Int64), // count: int64
-    field(5, 11754, 11, Empty, Optional, Type::Bool), // adminAccess: bool
-    field(6, 24469, 11, Empty, Repeated, Type::Message(1058)), // tolerations: resource/v1beta2.DeviceToleration
-    field(7, 13294, 8, Empty, Optional, Type::Message(1032)), // capacity: resource/v1beta2.CapacityRequirements
-    field(8, 14984, 17, Empty, Repeated, Type::Message(1048)), // derivedAttributes: resource/v1beta2.DeviceDerivedAttribute
-    // resource/v1beta2.NetworkDeviceData
-    field(1, 17240, 13, Empty, Single, Type::String), // interfaceName: string
-    field(2, 17365, 3, Empty, Repeated, Type::String), // ips: string
-    field(3, 16696, 15, Empty, Single, Type::String), // hardwareAddress: string
-    // resource/v1beta2.NodeAllocatableMapping
-    field(1, 13302, 11, Empty, Optional, Type::String), // capacityKey: string
-    field(2, 13313, 18, Empty, Optional, Type::Message(86)), // capacityMultiplier: api/resource.Quantity
-    field(3, 15134, 16, Empty, Optional, Type::Message(86)), // deviceMultiplier: api/resource.Quantity
-    // resource/v1beta2.NodeAllocatableOverhead
-    field(1, 19939, 6, Empty, Optional, Type::Message(86)), // perPod: api/resource.Quantity
-    field(2, 19905, 12, Empty, Optional, Type::Message(86)), // perContainer: api/resource.Quantity
-    // resource/v1beta2.NodeAllocatableResource
-    field(3, 18054, 7, Empty, Optional, Type::Message(1061)), // mapping: resource/v1beta2.NodeAllocatableMapping
-    field(4, 19642, 8, Empty, Optional, Type::Message(1062)), // overhead: resource/v1beta2.NodeAllocatableOverhead
-    // resource/v1beta2.NodeAllocatableResourceMapping
-    field(1, 13302, 11, Empty, Optional, Type::String), // capacityKey: string
-    field(2, 12121, 20, Empty, Optional, Type::Message(86)), // allocationMultiplier: api/resource.Quantity
-    // resource/v1beta2.OpaqueDeviceConfiguration
-    field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 19716, 10, Never, Single, Type::Message(852)), // parameters: pkg/runtime.RawExtension
-    // resource/v1beta2.ResourceClaim
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1068)), // spec: resource/v1beta2.ResourceClaimSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1069)), // status: resource/v1beta2.ResourceClaimStatus
-    // resource/v1beta2.ResourceClaimConsumerReference
-    field(1, 12274, 8, Empty, Single, Type::String), // apiGroup: string
-    field(3, 21663, 8, Never, Single, Type::String), // resource: string
-    field(4, 18717, 4, Never, Single, Type::String), // name: string
-    field(5, 24625, 3, Never, Single, Type::String), // uid: string
-    // resource/v1beta2.ResourceClaimSpec
-    field(1, 15174, 7, Never, Single, Type::Message(1040)), // devices: resource/v1beta2.DeviceClaim
-    // resource/v1beta2.ResourceClaimStatus
-    field(1, 12097, 10, Empty, Optional, Type::Message(1028)), // allocation: resource/v1beta2.AllocationResult
-    field(2, 21634, 11, Empty, Repeated, Type::Message(1067)), // reservedFor: resource/v1beta2.ResourceClaimConsumerReference
-    field(4, 15174, 7, Empty, Repeated, Type::Message(1027)), // devices: resource/v1beta2.AllocatedDeviceStatus
-    // resource/v1beta2.ResourceClaimTemplate
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1071)), // spec: resource/v1beta2.ResourceClaimTemplateSpec
-    // resource/v1beta2.ResourceClaimTemplateSpec
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1068)), // spec: resource/v1beta2.ResourceClaimSpec
-    // resource/v1beta2.ResourcePool
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 16542, 10, Never, Single, Type::Int64), // generation: int64
-    field(3, 21918, 18, Never, Single, Type::Int64), // resourceSliceCount: int64
-    // resource/v1beta2.ResourceSlice
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1074)), // spec: resource/v1beta2.ResourceSliceSpec
-    // resource/v1beta2.ResourceSliceSpec
-    field(1, 15388, 6, Never, Single, Type::String), // driver: string
-    field(2, 20485, 4, Never, Single, Type::Message(1072)), // pool: resource/v1beta2.ResourcePool
-    field(3, 19104, 8, Empty, Optional, Type::String), // nodeName: string
-    field(4, 19140, 12, Empty, Optional, Type::Message(488)), // nodeSelector: core/v1.NodeSelector
-    field(5, 11961, 8, Empty, Optional, Type::Bool), // allNodes: bool
-    field(6, 15174, 7, Empty, Repeated, Type::Message(1035)), // devices: resource/v1beta2.Device
-    field(7, 19917, 22, Empty, Optional, Type::Bool), // perDeviceNodeSelection: bool
-    field(8, 23062, 14, Empty, Repeated, Type::Message(1034)), // sharedCounters: resource/v1beta2.CounterSet
+    field(8, 23062, 14, Empty, Repeated, Type::Message(600)), // sharedCounters: resource/v1beta1.CounterSet
     field(9, 19812, 22, Empty, Optional, Type::String), // partitionTypeAttribute: string
     field(10, 23161, 18, Empty, Repeated, Type::String), // skipNodeOperations: string
     // scheduling/v1.PriorityClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(2, 24994, 5, Never, Single, Type::Int32), // value: int32
     field(3, 16562, 13, Empty, Single, Type::Bool), // globalDefault: bool
     field(4, 15016, 11, Empty, Single, Type::String), // description: string
@@ -7974,33 +5925,24 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 18520, 8, Never, Single, Type::Int32), // minCount: int32
     // scheduling/v1alpha1.PodGroup
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(3, 20435, 6, Never, Single, Type::Message(1079)), // policy: scheduling/v1alpha1.PodGroupPolicy
+    field(3, 20435, 6, Never, Single, Type::Message(691)), // policy: scheduling/v1alpha1.PodGroupPolicy
     // scheduling/v1alpha1.PodGroupPolicy
-    field(2, 13056, 5, Empty, Optional, Type::Message(1076)), // basic: scheduling/v1alpha1.BasicSchedulingPolicy
-    field(3, 16502, 4, Empty, Optional, Type::Message(1077)), // gang: scheduling/v1alpha1.GangSchedulingPolicy
-    // scheduling/v1alpha1.PriorityClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 24994, 5, Never, Single, Type::Int32), // value: int32
-    field(3, 16562, 13, Empty, Single, Type::Bool), // globalDefault: bool
-    field(4, 15016, 11, Empty, Single, Type::String), // description: string
-    field(5, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
+    field(2, 13056, 5, Empty, Optional, Type::Message(688)), // basic: scheduling/v1alpha1.BasicSchedulingPolicy
+    field(3, 16502, 4, Empty, Optional, Type::Message(689)), // gang: scheduling/v1alpha1.GangSchedulingPolicy
     // scheduling/v1alpha1.TypedLocalObjectReference
     field(1, 12274, 8, Empty, Single, Type::String), // apiGroup: string
     field(2, 17471, 4, Never, Single, Type::String), // kind: string
     field(3, 18717, 4, Never, Single, Type::String), // name: string
     // scheduling/v1alpha1.Workload
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1083)), // spec: scheduling/v1alpha1.WorkloadSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(694)), // spec: scheduling/v1alpha1.WorkloadSpec
     // scheduling/v1alpha1.WorkloadSpec
-    field(1, 14134, 13, Empty, Optional, Type::Message(1081)), // controllerRef: scheduling/v1alpha1.TypedLocalObjectReference
-    field(2, 20307, 9, Never, Repeated, Type::Message(1078)), // podGroups: scheduling/v1alpha1.PodGroup
-    // scheduling/v1alpha2.BasicSchedulingPolicy
-    // scheduling/v1alpha2.GangSchedulingPolicy
-    field(1, 18520, 8, Never, Single, Type::Int32), // minCount: int32
+    field(1, 14134, 13, Empty, Optional, Type::Message(692)), // controllerRef: scheduling/v1alpha1.TypedLocalObjectReference
+    field(2, 20307, 9, Never, Repeated, Type::Message(690)), // podGroups: scheduling/v1alpha1.PodGroup
     // scheduling/v1alpha2.PodGroup
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1091)), // spec: scheduling/v1alpha2.PodGroupSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1092)), // status: scheduling/v1alpha2.PodGroupStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(700)), // spec: scheduling/v1alpha2.PodGroupSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(701)), // status: scheduling/v1alpha2.PodGroupStatus
     // scheduling/v1alpha2.PodGroupResourceClaim
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 21777, 17, Empty, Optional, Type::String), // resourceClaimName: string
@@ -8009,144 +5951,116 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 21777, 17, Empty, Optional, Type::String), // resourceClaimName: string
     // scheduling/v1alpha2.PodGroupSchedulingConstraints
-    field(1, 24480, 8, Empty, Repeated, Type::Message(1095)), // topology: scheduling/v1alpha2.TopologyConstraint
+    field(1, 24480, 8, Empty, Repeated, Type::Message(704)), // topology: scheduling/v1alpha2.TopologyConstraint
     // scheduling/v1alpha2.PodGroupSchedulingPolicy
-    field(1, 13056, 5, Empty, Optional, Type::Message(1084)), // basic: scheduling/v1alpha2.BasicSchedulingPolicy
-    field(2, 16502, 4, Empty, Optional, Type::Message(1085)), // gang: scheduling/v1alpha2.GangSchedulingPolicy
+    field(1, 13056, 5, Empty, Optional, Type::Message(688)), // basic: scheduling/v1alpha2.BasicSchedulingPolicy
+    field(2, 16502, 4, Empty, Optional, Type::Message(689)), // gang: scheduling/v1alpha2.GangSchedulingPolicy
     // scheduling/v1alpha2.PodGroupSpec
-    field(1, 20271, 19, Never, Optional, Type::Message(1094)), // podGroupTemplateRef: scheduling/v1alpha2.PodGroupTemplateReference
-    field(2, 22499, 16, Never, Single, Type::Message(1090)), // schedulingPolicy: scheduling/v1alpha2.PodGroupSchedulingPolicy
-    field(3, 22448, 21, Empty, Optional, Type::Message(1089)), // schedulingConstraints: scheduling/v1alpha2.PodGroupSchedulingConstraints
-    field(4, 21840, 14, Empty, Repeated, Type::Message(1087)), // resourceClaims: scheduling/v1alpha2.PodGroupResourceClaim
+    field(1, 20271, 19, Never, Optional, Type::Message(703)), // podGroupTemplateRef: scheduling/v1alpha2.PodGroupTemplateReference
+    field(2, 22499, 16, Never, Single, Type::Message(699)), // schedulingPolicy: scheduling/v1alpha2.PodGroupSchedulingPolicy
+    field(3, 22448, 21, Empty, Optional, Type::Message(698)), // schedulingConstraints: scheduling/v1alpha2.PodGroupSchedulingConstraints
+    field(4, 21840, 14, Empty, Repeated, Type::Message(696)), // resourceClaims: scheduling/v1alpha2.PodGroupResourceClaim
     field(5, 15284, 14, Empty, Optional, Type::String), // disruptionMode: string
     field(6, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
     field(7, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
     // scheduling/v1alpha2.PodGroupStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(2, 21794, 21, Empty, Repeated, Type::Message(1088)), // resourceClaimStatuses: scheduling/v1alpha2.PodGroupResourceClaimStatus
+    field(1, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
+    field(2, 21794, 21, Empty, Repeated, Type::Message(697)), // resourceClaimStatuses: scheduling/v1alpha2.PodGroupResourceClaimStatus
     // scheduling/v1alpha2.PodGroupTemplate
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 22499, 16, Never, Single, Type::Message(1090)), // schedulingPolicy: scheduling/v1alpha2.PodGroupSchedulingPolicy
-    field(3, 22448, 21, Never, Optional, Type::Message(1089)), // schedulingConstraints: scheduling/v1alpha2.PodGroupSchedulingConstraints
-    field(4, 21840, 14, Empty, Repeated, Type::Message(1087)), // resourceClaims: scheduling/v1alpha2.PodGroupResourceClaim
+    field(2, 22499, 16, Never, Single, Type::Message(699)), // schedulingPolicy: scheduling/v1alpha2.PodGroupSchedulingPolicy
+    field(3, 22448, 21, Never, Optional, Type::Message(698)), // schedulingConstraints: scheduling/v1alpha2.PodGroupSchedulingConstraints
+    field(4, 21840, 14, Empty, Repeated, Type::Message(696)), // resourceClaims: scheduling/v1alpha2.PodGroupResourceClaim
     field(5, 15284, 14, Empty, Optional, Type::String), // disruptionMode: string
     field(6, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
     field(7, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
     // scheduling/v1alpha2.PodGroupTemplateReference
-    field(1, 25472, 8, Never, Optional, Type::Message(1098)), // workload: scheduling/v1alpha2.WorkloadPodGroupTemplateReference
+    field(1, 25472, 8, Never, Optional, Type::Message(706)), // workload: scheduling/v1alpha2.WorkloadPodGroupTemplateReference
     // scheduling/v1alpha2.TopologyConstraint
     field(1, 17447, 3, Never, Single, Type::String), // key: string
-    // scheduling/v1alpha2.TypedLocalObjectReference
-    field(1, 12274, 8, Empty, Single, Type::String), // apiGroup: string
-    field(2, 17471, 4, Never, Single, Type::String), // kind: string
-    field(3, 18717, 4, Never, Single, Type::String), // name: string
     // scheduling/v1alpha2.Workload
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1099)), // spec: scheduling/v1alpha2.WorkloadSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(707)), // spec: scheduling/v1alpha2.WorkloadSpec
     // scheduling/v1alpha2.WorkloadPodGroupTemplateReference
     field(1, 25480, 12, Never, Single, Type::String), // workloadName: string
     field(2, 20251, 20, Never, Single, Type::String), // podGroupTemplateName: string
     // scheduling/v1alpha2.WorkloadSpec
-    field(1, 14134, 13, Empty, Optional, Type::Message(1096)), // controllerRef: scheduling/v1alpha2.TypedLocalObjectReference
-    field(2, 20290, 17, Never, Repeated, Type::Message(1093)), // podGroupTemplates: scheduling/v1alpha2.PodGroupTemplate
+    field(1, 14134, 13, Empty, Optional, Type::Message(692)), // controllerRef: scheduling/v1alpha2.TypedLocalObjectReference
+    field(2, 20290, 17, Never, Repeated, Type::Message(702)), // podGroupTemplates: scheduling/v1alpha2.PodGroupTemplate
     // scheduling/v1alpha3.AllCompositeDisruptionMode
     // scheduling/v1alpha3.AllDisruptionMode
-    // scheduling/v1alpha3.BasicSchedulingPolicy
     // scheduling/v1alpha3.CompositeBasicSchedulingPolicy
     // scheduling/v1alpha3.CompositeDisruptionMode
-    field(1, 23113, 6, Empty, Optional, Type::Message(1122)), // single: scheduling/v1alpha3.SingleCompositeDisruptionMode
-    field(2, 11958, 3, Empty, Optional, Type::Message(1100)), // all: scheduling/v1alpha3.AllCompositeDisruptionMode
+    field(1, 23113, 6, Empty, Optional, Type::Message(723)), // single: scheduling/v1alpha3.SingleCompositeDisruptionMode
+    field(2, 11958, 3, Empty, Optional, Type::Message(708)), // all: scheduling/v1alpha3.AllCompositeDisruptionMode
     // scheduling/v1alpha3.CompositeGangSchedulingPolicy
     field(1, 18538, 13, Never, Single, Type::Int32), // minGroupCount: int32
     // scheduling/v1alpha3.CompositePodGroup
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1109)), // spec: scheduling/v1alpha3.CompositePodGroupSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1110)), // status: scheduling/v1alpha3.CompositePodGroupStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(716)), // spec: scheduling/v1alpha3.CompositePodGroupSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(717)), // status: scheduling/v1alpha3.CompositePodGroupStatus
     // scheduling/v1alpha3.CompositePodGroupSchedulingConstraints
-    field(1, 24480, 8, Empty, Repeated, Type::Message(1124)), // topology: scheduling/v1alpha3.TopologyConstraint
+    field(1, 24480, 8, Empty, Repeated, Type::Message(704)), // topology: scheduling/v1alpha3.TopologyConstraint
     // scheduling/v1alpha3.CompositePodGroupSchedulingPolicy
-    field(1, 13056, 5, Empty, Optional, Type::Message(1103)), // basic: scheduling/v1alpha3.CompositeBasicSchedulingPolicy
-    field(2, 16502, 4, Empty, Optional, Type::Message(1105)), // gang: scheduling/v1alpha3.CompositeGangSchedulingPolicy
+    field(1, 13056, 5, Empty, Optional, Type::Message(710)), // basic: scheduling/v1alpha3.CompositeBasicSchedulingPolicy
+    field(2, 16502, 4, Empty, Optional, Type::Message(712)), // gang: scheduling/v1alpha3.CompositeGangSchedulingPolicy
     // scheduling/v1alpha3.CompositePodGroupSpec
     field(1, 19726, 27, Empty, Optional, Type::String), // parentCompositePodGroupName: string
-    field(2, 25492, 11, Never, Optional, Type::Message(1135)), // workloadRef: scheduling/v1alpha3.WorkloadReference
-    field(3, 22499, 16, Never, Single, Type::Message(1108)), // schedulingPolicy: scheduling/v1alpha3.CompositePodGroupSchedulingPolicy
-    field(4, 22448, 21, Empty, Optional, Type::Message(1107)), // schedulingConstraints: scheduling/v1alpha3.CompositePodGroupSchedulingConstraints
-    field(5, 15284, 14, Empty, Optional, Type::Message(1104)), // disruptionMode: scheduling/v1alpha3.CompositeDisruptionMode
+    field(2, 25492, 11, Never, Optional, Type::Message(734)), // workloadRef: scheduling/v1alpha3.WorkloadReference
+    field(3, 22499, 16, Never, Single, Type::Message(715)), // schedulingPolicy: scheduling/v1alpha3.CompositePodGroupSchedulingPolicy
+    field(4, 22448, 21, Empty, Optional, Type::Message(714)), // schedulingConstraints: scheduling/v1alpha3.CompositePodGroupSchedulingConstraints
+    field(5, 15284, 14, Empty, Optional, Type::Message(711)), // disruptionMode: scheduling/v1alpha3.CompositeDisruptionMode
     field(6, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
     field(7, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
     field(8, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
     // scheduling/v1alpha3.CompositePodGroupStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     // scheduling/v1alpha3.CompositePodGroupTemplate
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 22499, 16, Never, Single, Type::Message(1108)), // schedulingPolicy: scheduling/v1alpha3.CompositePodGroupSchedulingPolicy
-    field(3, 22448, 21, Empty, Optional, Type::Message(1107)), // schedulingConstraints: scheduling/v1alpha3.CompositePodGroupSchedulingConstraints
-    field(4, 15284, 14, Empty, Optional, Type::Message(1104)), // disruptionMode: scheduling/v1alpha3.CompositeDisruptionMode
+    field(2, 22499, 16, Never, Single, Type::Message(715)), // schedulingPolicy: scheduling/v1alpha3.CompositePodGroupSchedulingPolicy
+    field(3, 22448, 21, Empty, Optional, Type::Message(714)), // schedulingConstraints: scheduling/v1alpha3.CompositePodGroupSchedulingConstraints
+    field(4, 15284, 14, Empty, Optional, Type::Message(711)), // disruptionMode: scheduling/v1alpha3.CompositeDisruptionMode
     field(5, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
     field(6, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
     field(7, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
-    field(8, 20290, 17, Empty, Repeated, Type::Message(1121)), // podGroupTemplates: scheduling/v1alpha3.PodGroupTemplate
-    field(9, 13768, 26, Empty, Repeated, Type::Message(1111)), // compositePodGroupTemplates: scheduling/v1alpha3.CompositePodGroupTemplate
+    field(8, 20290, 17, Empty, Repeated, Type::Message(722)), // podGroupTemplates: scheduling/v1alpha3.PodGroupTemplate
+    field(9, 13768, 26, Empty, Repeated, Type::Message(718)), // compositePodGroupTemplates: scheduling/v1alpha3.CompositePodGroupTemplate
     // scheduling/v1alpha3.DisruptionMode
-    field(1, 23113, 6, Empty, Optional, Type::Message(1123)), // single: scheduling/v1alpha3.SingleDisruptionMode
-    field(2, 11958, 3, Empty, Optional, Type::Message(1101)), // all: scheduling/v1alpha3.AllDisruptionMode
-    // scheduling/v1alpha3.GangSchedulingPolicy
-    field(1, 18520, 8, Never, Single, Type::Int32), // minCount: int32
+    field(1, 23113, 6, Empty, Optional, Type::Message(724)), // single: scheduling/v1alpha3.SingleDisruptionMode
+    field(2, 11958, 3, Empty, Optional, Type::Message(709)), // all: scheduling/v1alpha3.AllDisruptionMode
     // scheduling/v1alpha3.PodGroup
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1119)), // spec: scheduling/v1alpha3.PodGroupSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1120)), // status: scheduling/v1alpha3.PodGroupStatus
-    // scheduling/v1alpha3.PodGroupResourceClaim
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 21777, 17, Empty, Optional, Type::String), // resourceClaimName: string
-    field(3, 21815, 25, Empty, Optional, Type::String), // resourceClaimTemplateName: string
-    // scheduling/v1alpha3.PodGroupResourceClaimStatus
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 21777, 17, Empty, Optional, Type::String), // resourceClaimName: string
-    // scheduling/v1alpha3.PodGroupSchedulingConstraints
-    field(1, 24480, 8, Empty, Repeated, Type::Message(1124)), // topology: scheduling/v1alpha3.TopologyConstraint
-    // scheduling/v1alpha3.PodGroupSchedulingPolicy
-    field(1, 13056, 5, Empty, Optional, Type::Message(1102)), // basic: scheduling/v1alpha3.BasicSchedulingPolicy
-    field(2, 16502, 4, Empty, Optional, Type::Message(1113)), // gang: scheduling/v1alpha3.GangSchedulingPolicy
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(721)), // spec: scheduling/v1alpha3.PodGroupSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(701)), // status: scheduling/v1alpha3.PodGroupStatus
     // scheduling/v1alpha3.PodGroupSpec
     field(1, 19726, 27, Empty, Optional, Type::String), // parentCompositePodGroupName: string
-    field(2, 25492, 11, Empty, Optional, Type::Message(1135)), // workloadRef: scheduling/v1alpha3.WorkloadReference
-    field(3, 22499, 16, Never, Single, Type::Message(1118)), // schedulingPolicy: scheduling/v1alpha3.PodGroupSchedulingPolicy
-    field(4, 22448, 21, Empty, Optional, Type::Message(1117)), // schedulingConstraints: scheduling/v1alpha3.PodGroupSchedulingConstraints
-    field(5, 21840, 14, Empty, Repeated, Type::Message(1115)), // resourceClaims: scheduling/v1alpha3.PodGroupResourceClaim
-    field(6, 15284, 14, Empty, Optional, Type::Message(1112)), // disruptionMode: scheduling/v1alpha3.DisruptionMode
+    field(2, 25492, 11, Empty, Optional, Type::Message(734)), // workloadRef: scheduling/v1alpha3.WorkloadReference
+    field(3, 22499, 16, Never, Single, Type::Message(699)), // schedulingPolicy: scheduling/v1alpha3.PodGroupSchedulingPolicy
+    field(4, 22448, 21, Empty, Optional, Type::Message(698)), // schedulingConstraints: scheduling/v1alpha3.PodGroupSchedulingConstraints
+    field(5, 21840, 14, Empty, Repeated, Type::Message(696)), // resourceClaims: scheduling/v1alpha3.PodGroupResourceClaim
+    field(6, 15284, 14, Empty, Optional, Type::Message(719)), // disruptionMode: scheduling/v1alpha3.DisruptionMode
     field(7, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
     field(8, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
     field(9, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
-    // scheduling/v1alpha3.PodGroupStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(2, 21794, 21, Empty, Repeated, Type::Message(1116)), // resourceClaimStatuses: scheduling/v1alpha3.PodGroupResourceClaimStatus
     // scheduling/v1alpha3.PodGroupTemplate
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 22499, 16, Never, Single, Type::Message(1118)), // schedulingPolicy: scheduling/v1alpha3.PodGroupSchedulingPolicy
-    field(3, 22448, 21, Never, Optional, Type::Message(1117)), // schedulingConstraints: scheduling/v1alpha3.PodGroupSchedulingConstraints
-    field(4, 21840, 14, Empty, Repeated, Type::Message(1115)), // resourceClaims: scheduling/v1alpha3.PodGroupResourceClaim
-    field(5, 15284, 14, Empty, Optional, Type::Message(1112)), // disruptionMode: scheduling/v1alpha3.DisruptionMode
+    field(2, 22499, 16, Never, Single, Type::Message(699)), // schedulingPolicy: scheduling/v1alpha3.PodGroupSchedulingPolicy
+    field(3, 22448, 21, Never, Optional, Type::Message(698)), // schedulingConstraints: scheduling/v1alpha3.PodGroupSchedulingConstraints
+    field(4, 21840, 14, Empty, Repeated, Type::Message(696)), // resourceClaims: scheduling/v1alpha3.PodGroupResourceClaim
+    field(5, 15284, 14, Empty, Optional, Type::Message(719)), // disruptionMode: scheduling/v1alpha3.DisruptionMode
     field(6, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
     field(7, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
     field(8, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
     // scheduling/v1alpha3.SingleCompositeDisruptionMode
     // scheduling/v1alpha3.SingleDisruptionMode
-    // scheduling/v1alpha3.TopologyConstraint
-    field(1, 17447, 3, Never, Single, Type::String), // key: string
-    // scheduling/v1alpha3.TypedLocalObjectReference
-    field(1, 12274, 8, Empty, Single, Type::String), // apiGroup: string
-    field(2, 17471, 4, Never, Single, Type::String), // kind: string
-    field(3, 18717, 4, Never, Single, Type::String), // name: string
     // scheduling/v1alpha3.Workload
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1136)), // spec: scheduling/v1alpha3.WorkloadSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(735)), // spec: scheduling/v1alpha3.WorkloadSpec
     // scheduling/v1alpha3.WorkloadPodGroupAllDisruptionMode
     // scheduling/v1alpha3.WorkloadPodGroupBasicSchedulingPolicy
     // scheduling/v1alpha3.WorkloadPodGroupDisruptionMode
-    field(1, 23113, 6, Empty, Optional, Type::Message(1134)), // single: scheduling/v1alpha3.WorkloadPodGroupSingleDisruptionMode
-    field(2, 11958, 3, Empty, Optional, Type::Message(1127)), // all: scheduling/v1alpha3.WorkloadPodGroupAllDisruptionMode
+    field(1, 23113, 6, Empty, Optional, Type::Message(733)), // single: scheduling/v1alpha3.WorkloadPodGroupSingleDisruptionMode
+    field(2, 11958, 3, Empty, Optional, Type::Message(726)), // all: scheduling/v1alpha3.WorkloadPodGroupAllDisruptionMode
     // scheduling/v1alpha3.WorkloadPodGroupGangSchedulingPolicy
     field(1, 18520, 8, Empty, Optional, Type::Int32), // minCount: int32
     // scheduling/v1alpha3.WorkloadPodGroupResourceClaim
@@ -8154,311 +6068,108 @@ pub(super) static FIELDS: [Field; 4294] = [
     field(2, 21777, 17, Empty, Optional, Type::String), // resourceClaimName: string
     field(3, 21815, 25, Empty, Optional, Type::String), // resourceClaimTemplateName: string
     // scheduling/v1alpha3.WorkloadPodGroupSchedulingConstraints
-    field(1, 24480, 8, Empty, Repeated, Type::Message(1124)), // topology: scheduling/v1alpha3.TopologyConstraint
+    field(1, 24480, 8, Empty, Repeated, Type::Message(704)), // topology: scheduling/v1alpha3.TopologyConstraint
     // scheduling/v1alpha3.WorkloadPodGroupSchedulingPolicy
-    field(1, 13056, 5, Empty, Optional, Type::Message(1128)), // basic: scheduling/v1alpha3.WorkloadPodGroupBasicSchedulingPolicy
-    field(2, 16502, 4, Empty, Optional, Type::Message(1130)), // gang: scheduling/v1alpha3.WorkloadPodGroupGangSchedulingPolicy
+    field(1, 13056, 5, Empty, Optional, Type::Message(727)), // basic: scheduling/v1alpha3.WorkloadPodGroupBasicSchedulingPolicy
+    field(2, 16502, 4, Empty, Optional, Type::Message(729)), // gang: scheduling/v1alpha3.WorkloadPodGroupGangSchedulingPolicy
     // scheduling/v1alpha3.WorkloadPodGroupSingleDisruptionMode
     // scheduling/v1alpha3.WorkloadReference
     field(1, 25480, 12, Never, Single, Type::String), // workloadName: string
     field(2, 24238, 12, Never, Single, Type::String), // templateName: string
     // scheduling/v1alpha3.WorkloadSpec
-    field(1, 14134, 13, Empty, Optional, Type::Message(1125)), // controllerRef: scheduling/v1alpha3.TypedLocalObjectReference
-    field(2, 20290, 17, Never, Repeated, Type::Message(1121)), // podGroupTemplates: scheduling/v1alpha3.PodGroupTemplate
-    field(3, 13768, 26, Empty, Repeated, Type::Message(1111)), // compositePodGroupTemplates: scheduling/v1alpha3.CompositePodGroupTemplate
-    // scheduling/v1beta1.AllCompositeDisruptionMode
-    // scheduling/v1beta1.AllDisruptionMode
-    // scheduling/v1beta1.BasicSchedulingPolicy
-    // scheduling/v1beta1.CompositeBasicSchedulingPolicy
-    // scheduling/v1beta1.CompositeDisruptionMode
-    field(1, 23113, 6, Empty, Optional, Type::Message(1157)), // single: scheduling/v1beta1.SingleCompositeDisruptionMode
-    field(2, 11958, 3, Empty, Optional, Type::Message(1137)), // all: scheduling/v1beta1.AllCompositeDisruptionMode
-    // scheduling/v1beta1.CompositeGangSchedulingPolicy
-    field(1, 18538, 13, Never, Single, Type::Int32), // minGroupCount: int32
-    // scheduling/v1beta1.CompositePodGroupSchedulingConstraints
-    field(1, 24480, 8, Empty, Repeated, Type::Message(1159)), // topology: scheduling/v1beta1.TopologyConstraint
-    // scheduling/v1beta1.CompositePodGroupSchedulingPolicy
-    field(1, 13056, 5, Empty, Optional, Type::Message(1140)), // basic: scheduling/v1beta1.CompositeBasicSchedulingPolicy
-    field(2, 16502, 4, Empty, Optional, Type::Message(1142)), // gang: scheduling/v1beta1.CompositeGangSchedulingPolicy
-    // scheduling/v1beta1.CompositePodGroupTemplate
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 22499, 16, Never, Single, Type::Message(1144)), // schedulingPolicy: scheduling/v1beta1.CompositePodGroupSchedulingPolicy
-    field(3, 22448, 21, Empty, Optional, Type::Message(1143)), // schedulingConstraints: scheduling/v1beta1.CompositePodGroupSchedulingConstraints
-    field(4, 15284, 14, Empty, Optional, Type::Message(1141)), // disruptionMode: scheduling/v1beta1.CompositeDisruptionMode
-    field(5, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
-    field(6, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
-    field(7, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
-    field(8, 20290, 17, Empty, Repeated, Type::Message(1155)), // podGroupTemplates: scheduling/v1beta1.PodGroupTemplate
-    field(9, 13768, 26, Empty, Repeated, Type::Message(1145)), // compositePodGroupTemplates: scheduling/v1beta1.CompositePodGroupTemplate
-    // scheduling/v1beta1.DisruptionMode
-    field(1, 23113, 6, Empty, Optional, Type::Message(1158)), // single: scheduling/v1beta1.SingleDisruptionMode
-    field(2, 11958, 3, Empty, Optional, Type::Message(1138)), // all: scheduling/v1beta1.AllDisruptionMode
-    // scheduling/v1beta1.GangSchedulingPolicy
-    field(1, 18520, 8, Never, Single, Type::Int32), // minCount: int32
-    // scheduling/v1beta1.PodGroup
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1153)), // spec: scheduling/v1beta1.PodGroupSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1154)), // status: scheduling/v1beta1.PodGroupStatus
-    // scheduling/v1beta1.PodGroupResourceClaim
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 21777, 17, Empty, Optional, Type::String), // resourceClaimName: string
-    field(3, 21815, 25, Empty, Optional, Type::String), // resourceClaimTemplateName: string
-    // scheduling/v1beta1.PodGroupResourceClaimStatus
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 21777, 17, Empty, Optional, Type::String), // resourceClaimName: string
-    // scheduling/v1beta1.PodGroupSchedulingConstraints
-    field(1, 24480, 8, Empty, Repeated, Type::Message(1159)), // topology: scheduling/v1beta1.TopologyConstraint
-    // scheduling/v1beta1.PodGroupSchedulingPolicy
-    field(1, 13056, 5, Empty, Optional, Type::Message(1139)), // basic: scheduling/v1beta1.BasicSchedulingPolicy
-    field(2, 16502, 4, Empty, Optional, Type::Message(1147)), // gang: scheduling/v1beta1.GangSchedulingPolicy
-    // scheduling/v1beta1.PodGroupSpec
-    field(1, 19726, 27, Empty, Optional, Type::String), // parentCompositePodGroupName: string
-    field(2, 25492, 11, Empty, Optional, Type::Message(1162)), // workloadRef: scheduling/v1beta1.WorkloadReference
-    field(3, 22499, 16, Never, Single, Type::Message(1152)), // schedulingPolicy: scheduling/v1beta1.PodGroupSchedulingPolicy
-    field(4, 22448, 21, Empty, Optional, Type::Message(1151)), // schedulingConstraints: scheduling/v1beta1.PodGroupSchedulingConstraints
-    field(5, 21840, 14, Empty, Repeated, Type::Message(1149)), // resourceClaims: scheduling/v1beta1.PodGroupResourceClaim
-    field(6, 15284, 14, Empty, Optional, Type::Message(1146)), // disruptionMode: scheduling/v1beta1.DisruptionMode
-    field(7, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
-    field(8, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
-    field(9, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
-    // scheduling/v1beta1.PodGroupStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
-    field(2, 21794, 21, Empty, Repeated, Type::Message(1150)), // resourceClaimStatuses: scheduling/v1beta1.PodGroupResourceClaimStatus
-    // scheduling/v1beta1.PodGroupTemplate
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 22499, 16, Never, Single, Type::Message(1152)), // schedulingPolicy: scheduling/v1beta1.PodGroupSchedulingPolicy
-    field(3, 22448, 21, Never, Optional, Type::Message(1151)), // schedulingConstraints: scheduling/v1beta1.PodGroupSchedulingConstraints
-    field(4, 21840, 14, Empty, Repeated, Type::Message(1149)), // resourceClaims: scheduling/v1beta1.PodGroupResourceClaim
-    field(5, 15284, 14, Empty, Optional, Type::Message(1146)), // disruptionMode: scheduling/v1beta1.DisruptionMode
-    field(6, 20755, 17, Empty, Single, Type::String), // priorityClassName: string
-    field(7, 20747, 8, Empty, Optional, Type::Int32), // priority: int32
-    field(8, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
-    // scheduling/v1beta1.PriorityClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 24994, 5, Never, Single, Type::Int32), // value: int32
-    field(3, 16562, 13, Empty, Single, Type::Bool), // globalDefault: bool
-    field(4, 15016, 11, Empty, Single, Type::String), // description: string
-    field(5, 20584, 16, Empty, Optional, Type::String), // preemptionPolicy: string
-    // scheduling/v1beta1.SingleCompositeDisruptionMode
-    // scheduling/v1beta1.SingleDisruptionMode
-    // scheduling/v1beta1.TopologyConstraint
-    field(1, 17447, 3, Never, Single, Type::String), // key: string
-    // scheduling/v1beta1.TypedLocalObjectReference
-    field(1, 12274, 8, Empty, Single, Type::String), // apiGroup: string
-    field(2, 17471, 4, Never, Single, Type::String), // kind: string
-    field(3, 18717, 4, Never, Single, Type::String), // name: string
-    // scheduling/v1beta1.Workload
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1163)), // spec: scheduling/v1beta1.WorkloadSpec
-    // scheduling/v1beta1.WorkloadReference
-    field(1, 25480, 12, Never, Single, Type::String), // workloadName: string
-    field(2, 24238, 12, Never, Single, Type::String), // templateName: string
-    // scheduling/v1beta1.WorkloadSpec
-    field(1, 14134, 13, Empty, Optional, Type::Message(1160)), // controllerRef: scheduling/v1beta1.TypedLocalObjectReference
-    field(2, 20290, 17, Never, Repeated, Type::Message(1155)), // podGroupTemplates: scheduling/v1beta1.PodGroupTemplate
-    field(3, 13768, 26, Empty, Repeated, Type::Message(1145)), // compositePodGroupTemplates: scheduling/v1beta1.CompositePodGroupTemplate
+    field(1, 14134, 13, Empty, Optional, Type::Message(692)), // controllerRef: scheduling/v1alpha3.TypedLocalObjectReference
+    field(2, 20290, 17, Never, Repeated, Type::Message(722)), // podGroupTemplates: scheduling/v1alpha3.PodGroupTemplate
+    field(3, 13768, 26, Empty, Repeated, Type::Message(718)), // compositePodGroupTemplates: scheduling/v1alpha3.CompositePodGroupTemplate
     // storage/v1.CSIDriver
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1165)), // spec: storage/v1.CSIDriverSpec
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(737)), // spec: storage/v1.CSIDriverSpec
     // storage/v1.CSIDriverSpec
     field(1, 12554, 14, Empty, Optional, Type::Bool), // attachRequired: bool
     field(2, 20327, 14, Empty, Optional, Type::Bool), // podInfoOnMount: bool
     field(3, 25225, 20, Empty, Repeated, Type::String), // volumeLifecycleModes: string
     field(4, 23444, 15, Empty, Optional, Type::Bool), // storageCapacity: bool
     field(5, 16442, 13, Empty, Optional, Type::String), // fsGroupPolicy: string
-    field(6, 24430, 13, Empty, Repeated, Type::Message(1174)), // tokenRequests: storage/v1.TokenRequest
+    field(6, 24430, 13, Empty, Repeated, Type::Message(746)), // tokenRequests: storage/v1.TokenRequest
     field(7, 21617, 17, Empty, Optional, Type::Bool), // requiresRepublish: bool
     field(8, 22579, 12, Empty, Optional, Type::Bool), // seLinuxMount: bool
     field(9, 19037, 34, Empty, Optional, Type::Int64), // nodeAllocatableUpdatePeriodSeconds: int64
     field(10, 22873, 28, Empty, Optional, Type::Bool), // serviceAccountTokenInSecrets: bool
     field(11, 20718, 29, Empty, Optional, Type::Bool), // preventPodSchedulingIfMissing: bool
     // storage/v1.CSINode
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1168)), // spec: storage/v1.CSINodeSpec
-    field(3, 23323, 6, Absent, Single, Type::Message(1169)), // status: storage/v1.CSINodeStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(740)), // spec: storage/v1.CSINodeSpec
+    field(3, 23323, 6, Absent, Single, Type::Message(741)), // status: storage/v1.CSINodeStatus
     // storage/v1.CSINodeDriver
     field(1, 18717, 4, Never, Single, Type::String), // name: string
     field(2, 19090, 6, Never, Single, Type::String), // nodeID: string
     field(3, 24499, 12, Never, Repeated, Type::String), // topologyKeys: string
-    field(4, 11974, 11, Empty, Optional, Type::Message(1181)), // allocatable: storage/v1.VolumeNodeResources
+    field(4, 11974, 11, Empty, Optional, Type::Message(753)), // allocatable: storage/v1.VolumeNodeResources
     // storage/v1.CSINodeSpec
-    field(1, 15404, 7, Never, Repeated, Type::Message(1167)), // drivers: storage/v1.CSINodeDriver
+    field(1, 15404, 7, Never, Repeated, Type::Message(739)), // drivers: storage/v1.CSINodeDriver
     // storage/v1.CSINodeStatus
-    field(1, 23475, 13, Empty, Repeated, Type::Message(1172)), // storageHealth: storage/v1.StorageHealth
+    field(1, 23475, 13, Empty, Repeated, Type::Message(744)), // storageHealth: storage/v1.StorageHealth
     // storage/v1.CSIStorageCapacity
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 19203, 12, Empty, Optional, Type::Message(768)), // nodeTopology: meta/v1.LabelSelector
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 19203, 12, Empty, Optional, Type::Message(534)), // nodeTopology: meta/v1.LabelSelector
     field(3, 23459, 16, Never, Single, Type::String), // storageClassName: string
-    field(4, 13294, 8, Empty, Optional, Type::Message(86)), // capacity: api/resource.Quantity
-    field(5, 18358, 17, Empty, Optional, Type::Message(86)), // maximumVolumeSize: api/resource.Quantity
+    field(4, 13294, 8, Empty, Optional, Type::Message(37)), // capacity: api/resource.Quantity
+    field(5, 18358, 17, Empty, Optional, Type::Message(37)), // maximumVolumeSize: api/resource.Quantity
     // storage/v1.StorageClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(2, 20935, 11, Never, Single, Type::String), // provisioner: string
     field(3, 19716, 10, Empty, Map, Type::String), // parameters: string
     field(4, 21231, 13, Empty, Optional, Type::String), // reclaimPolicy: string
     field(5, 18661, 12, Empty, Repeated, Type::String), // mountOptions: string
     field(6, 12208, 20, Empty, Optional, Type::Bool), // allowVolumeExpansion: bool
     field(7, 25124, 17, Empty, Optional, Type::String), // volumeBindingMode: string
-    field(8, 12235, 17, Empty, Repeated, Type::Message(582)), // allowedTopologies: core/v1.TopologySelectorTerm
+    field(8, 12235, 17, Empty, Repeated, Type::Message(429)), // allowedTopologies: core/v1.TopologySelectorTerm
     // storage/v1.StorageHealth
     field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 16736, 16, Empty, Repeated, Type::Message(1173)), // healthConditions: storage/v1.StorageHealthCondition
+    field(2, 16736, 16, Empty, Repeated, Type::Message(745)), // healthConditions: storage/v1.StorageHealthCondition
     // storage/v1.StorageHealthCondition
     field(1, 23323, 6, Never, Single, Type::String), // status: string
     field(2, 21225, 6, Never, Single, Type::String), // reason: string
     field(3, 18381, 7, Empty, Single, Type::String), // message: string
     field(4, 11600, 10, Empty, Optional, Type::String), // accessMode: string
     field(5, 25245, 10, Empty, Optional, Type::String), // volumeMode: string
-    field(6, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
+    field(6, 17723, 18, Empty, Single, Type::Message(547)), // lastTransitionTime: meta/v1.Time
     // storage/v1.TokenRequest
     field(1, 12633, 8, Never, Single, Type::String), // audience: string
     field(2, 15826, 17, Empty, Optional, Type::Int64), // expirationSeconds: int64
     // storage/v1.VolumeAttachment
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1177)), // spec: storage/v1.VolumeAttachmentSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1178)), // status: storage/v1.VolumeAttachmentStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Never, Single, Type::Message(749)), // spec: storage/v1.VolumeAttachmentSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(750)), // status: storage/v1.VolumeAttachmentStatus
     // storage/v1.VolumeAttachmentSource
     field(1, 20015, 20, Empty, Optional, Type::String), // persistentVolumeName: string
-    field(2, 17188, 16, Empty, Optional, Type::Message(505)), // inlineVolumeSpec: core/v1.PersistentVolumeSpec
+    field(2, 17188, 16, Empty, Optional, Type::Message(352)), // inlineVolumeSpec: core/v1.PersistentVolumeSpec
     // storage/v1.VolumeAttachmentSpec
     field(1, 12576, 8, Never, Single, Type::String), // attacher: string
-    field(2, 23184, 6, Never, Single, Type::Message(1176)), // source: storage/v1.VolumeAttachmentSource
+    field(2, 23184, 6, Never, Single, Type::Message(748)), // source: storage/v1.VolumeAttachmentSource
     field(3, 19104, 8, Never, Single, Type::String), // nodeName: string
     // storage/v1.VolumeAttachmentStatus
     field(1, 12568, 8, Never, Single, Type::Bool), // attached: bool
     field(2, 12584, 18, Empty, Map, Type::String), // attachmentMetadata: string
-    field(3, 12543, 11, Empty, Optional, Type::Message(1180)), // attachError: storage/v1.VolumeError
-    field(4, 15095, 11, Empty, Optional, Type::Message(1180)), // detachError: storage/v1.VolumeError
+    field(3, 12543, 11, Empty, Optional, Type::Message(752)), // attachError: storage/v1.VolumeError
+    field(4, 15095, 11, Empty, Optional, Type::Message(752)), // detachError: storage/v1.VolumeError
     // storage/v1.VolumeAttributesClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
     field(2, 15394, 10, Never, Single, Type::String), // driverName: string
     field(3, 19716, 10, Empty, Map, Type::String), // parameters: string
     // storage/v1.VolumeError
-    field(1, 24371, 4, Empty, Single, Type::Message(781)), // time: meta/v1.Time
+    field(1, 24371, 4, Empty, Single, Type::Message(547)), // time: meta/v1.Time
     field(2, 18381, 7, Empty, Single, Type::String), // message: string
     field(3, 15605, 9, Empty, Optional, Type::Int32), // errorCode: int32
     // storage/v1.VolumeNodeResources
     field(1, 14302, 5, Empty, Optional, Type::Int32), // count: int32
-    // storage/v1alpha1.CSIStorageCapacity
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 19203, 12, Empty, Optional, Type::Message(768)), // nodeTopology: meta/v1.LabelSelector
-    field(3, 23459, 16, Never, Single, Type::String), // storageClassName: string
-    field(4, 13294, 8, Empty, Optional, Type::Message(86)), // capacity: api/resource.Quantity
-    field(5, 18358, 17, Empty, Optional, Type::Message(86)), // maximumVolumeSize: api/resource.Quantity
-    // storage/v1alpha1.VolumeAttachment
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1185)), // spec: storage/v1alpha1.VolumeAttachmentSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1186)), // status: storage/v1alpha1.VolumeAttachmentStatus
-    // storage/v1alpha1.VolumeAttachmentSource
-    field(1, 20015, 20, Empty, Optional, Type::String), // persistentVolumeName: string
-    field(2, 17188, 16, Empty, Optional, Type::Message(505)), // inlineVolumeSpec: core/v1.PersistentVolumeSpec
-    // storage/v1alpha1.VolumeAttachmentSpec
-    field(1, 12576, 8, Never, Single, Type::String), // attacher: string
-    field(2, 23184, 6, Never, Single, Type::Message(1184)), // source: storage/v1alpha1.VolumeAttachmentSource
-    field(3, 19104, 8, Never, Single, Type::String), // nodeName: string
-    // storage/v1alpha1.VolumeAttachmentStatus
-    field(1, 12568, 8, Never, Single, Type::Bool), // attached: bool
-    field(2, 12584, 18, Empty, Map, Type::String), // attachmentMetadata: string
-    field(3, 12543, 11, Empty, Optional, Type::Message(1188)), // attachError: storage/v1alpha1.VolumeError
-    field(4, 15095, 11, Empty, Optional, Type::Message(1188)), // detachError: storage/v1alpha1.VolumeError
-    // storage/v1alpha1.VolumeAttributesClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 15394, 10, Never, Single, Type::String), // driverName: string
-    field(3, 19716, 10, Empty, Map, Type::String), // parameters: string
-    // storage/v1alpha1.VolumeError
-    field(1, 24371, 4, Empty, Single, Type::Message(781)), // time: meta/v1.Time
-    field(2, 18381, 7, Empty, Single, Type::String), // message: string
-    field(3, 15605, 9, Empty, Optional, Type::Int32), // errorCode: int32
-    // storage/v1beta1.CSIDriver
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1190)), // spec: storage/v1beta1.CSIDriverSpec
-    // storage/v1beta1.CSIDriverSpec
-    field(1, 12554, 14, Empty, Optional, Type::Bool), // attachRequired: bool
-    field(2, 20327, 14, Empty, Optional, Type::Bool), // podInfoOnMount: bool
-    field(3, 25225, 20, Empty, Repeated, Type::String), // volumeLifecycleModes: string
-    field(4, 23444, 15, Empty, Optional, Type::Bool), // storageCapacity: bool
-    field(5, 16442, 13, Empty, Optional, Type::String), // fsGroupPolicy: string
-    field(6, 24430, 13, Empty, Repeated, Type::Message(1199)), // tokenRequests: storage/v1beta1.TokenRequest
-    field(7, 21617, 17, Empty, Optional, Type::Bool), // requiresRepublish: bool
-    field(8, 22579, 12, Empty, Optional, Type::Bool), // seLinuxMount: bool
-    field(9, 19037, 34, Empty, Optional, Type::Int64), // nodeAllocatableUpdatePeriodSeconds: int64
-    field(10, 22873, 28, Empty, Optional, Type::Bool), // serviceAccountTokenInSecrets: bool
-    field(11, 20718, 29, Empty, Optional, Type::Bool), // preventPodSchedulingIfMissing: bool
-    // storage/v1beta1.CSINode
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1193)), // spec: storage/v1beta1.CSINodeSpec
-    field(3, 23323, 6, Absent, Single, Type::Message(1194)), // status: storage/v1beta1.CSINodeStatus
-    // storage/v1beta1.CSINodeDriver
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 19090, 6, Never, Single, Type::String), // nodeID: string
-    field(3, 24499, 12, Never, Repeated, Type::String), // topologyKeys: string
-    field(4, 11974, 11, Empty, Optional, Type::Message(1206)), // allocatable: storage/v1beta1.VolumeNodeResources
-    // storage/v1beta1.CSINodeSpec
-    field(1, 15404, 7, Never, Repeated, Type::Message(1192)), // drivers: storage/v1beta1.CSINodeDriver
-    // storage/v1beta1.CSINodeStatus
-    field(1, 23475, 13, Empty, Repeated, Type::Message(1197)), // storageHealth: storage/v1beta1.StorageHealth
-    // storage/v1beta1.CSIStorageCapacity
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 19203, 12, Empty, Optional, Type::Message(768)), // nodeTopology: meta/v1.LabelSelector
-    field(3, 23459, 16, Never, Single, Type::String), // storageClassName: string
-    field(4, 13294, 8, Empty, Optional, Type::Message(86)), // capacity: api/resource.Quantity
-    field(5, 18358, 17, Empty, Optional, Type::Message(86)), // maximumVolumeSize: api/resource.Quantity
-    // storage/v1beta1.StorageClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 20935, 11, Never, Single, Type::String), // provisioner: string
-    field(3, 19716, 10, Empty, Map, Type::String), // parameters: string
-    field(4, 21231, 13, Empty, Optional, Type::String), // reclaimPolicy: string
-    field(5, 18661, 12, Empty, Repeated, Type::String), // mountOptions: string
-    field(6, 12208, 20, Empty, Optional, Type::Bool), // allowVolumeExpansion: bool
-    field(7, 25124, 17, Empty, Optional, Type::String), // volumeBindingMode: string
-    field(8, 12235, 17, Empty, Repeated, Type::Message(582)), // allowedTopologies: core/v1.TopologySelectorTerm
-    // storage/v1beta1.StorageHealth
-    field(1, 18717, 4, Never, Single, Type::String), // name: string
-    field(2, 16736, 16, Empty, Repeated, Type::Message(1198)), // healthConditions: storage/v1beta1.StorageHealthCondition
-    // storage/v1beta1.StorageHealthCondition
-    field(1, 23323, 6, Never, Single, Type::String), // status: string
-    field(2, 21225, 6, Never, Single, Type::String), // reason: string
-    field(3, 18381, 7, Empty, Single, Type::String), // message: string
-    field(4, 11600, 10, Empty, Optional, Type::String), // accessMode: string
-    field(5, 25245, 10, Empty, Optional, Type::String), // volumeMode: string
-    field(6, 17723, 18, Empty, Single, Type::Message(781)), // lastTransitionTime: meta/v1.Time
-    // storage/v1beta1.TokenRequest
-    field(1, 12633, 8, Never, Single, Type::String), // audience: string
-    field(2, 15826, 17, Empty, Optional, Type::Int64), // expirationSeconds: int64
-    // storage/v1beta1.VolumeAttachment
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Never, Single, Type::Message(1202)), // spec: storage/v1beta1.VolumeAttachmentSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1203)), // status: storage/v1beta1.VolumeAttachmentStatus
-    // storage/v1beta1.VolumeAttachmentSource
-    field(1, 20015, 20, Empty, Optional, Type::String), // persistentVolumeName: string
-    field(2, 17188, 16, Empty, Optional, Type::Message(505)), // inlineVolumeSpec: core/v1.PersistentVolumeSpec
-    // storage/v1beta1.VolumeAttachmentSpec
-    field(1, 12576, 8, Never, Single, Type::String), // attacher: string
-    field(2, 23184, 6, Never, Single, Type::Message(1201)), // source: storage/v1beta1.VolumeAttachmentSource
-    field(3, 19104, 8, Never, Single, Type::String), // nodeName: string
-    // storage/v1beta1.VolumeAttachmentStatus
-    field(1, 12568, 8, Never, Single, Type::Bool), // attached: bool
-    field(2, 12584, 18, Empty, Map, Type::String), // attachmentMetadata: string
-    field(3, 12543, 11, Empty, Optional, Type::Message(1205)), // attachError: storage/v1beta1.VolumeError
-    field(4, 15095, 11, Empty, Optional, Type::Message(1205)), // detachError: storage/v1beta1.VolumeError
-    // storage/v1beta1.VolumeAttributesClass
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 15394, 10, Never, Single, Type::String), // driverName: string
-    field(3, 19716, 10, Empty, Map, Type::String), // parameters: string
-    // storage/v1beta1.VolumeError
-    field(1, 24371, 4, Empty, Single, Type::Message(781)), // time: meta/v1.Time
-    field(2, 18381, 7, Empty, Single, Type::String), // message: string
-    field(3, 15605, 9, Empty, Optional, Type::Int32), // errorCode: int32
-    // storage/v1beta1.VolumeNodeResources
-    field(1, 14302, 5, Empty, Optional, Type::Int32), // count: int32
     // storagemigration/v1.StorageVersionMigration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(1208)), // spec: storagemigration/v1.StorageVersionMigrationSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1209)), // status: storagemigration/v1.StorageVersionMigrationStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(755)), // spec: storagemigration/v1.StorageVersionMigrationSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(756)), // status: storagemigration/v1.StorageVersionMigrationStatus
     // storagemigration/v1.StorageVersionMigrationSpec
-    field(1, 21663, 8, Never, Single, Type::Message(765)), // resource: meta/v1.GroupResource
+    field(1, 21663, 8, Never, Single, Type::Message(531)), // resource: meta/v1.GroupResource
     // storagemigration/v1.StorageVersionMigrationStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(526)), // conditions: meta/v1.Condition
     field(2, 21936, 15, Empty, Single, Type::String), // resourceVersion: string
     // storagemigration/v1alpha1.GroupVersionResource
     field(1, 16642, 5, Empty, Single, Type::String), // group: string
@@ -8467,27 +6178,18 @@ pub(super) static FIELDS: [Field; 4294] = [
     // storagemigration/v1alpha1.MigrationCondition
     field(1, 24609, 4, Never, Single, Type::String), // type: string
     field(2, 23323, 6, Never, Single, Type::String), // status: string
-    field(3, 17741, 14, Empty, Single, Type::Message(781)), // lastUpdateTime: meta/v1.Time
+    field(3, 17741, 14, Empty, Single, Type::Message(547)), // lastUpdateTime: meta/v1.Time
     field(4, 21225, 6, Empty, Single, Type::String), // reason: string
     field(5, 18381, 7, Empty, Single, Type::String), // message: string
     // storagemigration/v1alpha1.StorageVersionMigration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(1213)), // spec: storagemigration/v1alpha1.StorageVersionMigrationSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1214)), // status: storagemigration/v1alpha1.StorageVersionMigrationStatus
+    field(1, 18438, 8, Empty, Single, Type::Message(539)), // metadata: meta/v1.ObjectMeta
+    field(2, 23197, 4, Empty, Single, Type::Message(760)), // spec: storagemigration/v1alpha1.StorageVersionMigrationSpec
+    field(3, 23323, 6, Empty, Single, Type::Message(761)), // status: storagemigration/v1alpha1.StorageVersionMigrationStatus
     // storagemigration/v1alpha1.StorageVersionMigrationSpec
-    field(1, 21663, 8, Never, Single, Type::Message(1210)), // resource: storagemigration/v1alpha1.GroupVersionResource
+    field(1, 21663, 8, Never, Single, Type::Message(757)), // resource: storagemigration/v1alpha1.GroupVersionResource
     field(2, 14060, 13, Empty, Single, Type::String), // continueToken: string
     // storagemigration/v1alpha1.StorageVersionMigrationStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(1211)), // conditions: storagemigration/v1alpha1.MigrationCondition
-    field(2, 21936, 15, Empty, Single, Type::String), // resourceVersion: string
-    // storagemigration/v1beta1.StorageVersionMigration
-    field(1, 18438, 8, Empty, Single, Type::Message(773)), // metadata: meta/v1.ObjectMeta
-    field(2, 23197, 4, Empty, Single, Type::Message(1216)), // spec: storagemigration/v1beta1.StorageVersionMigrationSpec
-    field(3, 23323, 6, Empty, Single, Type::Message(1217)), // status: storagemigration/v1beta1.StorageVersionMigrationStatus
-    // storagemigration/v1beta1.StorageVersionMigrationSpec
-    field(1, 21663, 8, Never, Single, Type::Message(765)), // resource: meta/v1.GroupResource
-    // storagemigration/v1beta1.StorageVersionMigrationStatus
-    field(1, 13824, 10, Empty, Repeated, Type::Message(760)), // conditions: meta/v1.Condition
+    field(1, 13824, 10, Empty, Repeated, Type::Message(758)), // conditions: storagemigration/v1alpha1.MigrationCondition
     field(2, 21936, 15, Empty, Single, Type::String), // resourceVersion: string
     // util/intstr.IntOrString
     field(1, 24609, 4, Never, Single, Type::Int64), // type: int64
@@ -8497,206 +6199,206 @@ pub(super) static FIELDS: [Field; 4294] = [
 
 /// All kinds, sorted by name and version.
 pub(super) static KINDS: [Kind; 202] = [
-    kind(12323, 22, 87), // apidiscovery.k8s.io/v2 APIGroupDiscovery
-    kind(12345, 27, 91), // apidiscovery.k8s.io/v2beta1 APIGroupDiscovery
-    kind(12395, 25, 121), // apiregistration.k8s.io/v1 APIService
+    kind(12323, 22, 38), // apidiscovery.k8s.io/v2 APIGroupDiscovery
+    kind(12345, 27, 38), // apidiscovery.k8s.io/v2beta1 APIGroupDiscovery
+    kind(12395, 25, 66), // apiregistration.k8s.io/v1 APIService
     kind(11765, 19, 2), // admission.k8s.io/v1 AdmissionReview
-    kind(11784, 24, 5), // admission.k8s.io/v1beta1 AdmissionReview
-    kind(24928, 2, 387), // v1 Binding
-    kind(23382, 17, 1164), // storage.k8s.io/v1 CSIDriver
-    kind(23422, 22, 1189), // storage.k8s.io/v1beta1 CSIDriver
-    kind(23382, 17, 1166), // storage.k8s.io/v1 CSINode
-    kind(23422, 22, 1191), // storage.k8s.io/v1beta1 CSINode
-    kind(23382, 17, 1170), // storage.k8s.io/v1 CSIStorageCapacity
-    kind(23399, 23, 1182), // storage.k8s.io/v1alpha1 CSIStorageCapacity
-    kind(23422, 22, 1195), // storage.k8s.io/v1beta1 CSIStorageCapacity
-    kind(13403, 22, 345), // certificates.k8s.io/v1 CertificateSigningRequest
-    kind(13453, 27, 360), // certificates.k8s.io/v1beta1 CertificateSigningRequest
-    kind(21051, 28, 862), // rbac.authorization.k8s.io/v1 ClusterRole
-    kind(21079, 34, 870), // rbac.authorization.k8s.io/v1alpha1 ClusterRole
-    kind(21113, 33, 878), // rbac.authorization.k8s.io/v1beta1 ClusterRole
-    kind(21051, 28, 863), // rbac.authorization.k8s.io/v1 ClusterRoleBinding
-    kind(21079, 34, 871), // rbac.authorization.k8s.io/v1alpha1 ClusterRoleBinding
-    kind(21113, 33, 879), // rbac.authorization.k8s.io/v1beta1 ClusterRoleBinding
-    kind(13403, 22, 349), // certificates.k8s.io/v1 ClusterTrustBundle
-    kind(13425, 28, 355), // certificates.k8s.io/v1alpha1 ClusterTrustBundle
-    kind(13453, 27, 364), // certificates.k8s.io/v1beta1 ClusterTrustBundle
-    kind(24928, 2, 398), // v1 ComponentStatus
-    kind(22397, 26, 1106), // scheduling.k8s.io/v1alpha3 CompositePodGroup
-    kind(24928, 2, 399), // v1 ConfigMap
-    kind(12464, 7, 131), // apps/v1 ControllerRevision
-    kind(12471, 12, 156), // apps/v1beta1 ControllerRevision
-    kind(12483, 12, 176), // apps/v1beta2 ControllerRevision
-    kind(12372, 23, 97), // apiextensions.k8s.io/v1 ConversionReview
-    kind(13061, 8, 325), // batch/v1 CronJob
-    kind(13069, 13, 341), // batch/v1beta1 CronJob
-    kind(12372, 23, 100), // apiextensions.k8s.io/v1 CustomResourceDefinition
-    kind(12464, 7, 132), // apps/v1 DaemonSet
-    kind(12483, 12, 177), // apps/v1beta2 DaemonSet
-    kind(15937, 18, 619), // extensions/v1beta1 DaemonSet
-    kind(12464, 7, 137), // apps/v1 Deployment
-    kind(12471, 12, 157), // apps/v1beta1 Deployment
-    kind(12483, 12, 182), // apps/v1beta2 Deployment
-    kind(15937, 18, 624), // extensions/v1beta1 Deployment
-    kind(12471, 12, 159), // apps/v1beta1 DeploymentRollback
-    kind(15937, 18, 626), // extensions/v1beta1 DeploymentRollback
-    kind(21671, 18, 900), // resource.k8s.io/v1 DeviceClass
-    kind(21689, 24, 945), // resource.k8s.io/v1alpha3 DeviceClass
-    kind(21713, 23, 999), // resource.k8s.io/v1beta1 DeviceClass
-    kind(21736, 23, 1042), // resource.k8s.io/v1beta2 DeviceClass
-    kind(21671, 18, 912), // resource.k8s.io/v1 DeviceTaintRule
-    kind(21689, 24, 956), // resource.k8s.io/v1alpha3 DeviceTaintRule
-    kind(21736, 23, 1054), // resource.k8s.io/v1beta2 DeviceTaintRule
-    kind(15213, 19, 605), // discovery.k8s.io/v1 EndpointSlice
-    kind(15232, 24, 612), // discovery.k8s.io/v1beta1 EndpointSlice
-    kind(24928, 2, 426), // v1 Endpoints
-    kind(15638, 16, 615), // events.k8s.io/v1 Event
-    kind(15654, 21, 617), // events.k8s.io/v1beta1 Event
-    kind(24928, 2, 433), // v1 Event
-    kind(17829, 25, 747), // lifecycle.k8s.io/v1alpha1 Eviction
-    kind(20441, 9, 853), // policy/v1 Eviction
-    kind(20450, 14, 857), // policy/v1beta1 Eviction
-    kind(17829, 25, 749), // lifecycle.k8s.io/v1alpha1 EvictionRequest
-    kind(16242, 31, 661), // flowcontrol.apiserver.k8s.io/v1 FlowSchema
-    kind(16273, 36, 682), // flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema
-    kind(16309, 36, 703), // flowcontrol.apiserver.k8s.io/v1beta2 FlowSchema
-    kind(16345, 36, 724), // flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema
-    kind(12841, 14, 256), // autoscaling/v1 HorizontalPodAutoscaler
-    kind(12855, 14, 269), // autoscaling/v2 HorizontalPodAutoscaler
-    kind(12869, 19, 290), // autoscaling/v2beta1 HorizontalPodAutoscaler
-    kind(12888, 19, 309), // autoscaling/v2beta2 HorizontalPodAutoscaler
-    kind(18789, 20, 787), // networking.k8s.io/v1 IPAddress
-    kind(18809, 26, 815), // networking.k8s.io/v1alpha1 IPAddress
-    kind(18835, 25, 823), // networking.k8s.io/v1beta1 IPAddress
-    kind(17046, 27, 743), // imagepolicy.k8s.io/v1alpha1 ImageReview
-    kind(15937, 18, 633), // extensions/v1beta1 Ingress
-    kind(18789, 20, 790), // networking.k8s.io/v1 Ingress
-    kind(18835, 25, 825), // networking.k8s.io/v1beta1 Ingress
-    kind(18789, 20, 792), // networking.k8s.io/v1 IngressClass
-    kind(18835, 25, 827), // networking.k8s.io/v1beta1 IngressClass
-    kind(13061, 8, 328), // batch/v1 Job
-    kind(14197, 22, 370), // coordination.k8s.io/v1 Lease
-    kind(14275, 27, 376), // coordination.k8s.io/v1beta1 Lease
-    kind(14219, 28, 372), // coordination.k8s.io/v1alpha1 LeaseCandidate
-    kind(14247, 28, 374), // coordination.k8s.io/v1alpha2 LeaseCandidate
-    kind(14275, 27, 377), // coordination.k8s.io/v1beta1 LeaseCandidate
-    kind(24928, 2, 460), // v1 LimitRange
-    kind(12762, 23, 228), // authorization.k8s.io/v1 LocalSubjectAccessReview
-    kind(12785, 28, 242), // authorization.k8s.io/v1beta1 LocalSubjectAccessReview
-    kind(11831, 31, 12), // admissionregistration.k8s.io/v1 MutatingAdmissionPolicy
-    kind(11862, 37, 42), // admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicy
-    kind(11899, 36, 64), // admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy
-    kind(11831, 31, 13), // admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding
-    kind(11862, 37, 43), // admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicyBinding
-    kind(11899, 36, 65), // admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicyBinding
-    kind(11831, 31, 17), // admissionregistration.k8s.io/v1 MutatingWebhookConfiguration
-    kind(11899, 36, 69), // admissionregistration.k8s.io/v1beta1 MutatingWebhookConfiguration
-    kind(24928, 2, 470), // v1 Namespace
-    kind(15937, 18, 643), // extensions/v1beta1 NetworkPolicy
-    kind(18789, 20, 804), // networking.k8s.io/v1 NetworkPolicy
-    kind(24928, 2, 474), // v1 Node
-    kind(18483, 22, 783), // metrics.k8s.io/v1beta1 NodeMetrics
-    kind(18405, 14, 775), // meta.k8s.io/v1 PartialObjectMetadata
-    kind(18419, 19, 775), // meta.k8s.io/v1beta1 PartialObjectMetadata
-    kind(24928, 2, 497), // v1 PersistentVolume
-    kind(24928, 2, 498), // v1 PersistentVolumeClaim
-    kind(24928, 2, 508), // v1 Pod
-    kind(13403, 22, 352), // certificates.k8s.io/v1 PodCertificateRequest
-    kind(13425, 28, 357), // certificates.k8s.io/v1alpha1 PodCertificateRequest
-    kind(13453, 27, 367), // certificates.k8s.io/v1beta1 PodCertificateRequest
-    kind(20441, 9, 854), // policy/v1 PodDisruptionBudget
-    kind(20450, 14, 858), // policy/v1beta1 PodDisruptionBudget
-    kind(22371, 26, 1086), // scheduling.k8s.io/v1alpha2 PodGroup
-    kind(22397, 26, 1114), // scheduling.k8s.io/v1alpha3 PodGroup
-    kind(22423, 25, 1148), // scheduling.k8s.io/v1beta1 PodGroup
-    kind(18483, 22, 784), // metrics.k8s.io/v1beta1 PodMetrics
-    kind(21689, 24, 964), // resource.k8s.io/v1alpha3 PodSchedulingContext
-    kind(24928, 2, 527), // v1 PodStatusResult
-    kind(24928, 2, 528), // v1 PodTemplate
-    kind(22325, 20, 1075), // scheduling.k8s.io/v1 PriorityClass
-    kind(22345, 26, 1080), // scheduling.k8s.io/v1alpha1 PriorityClass
-    kind(22423, 25, 1156), // scheduling.k8s.io/v1beta1 PriorityClass
-    kind(16242, 31, 670), // flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration
-    kind(16273, 36, 691), // flowcontrol.apiserver.k8s.io/v1beta1 PriorityLevelConfiguration
-    kind(16309, 36, 712), // flowcontrol.apiserver.k8s.io/v1beta2 PriorityLevelConfiguration
-    kind(16345, 36, 733), // flowcontrol.apiserver.k8s.io/v1beta3 PriorityLevelConfiguration
-    kind(24928, 2, 540), // v1 RangeAllocation
-    kind(12464, 7, 142), // apps/v1 ReplicaSet
-    kind(12483, 12, 187), // apps/v1beta2 ReplicaSet
-    kind(15937, 18, 649), // extensions/v1beta1 ReplicaSet
-    kind(24928, 2, 541), // v1 ReplicationController
-    kind(21671, 18, 924), // resource.k8s.io/v1 ResourceClaim
-    kind(21689, 24, 968), // resource.k8s.io/v1alpha3 ResourceClaim
-    kind(21713, 23, 1018), // resource.k8s.io/v1beta1 ResourceClaim
-    kind(21736, 23, 1066), // resource.k8s.io/v1beta2 ResourceClaim
-    kind(21671, 18, 928), // resource.k8s.io/v1 ResourceClaimTemplate
-    kind(21689, 24, 973), // resource.k8s.io/v1alpha3 ResourceClaimTemplate
-    kind(21713, 23, 1022), // resource.k8s.io/v1beta1 ResourceClaimTemplate
-    kind(21736, 23, 1070), // resource.k8s.io/v1beta2 ResourceClaimTemplate
-    kind(21689, 24, 976), // resource.k8s.io/v1alpha3 ResourcePoolStatusRequest
-    kind(24928, 2, 548), // v1 ResourceQuota
-    kind(21671, 18, 931), // resource.k8s.io/v1 ResourceSlice
-    kind(21689, 24, 979), // resource.k8s.io/v1alpha3 ResourceSlice
-    kind(21713, 23, 1025), // resource.k8s.io/v1beta1 ResourceSlice
-    kind(21736, 23, 1073), // resource.k8s.io/v1beta2 ResourceSlice
-    kind(21051, 28, 865), // rbac.authorization.k8s.io/v1 Role
-    kind(21079, 34, 873), // rbac.authorization.k8s.io/v1alpha1 Role
-    kind(21113, 33, 881), // rbac.authorization.k8s.io/v1beta1 Role
-    kind(21051, 28, 866), // rbac.authorization.k8s.io/v1 RoleBinding
-    kind(21079, 34, 874), // rbac.authorization.k8s.io/v1alpha1 RoleBinding
-    kind(21113, 33, 882), // rbac.authorization.k8s.io/v1beta1 RoleBinding
-    kind(18863, 14, 843), // node.k8s.io/v1 RuntimeClass
-    kind(18877, 20, 846), // node.k8s.io/v1alpha1 RuntimeClass
-    kind(18897, 19, 850), // node.k8s.io/v1beta1 RuntimeClass
-    kind(12471, 12, 166), // apps/v1beta1 Scale
-    kind(12483, 12, 194), // apps/v1beta2 Scale
-    kind(12841, 14, 259), // autoscaling/v1 Scale
-    kind(15937, 18, 656), // extensions/v1beta1 Scale
-    kind(24928, 2, 559), // v1 Secret
-    kind(12762, 23, 233), // authorization.k8s.io/v1 SelfSubjectAccessReview
-    kind(12785, 28, 247), // authorization.k8s.io/v1beta1 SelfSubjectAccessReview
-    kind(12679, 24, 207), // authentication.k8s.io/v1 SelfSubjectReview
-    kind(12703, 30, 216), // authentication.k8s.io/v1alpha1 SelfSubjectReview
-    kind(12733, 29, 219), // authentication.k8s.io/v1beta1 SelfSubjectReview
-    kind(12762, 23, 235), // authorization.k8s.io/v1 SelfSubjectRulesReview
-    kind(12785, 28, 249), // authorization.k8s.io/v1beta1 SelfSubjectRulesReview
-    kind(24928, 2, 566), // v1 SerializedReference
-    kind(24928, 2, 567), // v1 Service
-    kind(24928, 2, 568), // v1 ServiceAccount
-    kind(18789, 20, 812), // networking.k8s.io/v1 ServiceCIDR
-    kind(18809, 26, 818), // networking.k8s.io/v1alpha1 ServiceCIDR
-    kind(18835, 25, 839), // networking.k8s.io/v1beta1 ServiceCIDR
-    kind(12464, 7, 149), // apps/v1 StatefulSet
-    kind(12471, 12, 169), // apps/v1beta1 StatefulSet
-    kind(12483, 12, 197), // apps/v1beta2 StatefulSet
-    kind(24928, 2, 778), // v1 Status
-    kind(23382, 17, 1171), // storage.k8s.io/v1 StorageClass
-    kind(23422, 22, 1196), // storage.k8s.io/v1beta1 StorageClass
-    kind(17253, 34, 127), // internal.apiserver.k8s.io/v1alpha1 StorageVersion
-    kind(23557, 26, 1207), // storagemigration.k8s.io/v1 StorageVersionMigration
-    kind(23583, 32, 1212), // storagemigration.k8s.io/v1alpha1 StorageVersionMigration
-    kind(23615, 31, 1215), // storagemigration.k8s.io/v1beta1 StorageVersionMigration
-    kind(12762, 23, 237), // authorization.k8s.io/v1 SubjectAccessReview
-    kind(12785, 28, 251), // authorization.k8s.io/v1beta1 SubjectAccessReview
-    kind(12679, 24, 209), // authentication.k8s.io/v1 TokenRequest
-    kind(12679, 24, 212), // authentication.k8s.io/v1 TokenReview
-    kind(12733, 29, 221), // authentication.k8s.io/v1beta1 TokenReview
-    kind(11831, 31, 26), // admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy
-    kind(11862, 37, 51), // admissionregistration.k8s.io/v1alpha1 ValidatingAdmissionPolicy
-    kind(11899, 36, 76), // admissionregistration.k8s.io/v1beta1 ValidatingAdmissionPolicy
-    kind(11831, 31, 27), // admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding
-    kind(11862, 37, 52), // admissionregistration.k8s.io/v1alpha1 ValidatingAdmissionPolicyBinding
-    kind(11899, 36, 77), // admissionregistration.k8s.io/v1beta1 ValidatingAdmissionPolicyBinding
-    kind(11831, 31, 32), // admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration
-    kind(11899, 36, 82), // admissionregistration.k8s.io/v1beta1 ValidatingWebhookConfiguration
-    kind(23382, 17, 1175), // storage.k8s.io/v1 VolumeAttachment
-    kind(23399, 23, 1183), // storage.k8s.io/v1alpha1 VolumeAttachment
-    kind(23422, 22, 1200), // storage.k8s.io/v1beta1 VolumeAttachment
-    kind(23382, 17, 1179), // storage.k8s.io/v1 VolumeAttributesClass
-    kind(23399, 23, 1187), // storage.k8s.io/v1alpha1 VolumeAttributesClass
-    kind(23422, 22, 1204), // storage.k8s.io/v1beta1 VolumeAttributesClass
-    kind(22345, 26, 1082), // scheduling.k8s.io/v1alpha1 Workload
-    kind(22371, 26, 1097), // scheduling.k8s.io/v1alpha2 Workload
-    kind(22397, 26, 1126), // scheduling.k8s.io/v1alpha3 Workload
-    kind(22423, 25, 1161), // scheduling.k8s.io/v1beta1 Workload
+    kind(11784, 24, 2), // admission.k8s.io/v1beta1 AdmissionReview
+    kind(24928, 2, 234), // v1 Binding
+    kind(23382, 17, 736), // storage.k8s.io/v1 CSIDriver
+    kind(23422, 22, 736), // storage.k8s.io/v1beta1 CSIDriver
+    kind(23382, 17, 738), // storage.k8s.io/v1 CSINode
+    kind(23422, 22, 738), // storage.k8s.io/v1beta1 CSINode
+    kind(23382, 17, 742), // storage.k8s.io/v1 CSIStorageCapacity
+    kind(23399, 23, 742), // storage.k8s.io/v1alpha1 CSIStorageCapacity
+    kind(23422, 22, 742), // storage.k8s.io/v1beta1 CSIStorageCapacity
+    kind(13403, 22, 206), // certificates.k8s.io/v1 CertificateSigningRequest
+    kind(13453, 27, 217), // certificates.k8s.io/v1beta1 CertificateSigningRequest
+    kind(21051, 28, 580), // rbac.authorization.k8s.io/v1 ClusterRole
+    kind(21079, 34, 587), // rbac.authorization.k8s.io/v1alpha1 ClusterRole
+    kind(21113, 33, 580), // rbac.authorization.k8s.io/v1beta1 ClusterRole
+    kind(21051, 28, 581), // rbac.authorization.k8s.io/v1 ClusterRoleBinding
+    kind(21079, 34, 588), // rbac.authorization.k8s.io/v1alpha1 ClusterRoleBinding
+    kind(21113, 33, 581), // rbac.authorization.k8s.io/v1beta1 ClusterRoleBinding
+    kind(13403, 22, 210), // certificates.k8s.io/v1 ClusterTrustBundle
+    kind(13425, 28, 210), // certificates.k8s.io/v1alpha1 ClusterTrustBundle
+    kind(13453, 27, 210), // certificates.k8s.io/v1beta1 ClusterTrustBundle
+    kind(24928, 2, 245), // v1 ComponentStatus
+    kind(22397, 26, 713), // scheduling.k8s.io/v1alpha3 CompositePodGroup
+    kind(24928, 2, 246), // v1 ConfigMap
+    kind(12464, 7, 76), // apps/v1 ControllerRevision
+    kind(12471, 12, 76), // apps/v1beta1 ControllerRevision
+    kind(12483, 12, 76), // apps/v1beta2 ControllerRevision
+    kind(12372, 23, 44), // apiextensions.k8s.io/v1 ConversionReview
+    kind(13061, 8, 190), // batch/v1 CronJob
+    kind(13069, 13, 190), // batch/v1beta1 CronJob
+    kind(12372, 23, 47), // apiextensions.k8s.io/v1 CustomResourceDefinition
+    kind(12464, 7, 77), // apps/v1 DaemonSet
+    kind(12483, 12, 77), // apps/v1beta2 DaemonSet
+    kind(15937, 18, 459), // extensions/v1beta1 DaemonSet
+    kind(12464, 7, 82), // apps/v1 Deployment
+    kind(12471, 12, 101), // apps/v1beta1 Deployment
+    kind(12483, 12, 82), // apps/v1beta2 Deployment
+    kind(15937, 18, 101), // extensions/v1beta1 Deployment
+    kind(12471, 12, 102), // apps/v1beta1 DeploymentRollback
+    kind(15937, 18, 102), // extensions/v1beta1 DeploymentRollback
+    kind(21671, 18, 608), // resource.k8s.io/v1 DeviceClass
+    kind(21689, 24, 648), // resource.k8s.io/v1alpha3 DeviceClass
+    kind(21713, 23, 608), // resource.k8s.io/v1beta1 DeviceClass
+    kind(21736, 23, 608), // resource.k8s.io/v1beta2 DeviceClass
+    kind(21671, 18, 620), // resource.k8s.io/v1 DeviceTaintRule
+    kind(21689, 24, 655), // resource.k8s.io/v1alpha3 DeviceTaintRule
+    kind(21736, 23, 620), // resource.k8s.io/v1beta2 DeviceTaintRule
+    kind(15213, 19, 452), // discovery.k8s.io/v1 EndpointSlice
+    kind(15232, 24, 456), // discovery.k8s.io/v1beta1 EndpointSlice
+    kind(24928, 2, 273), // v1 Endpoints
+    kind(15638, 16, 457), // events.k8s.io/v1 Event
+    kind(15654, 21, 457), // events.k8s.io/v1beta1 Event
+    kind(24928, 2, 280), // v1 Event
+    kind(17829, 25, 513), // lifecycle.k8s.io/v1alpha1 Eviction
+    kind(20441, 9, 575), // policy/v1 Eviction
+    kind(20450, 14, 575), // policy/v1beta1 Eviction
+    kind(17829, 25, 515), // lifecycle.k8s.io/v1alpha1 EvictionRequest
+    kind(16242, 31, 484), // flowcontrol.apiserver.k8s.io/v1 FlowSchema
+    kind(16273, 36, 484), // flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema
+    kind(16309, 36, 484), // flowcontrol.apiserver.k8s.io/v1beta2 FlowSchema
+    kind(16345, 36, 484), // flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema
+    kind(12841, 14, 142), // autoscaling/v1 HorizontalPodAutoscaler
+    kind(12855, 14, 153), // autoscaling/v2 HorizontalPodAutoscaler
+    kind(12869, 19, 173), // autoscaling/v2beta1 HorizontalPodAutoscaler
+    kind(12888, 19, 186), // autoscaling/v2beta2 HorizontalPodAutoscaler
+    kind(18789, 20, 553), // networking.k8s.io/v1 IPAddress
+    kind(18809, 26, 553), // networking.k8s.io/v1alpha1 IPAddress
+    kind(18835, 25, 553), // networking.k8s.io/v1beta1 IPAddress
+    kind(17046, 27, 509), // imagepolicy.k8s.io/v1alpha1 ImageReview
+    kind(15937, 18, 464), // extensions/v1beta1 Ingress
+    kind(18789, 20, 555), // networking.k8s.io/v1 Ingress
+    kind(18835, 25, 464), // networking.k8s.io/v1beta1 Ingress
+    kind(18789, 20, 557), // networking.k8s.io/v1 IngressClass
+    kind(18835, 25, 557), // networking.k8s.io/v1beta1 IngressClass
+    kind(13061, 8, 193), // batch/v1 Job
+    kind(14197, 22, 221), // coordination.k8s.io/v1 Lease
+    kind(14275, 27, 221), // coordination.k8s.io/v1beta1 Lease
+    kind(14219, 28, 223), // coordination.k8s.io/v1alpha1 LeaseCandidate
+    kind(14247, 28, 225), // coordination.k8s.io/v1alpha2 LeaseCandidate
+    kind(14275, 27, 225), // coordination.k8s.io/v1beta1 LeaseCandidate
+    kind(24928, 2, 307), // v1 LimitRange
+    kind(12762, 23, 125), // authorization.k8s.io/v1 LocalSubjectAccessReview
+    kind(12785, 28, 138), // authorization.k8s.io/v1beta1 LocalSubjectAccessReview
+    kind(11831, 31, 9), // admissionregistration.k8s.io/v1 MutatingAdmissionPolicy
+    kind(11862, 37, 9), // admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicy
+    kind(11899, 36, 9), // admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy
+    kind(11831, 31, 10), // admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding
+    kind(11862, 37, 10), // admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicyBinding
+    kind(11899, 36, 10), // admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicyBinding
+    kind(11831, 31, 14), // admissionregistration.k8s.io/v1 MutatingWebhookConfiguration
+    kind(11899, 36, 34), // admissionregistration.k8s.io/v1beta1 MutatingWebhookConfiguration
+    kind(24928, 2, 317), // v1 Namespace
+    kind(15937, 18, 474), // extensions/v1beta1 NetworkPolicy
+    kind(18789, 20, 474), // networking.k8s.io/v1 NetworkPolicy
+    kind(24928, 2, 321), // v1 Node
+    kind(18483, 22, 549), // metrics.k8s.io/v1beta1 NodeMetrics
+    kind(18405, 14, 541), // meta.k8s.io/v1 PartialObjectMetadata
+    kind(18419, 19, 541), // meta.k8s.io/v1beta1 PartialObjectMetadata
+    kind(24928, 2, 344), // v1 PersistentVolume
+    kind(24928, 2, 345), // v1 PersistentVolumeClaim
+    kind(24928, 2, 355), // v1 Pod
+    kind(13403, 22, 212), // certificates.k8s.io/v1 PodCertificateRequest
+    kind(13425, 28, 215), // certificates.k8s.io/v1alpha1 PodCertificateRequest
+    kind(13453, 27, 219), // certificates.k8s.io/v1beta1 PodCertificateRequest
+    kind(20441, 9, 576), // policy/v1 PodDisruptionBudget
+    kind(20450, 14, 576), // policy/v1beta1 PodDisruptionBudget
+    kind(22371, 26, 695), // scheduling.k8s.io/v1alpha2 PodGroup
+    kind(22397, 26, 720), // scheduling.k8s.io/v1alpha3 PodGroup
+    kind(22423, 25, 720), // scheduling.k8s.io/v1beta1 PodGroup
+    kind(18483, 22, 550), // metrics.k8s.io/v1beta1 PodMetrics
+    kind(21689, 24, 659), // resource.k8s.io/v1alpha3 PodSchedulingContext
+    kind(24928, 2, 374), // v1 PodStatusResult
+    kind(24928, 2, 375), // v1 PodTemplate
+    kind(22325, 20, 687), // scheduling.k8s.io/v1 PriorityClass
+    kind(22345, 26, 687), // scheduling.k8s.io/v1alpha1 PriorityClass
+    kind(22423, 25, 687), // scheduling.k8s.io/v1beta1 PriorityClass
+    kind(16242, 31, 493), // flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration
+    kind(16273, 36, 504), // flowcontrol.apiserver.k8s.io/v1beta1 PriorityLevelConfiguration
+    kind(16309, 36, 504), // flowcontrol.apiserver.k8s.io/v1beta2 PriorityLevelConfiguration
+    kind(16345, 36, 507), // flowcontrol.apiserver.k8s.io/v1beta3 PriorityLevelConfiguration
+    kind(24928, 2, 387), // v1 RangeAllocation
+    kind(12464, 7, 87), // apps/v1 ReplicaSet
+    kind(12483, 12, 87), // apps/v1beta2 ReplicaSet
+    kind(15937, 18, 480), // extensions/v1beta1 ReplicaSet
+    kind(24928, 2, 388), // v1 ReplicationController
+    kind(21671, 18, 632), // resource.k8s.io/v1 ResourceClaim
+    kind(21689, 24, 663), // resource.k8s.io/v1alpha3 ResourceClaim
+    kind(21713, 23, 681), // resource.k8s.io/v1beta1 ResourceClaim
+    kind(21736, 23, 632), // resource.k8s.io/v1beta2 ResourceClaim
+    kind(21671, 18, 636), // resource.k8s.io/v1 ResourceClaimTemplate
+    kind(21689, 24, 667), // resource.k8s.io/v1alpha3 ResourceClaimTemplate
+    kind(21713, 23, 683), // resource.k8s.io/v1beta1 ResourceClaimTemplate
+    kind(21736, 23, 636), // resource.k8s.io/v1beta2 ResourceClaimTemplate
+    kind(21689, 24, 669), // resource.k8s.io/v1alpha3 ResourcePoolStatusRequest
+    kind(24928, 2, 395), // v1 ResourceQuota
+    kind(21671, 18, 639), // resource.k8s.io/v1 ResourceSlice
+    kind(21689, 24, 672), // resource.k8s.io/v1alpha3 ResourceSlice
+    kind(21713, 23, 685), // resource.k8s.io/v1beta1 ResourceSlice
+    kind(21736, 23, 639), // resource.k8s.io/v1beta2 ResourceSlice
+    kind(21051, 28, 583), // rbac.authorization.k8s.io/v1 Role
+    kind(21079, 34, 590), // rbac.authorization.k8s.io/v1alpha1 Role
+    kind(21113, 33, 583), // rbac.authorization.k8s.io/v1beta1 Role
+    kind(21051, 28, 584), // rbac.authorization.k8s.io/v1 RoleBinding
+    kind(21079, 34, 591), // rbac.authorization.k8s.io/v1alpha1 RoleBinding
+    kind(21113, 33, 584), // rbac.authorization.k8s.io/v1beta1 RoleBinding
+    kind(18863, 14, 570), // node.k8s.io/v1 RuntimeClass
+    kind(18877, 20, 572), // node.k8s.io/v1alpha1 RuntimeClass
+    kind(18897, 19, 570), // node.k8s.io/v1beta1 RuntimeClass
+    kind(12471, 12, 105), // apps/v1beta1 Scale
+    kind(12483, 12, 105), // apps/v1beta2 Scale
+    kind(12841, 14, 145), // autoscaling/v1 Scale
+    kind(15937, 18, 105), // extensions/v1beta1 Scale
+    kind(24928, 2, 406), // v1 Secret
+    kind(12762, 23, 130), // authorization.k8s.io/v1 SelfSubjectAccessReview
+    kind(12785, 28, 130), // authorization.k8s.io/v1beta1 SelfSubjectAccessReview
+    kind(12679, 24, 114), // authentication.k8s.io/v1 SelfSubjectReview
+    kind(12703, 30, 114), // authentication.k8s.io/v1alpha1 SelfSubjectReview
+    kind(12733, 29, 114), // authentication.k8s.io/v1beta1 SelfSubjectReview
+    kind(12762, 23, 132), // authorization.k8s.io/v1 SelfSubjectRulesReview
+    kind(12785, 28, 132), // authorization.k8s.io/v1beta1 SelfSubjectRulesReview
+    kind(24928, 2, 413), // v1 SerializedReference
+    kind(24928, 2, 414), // v1 Service
+    kind(24928, 2, 415), // v1 ServiceAccount
+    kind(18789, 20, 566), // networking.k8s.io/v1 ServiceCIDR
+    kind(18809, 26, 566), // networking.k8s.io/v1alpha1 ServiceCIDR
+    kind(18835, 25, 566), // networking.k8s.io/v1beta1 ServiceCIDR
+    kind(12464, 7, 94), // apps/v1 StatefulSet
+    kind(12471, 12, 108), // apps/v1beta1 StatefulSet
+    kind(12483, 12, 94), // apps/v1beta2 StatefulSet
+    kind(24928, 2, 544), // v1 Status
+    kind(23382, 17, 743), // storage.k8s.io/v1 StorageClass
+    kind(23422, 22, 743), // storage.k8s.io/v1beta1 StorageClass
+    kind(17253, 34, 72), // internal.apiserver.k8s.io/v1alpha1 StorageVersion
+    kind(23557, 26, 754), // storagemigration.k8s.io/v1 StorageVersionMigration
+    kind(23583, 32, 759), // storagemigration.k8s.io/v1alpha1 StorageVersionMigration
+    kind(23615, 31, 754), // storagemigration.k8s.io/v1beta1 StorageVersionMigration
+    kind(12762, 23, 134), // authorization.k8s.io/v1 SubjectAccessReview
+    kind(12785, 28, 139), // authorization.k8s.io/v1beta1 SubjectAccessReview
+    kind(12679, 24, 116), // authentication.k8s.io/v1 TokenRequest
+    kind(12679, 24, 119), // authentication.k8s.io/v1 TokenReview
+    kind(12733, 29, 119), // authentication.k8s.io/v1beta1 TokenReview
+    kind(11831, 31, 23), // admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy
+    kind(11862, 37, 23), // admissionregistration.k8s.io/v1alpha1 ValidatingAdmissionPolicy
+    kind(11899, 36, 23), // admissionregistration.k8s.io/v1beta1 ValidatingAdmissionPolicy
+    kind(11831, 31, 24), // admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding
+    kind(11862, 37, 24), // admissionregistration.k8s.io/v1alpha1 ValidatingAdmissionPolicyBinding
+    kind(11899, 36, 24), // admissionregistration.k8s.io/v1beta1 ValidatingAdmissionPolicyBinding
+    kind(11831, 31, 29), // admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration
+    kind(11899, 36, 36), // admissionregistration.k8s.io/v1beta1 ValidatingWebhookConfiguration
+    kind(23382, 17, 747), // storage.k8s.io/v1 VolumeAttachment
+    kind(23399, 23, 747), // storage.k8s.io/v1alpha1 VolumeAttachment
+    kind(23422, 22, 747), // storage.k8s.io/v1beta1 VolumeAttachment
+    kind(23382, 17, 751), // storage.k8s.io/v1 VolumeAttributesClass
+    kind(23399, 23, 751), // storage.k8s.io/v1alpha1 VolumeAttributesClass
+    kind(23422, 22, 751), // storage.k8s.io/v1beta1 VolumeAttributesClass
+    kind(22345, 26, 693), // scheduling.k8s.io/v1alpha1 Workload
+    kind(22371, 26, 705), // scheduling.k8s.io/v1alpha2 Workload
+    kind(22397, 26, 725), // scheduling.k8s.io/v1alpha3 Workload
+    kind(22423, 25, 725), // scheduling.k8s.io/v1beta1 Workload
 ];

@@ -2,6 +2,8 @@
 
 /// A protobuf message: a kind of object, or a part of an object.
 ///
+/// Versions of an API whose messages are equal share them.
+///
 /// ```
 /// use listwatch::schema::Message;
 ///

@@ -11,14 +11,20 @@ macro_rules! modules {
     ($($(#[$doc:meta])* $module:ident;)*) => { $($(#[$doc])* pub mod $module;)* };
 }
 
-/// Declares the views of a module: `message NAME_OF_VIEW NAME_IN_GO [API_VERSIONS_OF_A_KIND] { FIELDS }`. The tests
-/// have a macro of the same name, which reads all fields.
+/// Declares the views of a module: `= OTHER_MODULE { VIEWS }` for those that it shares with another version, and
+/// `message NAME_OF_VIEW NAME_IN_GO [API_VERSIONS_OF_A_KIND] { FIELDS }`. The tests have a macro of the same name, which
+/// reads all fields.
 macro_rules! views {
-    ($module:ident; $($form:ident $view:ident $message:literal [$($api_version:literal),*] {
+    ($module:ident; $(= $other:ident { $($shared:ident,)* })* $($form:ident $view:ident $message:literal [$($api_version:literal),*] {
         $($field:ident($($how:tt)*) -> $value:ty;)*
     })*) => {
         #[allow(unused_imports, reason = "most modules need a part of them")]
         use {super::*, crate::module::*};
+
+        $(
+            #[doc(inline)]
+            pub use super::$other::{$($shared),*};
+        )*
 
         $(
             #[doc = concat!("Reads the message `", $message, "`." $(, " A kind of `", $api_version, "`.")*)]

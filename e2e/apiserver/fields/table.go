@@ -113,13 +113,53 @@ const fn kind(at: u16, len: u8, message: u16) -> Kind {
 
 `
 
+// omitted returns when JSON omits a field.
+func (t table) omitted(f field) string {
+	if f.isPartial && (f.omit == "" || f.shape == "" && t[f.of] != nil) {
+		// Go always writes such a field, in protobuf too: an object without it is from another release.
+		return "Absent"
+	}
+	return cmp.Or(f.omit, "Never")
+}
+
+// classes numbers the messages, in the order of their keys. Messages have one number if they have the same name and form and the
+// same fields of the same messages, as most messages have in several versions of an API.
+func (t table) classes() map[string]int {
+	classes := map[string]int{}
+	for count := 0; ; {
+		numbers, next := map[string]int{}, map[string]int{}
+		for _, key := range slices.Sorted(maps.Keys(t)) {
+			// Messages that differ already stay apart, so that each round only splits classes.
+			description := fmt.Sprint(classes[key], nameOf(key), t[key].form)
+			for _, f := range t[key].fields {
+				of := f.of
+				if t[of] != nil {
+					of = fmt.Sprint("class ", classes[of])
+				}
+				description += fmt.Sprintf("\n%d %q %s %s %s", f.number, f.name, t.omitted(f), f.shape, of)
+			}
+			number, isKnown := numbers[description]
+			if !isKnown {
+				number = len(numbers)
+				numbers[description] = number
+			}
+			next[key] = number
+		}
+		if classes = next; len(numbers) == count {
+			return classes
+		}
+		count = len(numbers)
+	}
+}
+
 // rust returns the table as Rust code.
 func (t table) rust() []byte {
-	keys := slices.Sorted(maps.Keys(t))
-	places, names := map[string]int{}, map[string]bool{}
+	all, places := slices.Sorted(maps.Keys(t)), t.classes()
+	names := map[string]bool{}
+	// The first key of each class.
+	var keys []string
 	count := 0
-	for place, key := range keys {
-		places[key] = place
+	for _, key := range all {
 		names[nameOf(key)] = true
 		for _, f := range t[key].fields {
 			names[f.name] = true
@@ -127,7 +167,10 @@ func (t table) rust() []byte {
 		for _, apiVersion := range t[key].apiVersions {
 			names[apiVersion] = true
 		}
-		count += len(t[key].fields)
+		if places[key] == len(keys) {
+			keys = append(keys, key)
+			count += len(t[key].fields)
+		}
 	}
 
 	var out bytes.Buffer
@@ -164,23 +207,19 @@ func (t table) rust() []byte {
 		fmt.Fprintf(&out, "    // %s\n", key)
 		for _, f := range t[key].fields {
 			fits(f.number, math.MaxUint16)
-			if f.isPartial && (f.omit == "" || f.shape == "" && t[f.of] != nil) {
-				// Go always writes such a field, in protobuf too: an object without it is from another release.
-				f.omit = "Absent"
-			}
 			of := fmt.Sprintf("Message(%d)", places[f.of])
 			if t[f.of] == nil {
 				of = strings.ToUpper(f.of[:1]) + f.of[1:]
 			}
 			fmt.Fprintf(&out, "    field(%d, %s, %s, %s, Type::%s), // %s: %s\n",
-				f.number, name(f.name), cmp.Or(f.omit, "Never"), cmp.Or(f.shape, "Single"), of, f.name, f.of)
+				f.number, name(f.name), t.omitted(f), cmp.Or(f.shape, "Single"), of, f.name, f.of)
 		}
 	}
 	out.WriteString("];\n\n")
 
 	type kind struct{ name, apiVersion, key string }
 	var kinds []kind
-	for _, key := range keys {
+	for _, key := range all {
 		for _, apiVersion := range t[key].apiVersions {
 			kinds = append(kinds, kind{nameOf(key), apiVersion, key})
 		}

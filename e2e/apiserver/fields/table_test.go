@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"testing"
 )
@@ -32,6 +33,30 @@ func TestMerge(t *testing.T) {
 	}
 	if contradictions := of(name).merge(of(field{number: 1, name: "name", omit: "Empty", shape: "Optional", of: "string"})); contradictions != nil {
 		t.Fatal(contradictions)
+	}
+}
+
+func TestClasses(t *testing.T) {
+	meta := field{number: 1, name: "metadata", of: "meta/v1.ObjectMeta"}
+	pods := func(version, of string, fields ...field) table {
+		return table{
+			"core/" + version + ".Pod":  {form: "Object", fields: append([]field{meta, {number: 2, name: "spec", of: "core/" + version + ".Spec"}}, fields...)},
+			"core/" + version + ".Spec": {form: "Object", fields: []field{{number: 1, name: "node", of: of}}},
+		}
+	}
+	all := table{"meta/v1.ObjectMeta": {form: "Object"}, "meta/v1.Other": {form: "Object"}}
+	for _, some := range []table{
+		pods("v1", "string"), pods("v2", "string"), pods("v3", "bytes"), pods("v4", "string", field{number: 3, name: "status", of: "bool"}),
+	} {
+		maps.Copy(all, some)
+	}
+	classes := all.classes()
+	expected := map[string]int{
+		"core/v1.Pod": 0, "core/v1.Spec": 1, "core/v2.Pod": 0, "core/v2.Spec": 1, "core/v3.Pod": 2, "core/v3.Spec": 3,
+		"core/v4.Pod": 4, "core/v4.Spec": 1, "meta/v1.ObjectMeta": 5, "meta/v1.Other": 6,
+	}
+	if !maps.Equal(classes, expected) {
+		t.Fatal(classes)
 	}
 }
 

@@ -6,6 +6,9 @@
 
 views! {
 autoscaling_v2;
+= autoscaling_v1 {
+    CrossVersionObjectReferenceView,
+}
 
 message ContainerResourceMetricSourceView "ContainerResourceMetricSource" [] {
     name(get 1 "name") -> &'a str;
@@ -17,12 +20,6 @@ message ContainerResourceMetricStatusView "ContainerResourceMetricStatus" [] {
     name(get 1 "name") -> &'a str;
     current(get 2 "current") -> MetricValueStatusView<'a>;
     container(get 3 "container") -> &'a str;
-}
-
-message CrossVersionObjectReferenceView "CrossVersionObjectReference" [] {
-    kind(get 1 "kind") -> &'a str;
-    name(get 2 "name") -> &'a str;
-    api_version(get 3 "apiVersion") -> &'a str;
 }
 
 message ExternalMetricSourceView "ExternalMetricSource" [] {

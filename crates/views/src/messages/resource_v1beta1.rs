@@ -6,21 +6,39 @@
 
 views! {
 resource_v1beta1;
-
-message AllocatedDeviceStatusView "AllocatedDeviceStatus" [] {
-    driver(get 1 "driver") -> &'a str;
-    pool(get 2 "pool") -> &'a str;
-    device(get 3 "device") -> &'a str;
-    share_id(opt 7 "shareID") -> Option<&'a str>;
-    conditions(list 4 "conditions") -> List<'a, meta_v1::ConditionView<'a>>;
-    data(opt 5 "data") -> Option<RawJson<'a>>;
-    network_data(opt 6 "networkData") -> Option<NetworkDeviceDataView<'a>>;
-}
-
-message AllocationResultView "AllocationResult" [] {
-    devices(get 1 "devices") -> DeviceAllocationResultView<'a>;
-    node_selector(opt 3 "nodeSelector") -> Option<core_v1::NodeSelectorView<'a>>;
-    allocation_timestamp(opt 5 "allocationTimestamp") -> Option<Time>;
+= resource_v1 {
+    AllocatedDeviceStatusView,
+    AllocationResultView,
+    CELDeviceSelectorView,
+    CapacityRequestPolicyView,
+    CapacityRequestPolicyRangeView,
+    CapacityRequirementsView,
+    CounterView,
+    CounterSetView,
+    DeviceAllocationConfigurationView,
+    DeviceAllocationResultView,
+    DeviceAttributeView,
+    DeviceCapacityView,
+    DeviceClaimConfigurationView,
+    DeviceClassConfigurationView,
+    DeviceClassSpecView,
+    DeviceConfigurationView,
+    DeviceConstraintView,
+    DeviceCounterConsumptionView,
+    DeviceDerivedAttributeView,
+    DeviceRequestAllocationResultView,
+    DeviceSelectorView,
+    DeviceTaintView,
+    DeviceTolerationView,
+    NetworkDeviceDataView,
+    NodeAllocatableMappingView,
+    NodeAllocatableOverheadView,
+    NodeAllocatableResourceView,
+    NodeAllocatableResourceMappingView,
+    OpaqueDeviceConfigurationView,
+    ResourceClaimConsumerReferenceView,
+    ResourceClaimStatusView,
+    ResourcePoolView,
 }
 
 message BasicDeviceView "BasicDevice" [] {
@@ -39,66 +57,9 @@ message BasicDeviceView "BasicDevice" [] {
     node_allocatable_resources(map 14 "nodeAllocatableResources") -> Map<'a, NodeAllocatableResourceView<'a>>;
 }
 
-message CELDeviceSelectorView "CELDeviceSelector" [] {
-    expression(get 1 "expression") -> &'a str;
-}
-
-message CapacityRequestPolicyView "CapacityRequestPolicy" [] {
-    default(opt 1 "default") -> Option<Quantity<'a>>;
-    valid_values(list 3 "validValues") -> List<'a, Quantity<'a>>;
-    valid_range(opt 4 "validRange") -> Option<CapacityRequestPolicyRangeView<'a>>;
-}
-
-message CapacityRequestPolicyRangeView "CapacityRequestPolicyRange" [] {
-    min(opt 1 "min") -> Option<Quantity<'a>>;
-    max(opt 2 "max") -> Option<Quantity<'a>>;
-    step(opt 3 "step") -> Option<Quantity<'a>>;
-}
-
-message CapacityRequirementsView "CapacityRequirements" [] {
-    requests(map 1 "requests") -> Map<'a, Quantity<'a>>;
-}
-
-message CounterView "Counter" [] {
-    value(get 1 "value") -> Quantity<'a>;
-}
-
-message CounterSetView "CounterSet" [] {
-    name(get 1 "name") -> &'a str;
-    counters(map 2 "counters") -> Map<'a, CounterView<'a>>;
-}
-
 message DeviceView "Device" [] {
     name(get 1 "name") -> &'a str;
     basic(opt 2 "basic") -> Option<BasicDeviceView<'a>>;
-}
-
-message DeviceAllocationConfigurationView "DeviceAllocationConfiguration" [] {
-    source(get 1 "source") -> &'a str;
-    requests(list 2 "requests") -> List<'a, &'a str>;
-    device_configuration(inline 3) -> DeviceConfigurationView<'a>;
-    opaque(in device_configuration "opaque") -> Option<OpaqueDeviceConfigurationView<'a>>;
-}
-
-message DeviceAllocationResultView "DeviceAllocationResult" [] {
-    results(list 1 "results") -> List<'a, DeviceRequestAllocationResultView<'a>>;
-    config(list 2 "config") -> List<'a, DeviceAllocationConfigurationView<'a>>;
-}
-
-message DeviceAttributeView "DeviceAttribute" [] {
-    int(opt 2 "int") -> Option<i64>;
-    bool(opt 3 "bool") -> Option<bool>;
-    string(opt 4 "string") -> Option<&'a str>;
-    version(opt 5 "version") -> Option<&'a str>;
-    ints(list 6 "ints") -> List<'a, i64>;
-    bools(list 7 "bools") -> List<'a, bool>;
-    strings(list 8 "strings") -> List<'a, &'a str>;
-    versions(list 9 "versions") -> List<'a, &'a str>;
-}
-
-message DeviceCapacityView "DeviceCapacity" [] {
-    value(get 1 "value") -> Quantity<'a>;
-    request_policy(opt 2 "requestPolicy") -> Option<CapacityRequestPolicyView<'a>>;
 }
 
 message DeviceClaimView "DeviceClaim" [] {
@@ -107,47 +68,9 @@ message DeviceClaimView "DeviceClaim" [] {
     config(list 3 "config") -> List<'a, DeviceClaimConfigurationView<'a>>;
 }
 
-message DeviceClaimConfigurationView "DeviceClaimConfiguration" [] {
-    requests(list 1 "requests") -> List<'a, &'a str>;
-    device_configuration(inline 2) -> DeviceConfigurationView<'a>;
-    opaque(in device_configuration "opaque") -> Option<OpaqueDeviceConfigurationView<'a>>;
-}
-
 message DeviceClassView "DeviceClass" ["resource.k8s.io/v1beta1"] {
     metadata(get 1 "metadata") -> meta_v1::ObjectMetaView<'a>;
     spec(get 2 "spec") -> DeviceClassSpecView<'a>;
-}
-
-message DeviceClassConfigurationView "DeviceClassConfiguration" [] {
-    device_configuration(inline 1) -> DeviceConfigurationView<'a>;
-    opaque(in device_configuration "opaque") -> Option<OpaqueDeviceConfigurationView<'a>>;
-}
-
-message DeviceClassSpecView "DeviceClassSpec" [] {
-    selectors(list 1 "selectors") -> List<'a, DeviceSelectorView<'a>>;
-    config(list 2 "config") -> List<'a, DeviceClassConfigurationView<'a>>;
-    extended_resource_name(opt 4 "extendedResourceName") -> Option<&'a str>;
-}
-
-message DeviceConfigurationView "DeviceConfiguration" [] {
-    opaque(opt 1 "opaque") -> Option<OpaqueDeviceConfigurationView<'a>>;
-}
-
-message DeviceConstraintView "DeviceConstraint" [] {
-    requests(list 1 "requests") -> List<'a, &'a str>;
-    match_attribute(opt 2 "matchAttribute") -> Option<&'a str>;
-    distinct_attribute(opt 3 "distinctAttribute") -> Option<&'a str>;
-}
-
-message DeviceCounterConsumptionView "DeviceCounterConsumption" [] {
-    counter_set(get 1 "counterSet") -> &'a str;
-    counters(map 2 "counters") -> Map<'a, CounterView<'a>>;
-    compatibility_groups(list 3 "compatibilityGroups") -> List<'a, &'a str>;
-}
-
-message DeviceDerivedAttributeView "DeviceDerivedAttribute" [] {
-    name(get 1 "name") -> &'a str;
-    expression(get 2 "expression") -> &'a str;
 }
 
 message DeviceRequestView "DeviceRequest" [] {
@@ -163,24 +86,6 @@ message DeviceRequestView "DeviceRequest" [] {
     derived_attributes(list 10 "derivedAttributes") -> List<'a, DeviceDerivedAttributeView<'a>>;
 }
 
-message DeviceRequestAllocationResultView "DeviceRequestAllocationResult" [] {
-    request(get 1 "request") -> &'a str;
-    driver(get 2 "driver") -> &'a str;
-    pool(get 3 "pool") -> &'a str;
-    device(get 4 "device") -> &'a str;
-    admin_access(opt 5 "adminAccess") -> Option<bool>;
-    tolerations(list 6 "tolerations") -> List<'a, DeviceTolerationView<'a>>;
-    binding_conditions(list 7 "bindingConditions") -> List<'a, &'a str>;
-    binding_failure_conditions(list 8 "bindingFailureConditions") -> List<'a, &'a str>;
-    share_id(opt 9 "shareID") -> Option<&'a str>;
-    consumed_capacity(map 10 "consumedCapacity") -> Map<'a, Quantity<'a>>;
-    skip_node_operations(list 11 "skipNodeOperations") -> List<'a, &'a str>;
-}
-
-message DeviceSelectorView "DeviceSelector" [] {
-    cel(opt 1 "cel") -> Option<CELDeviceSelectorView<'a>>;
-}
-
 message DeviceSubRequestView "DeviceSubRequest" [] {
     name(get 1 "name") -> &'a str;
     device_class_name(get 2 "deviceClassName") -> &'a str;
@@ -192,74 +97,14 @@ message DeviceSubRequestView "DeviceSubRequest" [] {
     derived_attributes(list 9 "derivedAttributes") -> List<'a, DeviceDerivedAttributeView<'a>>;
 }
 
-message DeviceTaintView "DeviceTaint" [] {
-    key(get 1 "key") -> &'a str;
-    value(get 2 "value") -> &'a str;
-    effect(get 3 "effect") -> &'a str;
-    time_added(opt 4 "timeAdded") -> Option<Time>;
-}
-
-message DeviceTolerationView "DeviceToleration" [] {
-    key(get 1 "key") -> &'a str;
-    operator(get 2 "operator") -> &'a str;
-    value(get 3 "value") -> &'a str;
-    effect(get 4 "effect") -> &'a str;
-    toleration_seconds(opt 5 "tolerationSeconds") -> Option<i64>;
-}
-
-message NetworkDeviceDataView "NetworkDeviceData" [] {
-    interface_name(get 1 "interfaceName") -> &'a str;
-    ips(list 2 "ips") -> List<'a, &'a str>;
-    hardware_address(get 3 "hardwareAddress") -> &'a str;
-}
-
-message NodeAllocatableMappingView "NodeAllocatableMapping" [] {
-    capacity_key(opt 1 "capacityKey") -> Option<&'a str>;
-    capacity_multiplier(opt 2 "capacityMultiplier") -> Option<Quantity<'a>>;
-    device_multiplier(opt 3 "deviceMultiplier") -> Option<Quantity<'a>>;
-}
-
-message NodeAllocatableOverheadView "NodeAllocatableOverhead" [] {
-    per_pod(opt 1 "perPod") -> Option<Quantity<'a>>;
-    per_container(opt 2 "perContainer") -> Option<Quantity<'a>>;
-}
-
-message NodeAllocatableResourceView "NodeAllocatableResource" [] {
-    mapping(opt 3 "mapping") -> Option<NodeAllocatableMappingView<'a>>;
-    overhead(opt 4 "overhead") -> Option<NodeAllocatableOverheadView<'a>>;
-}
-
-message NodeAllocatableResourceMappingView "NodeAllocatableResourceMapping" [] {
-    capacity_key(opt 1 "capacityKey") -> Option<&'a str>;
-    allocation_multiplier(opt 2 "allocationMultiplier") -> Option<Quantity<'a>>;
-}
-
-message OpaqueDeviceConfigurationView "OpaqueDeviceConfiguration" [] {
-    driver(get 1 "driver") -> &'a str;
-    parameters(get 2 "parameters") -> RawJson<'a>;
-}
-
 message ResourceClaimView "ResourceClaim" ["resource.k8s.io/v1beta1"] {
     metadata(get 1 "metadata") -> meta_v1::ObjectMetaView<'a>;
     spec(get 2 "spec") -> ResourceClaimSpecView<'a>;
     status(get 3 "status") -> ResourceClaimStatusView<'a>;
 }
 
-message ResourceClaimConsumerReferenceView "ResourceClaimConsumerReference" [] {
-    api_group(get 1 "apiGroup") -> &'a str;
-    resource(get 3 "resource") -> &'a str;
-    name(get 4 "name") -> &'a str;
-    uid(get 5 "uid") -> &'a str;
-}
-
 message ResourceClaimSpecView "ResourceClaimSpec" [] {
     devices(get 1 "devices") -> DeviceClaimView<'a>;
-}
-
-message ResourceClaimStatusView "ResourceClaimStatus" [] {
-    allocation(opt 1 "allocation") -> Option<AllocationResultView<'a>>;
-    reserved_for(list 2 "reservedFor") -> List<'a, ResourceClaimConsumerReferenceView<'a>>;
-    devices(list 4 "devices") -> List<'a, AllocatedDeviceStatusView<'a>>;
 }
 
 message ResourceClaimTemplateView "ResourceClaimTemplate" ["resource.k8s.io/v1beta1"] {
@@ -270,12 +115,6 @@ message ResourceClaimTemplateView "ResourceClaimTemplate" ["resource.k8s.io/v1be
 message ResourceClaimTemplateSpecView "ResourceClaimTemplateSpec" [] {
     metadata(get 1 "metadata") -> meta_v1::ObjectMetaView<'a>;
     spec(get 2 "spec") -> ResourceClaimSpecView<'a>;
-}
-
-message ResourcePoolView "ResourcePool" [] {
-    name(get 1 "name") -> &'a str;
-    generation(get 2 "generation") -> i64;
-    resource_slice_count(get 3 "resourceSliceCount") -> i64;
 }
 
 message ResourceSliceView "ResourceSlice" ["resource.k8s.io/v1beta1"] {

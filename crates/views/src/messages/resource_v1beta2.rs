@@ -6,186 +6,55 @@
 
 views! {
 resource_v1beta2;
-
-message AllocatedDeviceStatusView "AllocatedDeviceStatus" [] {
-    driver(get 1 "driver") -> &'a str;
-    pool(get 2 "pool") -> &'a str;
-    device(get 3 "device") -> &'a str;
-    share_id(opt 7 "shareID") -> Option<&'a str>;
-    conditions(list 4 "conditions") -> List<'a, meta_v1::ConditionView<'a>>;
-    data(opt 5 "data") -> Option<RawJson<'a>>;
-    network_data(opt 6 "networkData") -> Option<NetworkDeviceDataView<'a>>;
-}
-
-message AllocationResultView "AllocationResult" [] {
-    devices(get 1 "devices") -> DeviceAllocationResultView<'a>;
-    node_selector(opt 3 "nodeSelector") -> Option<core_v1::NodeSelectorView<'a>>;
-    allocation_timestamp(opt 5 "allocationTimestamp") -> Option<Time>;
-}
-
-message CELDeviceSelectorView "CELDeviceSelector" [] {
-    expression(get 1 "expression") -> &'a str;
-}
-
-message CapacityRequestPolicyView "CapacityRequestPolicy" [] {
-    default(opt 1 "default") -> Option<Quantity<'a>>;
-    valid_values(list 3 "validValues") -> List<'a, Quantity<'a>>;
-    valid_range(opt 4 "validRange") -> Option<CapacityRequestPolicyRangeView<'a>>;
-}
-
-message CapacityRequestPolicyRangeView "CapacityRequestPolicyRange" [] {
-    min(opt 1 "min") -> Option<Quantity<'a>>;
-    max(opt 2 "max") -> Option<Quantity<'a>>;
-    step(opt 3 "step") -> Option<Quantity<'a>>;
-}
-
-message CapacityRequirementsView "CapacityRequirements" [] {
-    requests(map 1 "requests") -> Map<'a, Quantity<'a>>;
-}
-
-message CounterView "Counter" [] {
-    value(get 1 "value") -> Quantity<'a>;
-}
-
-message CounterSetView "CounterSet" [] {
-    name(get 1 "name") -> &'a str;
-    counters(map 2 "counters") -> Map<'a, CounterView<'a>>;
-}
-
-message DeviceView "Device" [] {
-    name(get 1 "name") -> &'a str;
-    attributes(map 2 "attributes") -> Map<'a, DeviceAttributeView<'a>>;
-    capacity(map 3 "capacity") -> Map<'a, DeviceCapacityView<'a>>;
-    consumes_counters(list 4 "consumesCounters") -> List<'a, DeviceCounterConsumptionView<'a>>;
-    node_name(opt 5 "nodeName") -> Option<&'a str>;
-    node_selector(opt 6 "nodeSelector") -> Option<core_v1::NodeSelectorView<'a>>;
-    all_nodes(opt 7 "allNodes") -> Option<bool>;
-    taints(list 8 "taints") -> List<'a, DeviceTaintView<'a>>;
-    binds_to_node(opt 9 "bindsToNode") -> Option<bool>;
-    binding_conditions(list 10 "bindingConditions") -> List<'a, &'a str>;
-    binding_failure_conditions(list 11 "bindingFailureConditions") -> List<'a, &'a str>;
-    allow_multiple_allocations(opt 12 "allowMultipleAllocations") -> Option<bool>;
-    node_allocatable_resource_mappings(map 13 "nodeAllocatableResourceMappings") -> Map<'a, NodeAllocatableResourceMappingView<'a>>;
-    node_allocatable_resources(map 14 "nodeAllocatableResources") -> Map<'a, NodeAllocatableResourceView<'a>>;
-}
-
-message DeviceAllocationConfigurationView "DeviceAllocationConfiguration" [] {
-    source(get 1 "source") -> &'a str;
-    requests(list 2 "requests") -> List<'a, &'a str>;
-    device_configuration(inline 3) -> DeviceConfigurationView<'a>;
-    opaque(in device_configuration "opaque") -> Option<OpaqueDeviceConfigurationView<'a>>;
-}
-
-message DeviceAllocationResultView "DeviceAllocationResult" [] {
-    results(list 1 "results") -> List<'a, DeviceRequestAllocationResultView<'a>>;
-    config(list 2 "config") -> List<'a, DeviceAllocationConfigurationView<'a>>;
-}
-
-message DeviceAttributeView "DeviceAttribute" [] {
-    int(opt 2 "int") -> Option<i64>;
-    bool(opt 3 "bool") -> Option<bool>;
-    string(opt 4 "string") -> Option<&'a str>;
-    version(opt 5 "version") -> Option<&'a str>;
-    ints(list 6 "ints") -> List<'a, i64>;
-    bools(list 7 "bools") -> List<'a, bool>;
-    strings(list 8 "strings") -> List<'a, &'a str>;
-    versions(list 9 "versions") -> List<'a, &'a str>;
-}
-
-message DeviceCapacityView "DeviceCapacity" [] {
-    value(get 1 "value") -> Quantity<'a>;
-    request_policy(opt 2 "requestPolicy") -> Option<CapacityRequestPolicyView<'a>>;
-}
-
-message DeviceClaimView "DeviceClaim" [] {
-    requests(list 1 "requests") -> List<'a, DeviceRequestView<'a>>;
-    constraints(list 2 "constraints") -> List<'a, DeviceConstraintView<'a>>;
-    config(list 3 "config") -> List<'a, DeviceClaimConfigurationView<'a>>;
-}
-
-message DeviceClaimConfigurationView "DeviceClaimConfiguration" [] {
-    requests(list 1 "requests") -> List<'a, &'a str>;
-    device_configuration(inline 2) -> DeviceConfigurationView<'a>;
-    opaque(in device_configuration "opaque") -> Option<OpaqueDeviceConfigurationView<'a>>;
+= resource_v1 {
+    AllocatedDeviceStatusView,
+    AllocationResultView,
+    CELDeviceSelectorView,
+    CapacityRequestPolicyView,
+    CapacityRequestPolicyRangeView,
+    CapacityRequirementsView,
+    CounterView,
+    CounterSetView,
+    DeviceView,
+    DeviceAllocationConfigurationView,
+    DeviceAllocationResultView,
+    DeviceAttributeView,
+    DeviceCapacityView,
+    DeviceClaimView,
+    DeviceClaimConfigurationView,
+    DeviceClassConfigurationView,
+    DeviceClassSpecView,
+    DeviceConfigurationView,
+    DeviceConstraintView,
+    DeviceCounterConsumptionView,
+    DeviceDerivedAttributeView,
+    DeviceRequestView,
+    DeviceRequestAllocationResultView,
+    DeviceSelectorView,
+    DeviceSubRequestView,
+    DeviceTaintView,
+    DeviceTaintRuleSpecView,
+    DeviceTaintRuleStatusView,
+    DeviceTaintSelectorView,
+    DeviceTolerationView,
+    ExactDeviceRequestView,
+    NetworkDeviceDataView,
+    NodeAllocatableMappingView,
+    NodeAllocatableOverheadView,
+    NodeAllocatableResourceView,
+    NodeAllocatableResourceMappingView,
+    OpaqueDeviceConfigurationView,
+    ResourceClaimConsumerReferenceView,
+    ResourceClaimSpecView,
+    ResourceClaimStatusView,
+    ResourceClaimTemplateSpecView,
+    ResourcePoolView,
+    ResourceSliceSpecView,
 }
 
 message DeviceClassView "DeviceClass" ["resource.k8s.io/v1beta2"] {
     metadata(get 1 "metadata") -> meta_v1::ObjectMetaView<'a>;
     spec(get 2 "spec") -> DeviceClassSpecView<'a>;
-}
-
-message DeviceClassConfigurationView "DeviceClassConfiguration" [] {
-    device_configuration(inline 1) -> DeviceConfigurationView<'a>;
-    opaque(in device_configuration "opaque") -> Option<OpaqueDeviceConfigurationView<'a>>;
-}
-
-message DeviceClassSpecView "DeviceClassSpec" [] {
-    selectors(list 1 "selectors") -> List<'a, DeviceSelectorView<'a>>;
-    config(list 2 "config") -> List<'a, DeviceClassConfigurationView<'a>>;
-    extended_resource_name(opt 4 "extendedResourceName") -> Option<&'a str>;
-}
-
-message DeviceConfigurationView "DeviceConfiguration" [] {
-    opaque(opt 1 "opaque") -> Option<OpaqueDeviceConfigurationView<'a>>;
-}
-
-message DeviceConstraintView "DeviceConstraint" [] {
-    requests(list 1 "requests") -> List<'a, &'a str>;
-    match_attribute(opt 2 "matchAttribute") -> Option<&'a str>;
-    distinct_attribute(opt 3 "distinctAttribute") -> Option<&'a str>;
-}
-
-message DeviceCounterConsumptionView "DeviceCounterConsumption" [] {
-    counter_set(get 1 "counterSet") -> &'a str;
-    counters(map 2 "counters") -> Map<'a, CounterView<'a>>;
-    compatibility_groups(list 3 "compatibilityGroups") -> List<'a, &'a str>;
-}
-
-message DeviceDerivedAttributeView "DeviceDerivedAttribute" [] {
-    name(get 1 "name") -> &'a str;
-    expression(get 2 "expression") -> &'a str;
-}
-
-message DeviceRequestView "DeviceRequest" [] {
-    name(get 1 "name") -> &'a str;
-    exactly(opt 2 "exactly") -> Option<ExactDeviceRequestView<'a>>;
-    first_available(list 3 "firstAvailable") -> List<'a, DeviceSubRequestView<'a>>;
-}
-
-message DeviceRequestAllocationResultView "DeviceRequestAllocationResult" [] {
-    request(get 1 "request") -> &'a str;
-    driver(get 2 "driver") -> &'a str;
-    pool(get 3 "pool") -> &'a str;
-    device(get 4 "device") -> &'a str;
-    admin_access(opt 5 "adminAccess") -> Option<bool>;
-    tolerations(list 6 "tolerations") -> List<'a, DeviceTolerationView<'a>>;
-    binding_conditions(list 7 "bindingConditions") -> List<'a, &'a str>;
-    binding_failure_conditions(list 8 "bindingFailureConditions") -> List<'a, &'a str>;
-    share_id(opt 9 "shareID") -> Option<&'a str>;
-    consumed_capacity(map 10 "consumedCapacity") -> Map<'a, Quantity<'a>>;
-    skip_node_operations(list 11 "skipNodeOperations") -> List<'a, &'a str>;
-}
-
-message DeviceSelectorView "DeviceSelector" [] {
-    cel(opt 1 "cel") -> Option<CELDeviceSelectorView<'a>>;
-}
-
-message DeviceSubRequestView "DeviceSubRequest" [] {
-    name(get 1 "name") -> &'a str;
-    device_class_name(get 2 "deviceClassName") -> &'a str;
-    selectors(list 3 "selectors") -> List<'a, DeviceSelectorView<'a>>;
-    allocation_mode(get 4 "allocationMode") -> &'a str;
-    count(get 5 "count") -> i64;
-    tolerations(list 6 "tolerations") -> List<'a, DeviceTolerationView<'a>>;
-    capacity(opt 7 "capacity") -> Option<CapacityRequirementsView<'a>>;
-    derived_attributes(list 8 "derivedAttributes") -> List<'a, DeviceDerivedAttributeView<'a>>;
-}
-
-message DeviceTaintView "DeviceTaint" [] {
-    key(get 1 "key") -> &'a str;
-    value(get 2 "value") -> &'a str;
-    effect(get 3 "effect") -> &'a str;
-    time_added(opt 4 "timeAdded") -> Option<Time>;
 }
 
 message DeviceTaintRuleView "DeviceTaintRule" ["resource.k8s.io/v1beta2"] {
@@ -194,93 +63,10 @@ message DeviceTaintRuleView "DeviceTaintRule" ["resource.k8s.io/v1beta2"] {
     status(get 3 "status") -> DeviceTaintRuleStatusView<'a>;
 }
 
-message DeviceTaintRuleSpecView "DeviceTaintRuleSpec" [] {
-    device_selector(opt 1 "deviceSelector") -> Option<DeviceTaintSelectorView<'a>>;
-    taint(get 2 "taint") -> DeviceTaintView<'a>;
-}
-
-message DeviceTaintRuleStatusView "DeviceTaintRuleStatus" [] {
-    conditions(list 1 "conditions") -> List<'a, meta_v1::ConditionView<'a>>;
-}
-
-message DeviceTaintSelectorView "DeviceTaintSelector" [] {
-    driver(opt 2 "driver") -> Option<&'a str>;
-    pool(opt 3 "pool") -> Option<&'a str>;
-    device(opt 4 "device") -> Option<&'a str>;
-}
-
-message DeviceTolerationView "DeviceToleration" [] {
-    key(get 1 "key") -> &'a str;
-    operator(get 2 "operator") -> &'a str;
-    value(get 3 "value") -> &'a str;
-    effect(get 4 "effect") -> &'a str;
-    toleration_seconds(opt 5 "tolerationSeconds") -> Option<i64>;
-}
-
-message ExactDeviceRequestView "ExactDeviceRequest" [] {
-    device_class_name(get 1 "deviceClassName") -> &'a str;
-    selectors(list 2 "selectors") -> List<'a, DeviceSelectorView<'a>>;
-    allocation_mode(get 3 "allocationMode") -> &'a str;
-    count(get 4 "count") -> i64;
-    admin_access(opt 5 "adminAccess") -> Option<bool>;
-    tolerations(list 6 "tolerations") -> List<'a, DeviceTolerationView<'a>>;
-    capacity(opt 7 "capacity") -> Option<CapacityRequirementsView<'a>>;
-    derived_attributes(list 8 "derivedAttributes") -> List<'a, DeviceDerivedAttributeView<'a>>;
-}
-
-message NetworkDeviceDataView "NetworkDeviceData" [] {
-    interface_name(get 1 "interfaceName") -> &'a str;
-    ips(list 2 "ips") -> List<'a, &'a str>;
-    hardware_address(get 3 "hardwareAddress") -> &'a str;
-}
-
-message NodeAllocatableMappingView "NodeAllocatableMapping" [] {
-    capacity_key(opt 1 "capacityKey") -> Option<&'a str>;
-    capacity_multiplier(opt 2 "capacityMultiplier") -> Option<Quantity<'a>>;
-    device_multiplier(opt 3 "deviceMultiplier") -> Option<Quantity<'a>>;
-}
-
-message NodeAllocatableOverheadView "NodeAllocatableOverhead" [] {
-    per_pod(opt 1 "perPod") -> Option<Quantity<'a>>;
-    per_container(opt 2 "perContainer") -> Option<Quantity<'a>>;
-}
-
-message NodeAllocatableResourceView "NodeAllocatableResource" [] {
-    mapping(opt 3 "mapping") -> Option<NodeAllocatableMappingView<'a>>;
-    overhead(opt 4 "overhead") -> Option<NodeAllocatableOverheadView<'a>>;
-}
-
-message NodeAllocatableResourceMappingView "NodeAllocatableResourceMapping" [] {
-    capacity_key(opt 1 "capacityKey") -> Option<&'a str>;
-    allocation_multiplier(opt 2 "allocationMultiplier") -> Option<Quantity<'a>>;
-}
-
-message OpaqueDeviceConfigurationView "OpaqueDeviceConfiguration" [] {
-    driver(get 1 "driver") -> &'a str;
-    parameters(get 2 "parameters") -> RawJson<'a>;
-}
-
 message ResourceClaimView "ResourceClaim" ["resource.k8s.io/v1beta2"] {
     metadata(get 1 "metadata") -> meta_v1::ObjectMetaView<'a>;
     spec(get 2 "spec") -> ResourceClaimSpecView<'a>;
     status(get 3 "status") -> ResourceClaimStatusView<'a>;
-}
-
-message ResourceClaimConsumerReferenceView "ResourceClaimConsumerReference" [] {
-    api_group(get 1 "apiGroup") -> &'a str;
-    resource(get 3 "resource") -> &'a str;
-    name(get 4 "name") -> &'a str;
-    uid(get 5 "uid") -> &'a str;
-}
-
-message ResourceClaimSpecView "ResourceClaimSpec" [] {
-    devices(get 1 "devices") -> DeviceClaimView<'a>;
-}
-
-message ResourceClaimStatusView "ResourceClaimStatus" [] {
-    allocation(opt 1 "allocation") -> Option<AllocationResultView<'a>>;
-    reserved_for(list 2 "reservedFor") -> List<'a, ResourceClaimConsumerReferenceView<'a>>;
-    devices(list 4 "devices") -> List<'a, AllocatedDeviceStatusView<'a>>;
 }
 
 message ResourceClaimTemplateView "ResourceClaimTemplate" ["resource.k8s.io/v1beta2"] {
@@ -288,32 +74,8 @@ message ResourceClaimTemplateView "ResourceClaimTemplate" ["resource.k8s.io/v1be
     spec(get 2 "spec") -> ResourceClaimTemplateSpecView<'a>;
 }
 
-message ResourceClaimTemplateSpecView "ResourceClaimTemplateSpec" [] {
-    metadata(get 1 "metadata") -> meta_v1::ObjectMetaView<'a>;
-    spec(get 2 "spec") -> ResourceClaimSpecView<'a>;
-}
-
-message ResourcePoolView "ResourcePool" [] {
-    name(get 1 "name") -> &'a str;
-    generation(get 2 "generation") -> i64;
-    resource_slice_count(get 3 "resourceSliceCount") -> i64;
-}
-
 message ResourceSliceView "ResourceSlice" ["resource.k8s.io/v1beta2"] {
     metadata(get 1 "metadata") -> meta_v1::ObjectMetaView<'a>;
     spec(get 2 "spec") -> ResourceSliceSpecView<'a>;
-}
-
-message ResourceSliceSpecView "ResourceSliceSpec" [] {
-    driver(get 1 "driver") -> &'a str;
-    pool(get 2 "pool") -> ResourcePoolView<'a>;
-    node_name(opt 3 "nodeName") -> Option<&'a str>;
-    node_selector(opt 4 "nodeSelector") -> Option<core_v1::NodeSelectorView<'a>>;
-    all_nodes(opt 5 "allNodes") -> Option<bool>;
-    devices(list 6 "devices") -> List<'a, DeviceView<'a>>;
-    per_device_node_selection(opt 7 "perDeviceNodeSelection") -> Option<bool>;
-    shared_counters(list 8 "sharedCounters") -> List<'a, CounterSetView<'a>>;
-    partition_type_attribute(opt 9 "partitionTypeAttribute") -> Option<&'a str>;
-    skip_node_operations(list 10 "skipNodeOperations") -> List<'a, &'a str>;
 }
 }

@@ -25,7 +25,7 @@ macro_rules! modules {
 }
 
 macro_rules! views {
-    ($module:ident; $($form:ident $view:ident $message:literal $api_versions:tt {
+    ($module:ident; $(= $other:ident { $($shared:ident,)* })* $($form:ident $view:ident $message:literal $api_versions:tt {
         $($field:ident($($how:tt)*) -> $value:ty;)*
     })*) => {
         use std::borrow::Cow;
