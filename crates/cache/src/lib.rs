@@ -72,7 +72,7 @@ pub use listwatch::StoreType;
 pub use self::compress::states::{PackedState, StateCodec, StateNames};
 pub use self::error::{EndReason, ObjectError, StoreError};
 pub use self::file::format::FileError;
-pub use self::index::handle::Index;
+pub use self::index::lookup::Index;
 pub use self::key::ObjectKey;
 pub use self::log::{
     change::LoggedChange, change_log::ChangeCursor, change_log::ChangePosition, contents::ChangeLogStatus,
@@ -83,9 +83,9 @@ pub use self::state::entry::StorageFormat;
 pub use self::state::memory::Memory;
 pub use self::state::object::{Encoded, Object};
 pub use self::state::snapshot::Snapshot;
-pub use self::store::handle::Store;
 pub use self::store::reader::StoreReader;
 pub use self::store::relist::Relist;
+pub use self::store::writable::Store;
 pub use self::subscribe::change::{Change, Written};
 pub use self::subscribe::{builder::SubscriberBuilder, predicate::Predicate, subscriber::Subscriber};
 pub use self::write::transaction::ApplyOutcome;

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::action::{Action, Error, ReconcileError};
 use crate::metrics::MetricsReader;
 use crate::queue::RequestQueue;
-use crate::run::{ControllerRun, RunPhase};
+use crate::reconciles::{ControllerRun, RunPhase};
 use crate::source::{Source, StartSubscription, WaitSynced, owner_keys, wait_synced};
 
 /// How many items of a trigger lead to one round over all objects.

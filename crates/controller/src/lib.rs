@@ -84,7 +84,7 @@ mod action;
 mod controller;
 mod metrics;
 mod queue;
-mod run;
+mod reconciles;
 mod source;
 /// Compiles the example of README.md.
 #[cfg(doctest)]

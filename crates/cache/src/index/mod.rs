@@ -2,6 +2,6 @@
 
 pub(crate) mod data;
 pub(crate) mod groups;
-pub(crate) mod handle;
+pub(crate) mod lookup;
 pub(crate) mod registry;
 pub(crate) mod routes;

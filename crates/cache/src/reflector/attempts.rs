@@ -107,7 +107,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             selection: self.selection.clone(),
             projection: self.projection.clone(),
         });
-        self.store.set_type_meta(self.selection.type_meta(&self.resource));
+        self.attached.store.set_type_meta(self.selection.type_meta(&self.resource));
         Ok(())
     }
 
@@ -131,7 +131,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             Ok(connections) => connections,
             Err(end) => return end,
         };
-        let (store, projection) = (self.store.clone(), self.projection.take());
+        let (store, projection) = (self.attached.store.clone(), self.projection.take());
         let feed = Feed::new(&store, projection.as_ref(), list, watch, attempt);
         let end = self.follow(feed, attempt).await;
         self.projection = projection;

@@ -13,8 +13,8 @@ use crate::error::{EndReason, StoreError};
 use crate::file::format::FileError;
 use crate::reflector::status::{ReflectorStatus, SyncError};
 use crate::reflector::sync::QuietSpan;
-use crate::store::handle::Store;
 use crate::store::reader::StoreReader;
+use crate::store::writable::Store;
 use crate::write::transaction::ApplyOutcome;
 
 /// The [`StoreReader`] of a store that a [`Reflector`](super::Reflector) keeps synced. Clones share the store.
@@ -289,7 +289,7 @@ mod tests {
     fn handles_and_their_reader_have_no_method_of_the_same_name() {
         let reader = methods(include_str!("../store/reader.rs"));
         assert!(reader.contains("get") && reader.contains("subscribe"));
-        let handles = [include_str!("cache.rs"), include_str!("../store/handle.rs")].map(methods);
+        let handles = [include_str!("cache.rs"), include_str!("../store/writable.rs")].map(methods);
         assert!(handles[0].contains("synced") && handles[1].contains("advance") && handles[1].contains("save"));
         for handle in handles {
             assert_eq!(handle.intersection(&reader).collect::<Vec<_>>(), [""; 0].iter().collect::<Vec<_>>());

@@ -15,7 +15,7 @@ use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::status::ReflectorStatus;
 use crate::state::entry::StorageFormat;
 use crate::state::object::Object;
-use crate::store::handle::Store;
+use crate::store::writable::Store;
 
 const EMPTY: &str = "1";
 

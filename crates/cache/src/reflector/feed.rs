@@ -11,8 +11,8 @@ use listwatch::{EventType, ItemError, ItemRef, Projection, StoreType};
 use crate::error::{ObjectError, StoreError};
 use crate::key::ObjectKey;
 use crate::reflector::sync::Attempt;
-use crate::store::handle::Store;
 use crate::store::relist::{Relist, RelistCommit};
+use crate::store::writable::Store;
 
 /// How many objects are written before the task yields.
 pub(super) const BATCH: u64 = 256;

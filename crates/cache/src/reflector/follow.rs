@@ -88,7 +88,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 return end;
             }
             if self.synced_at.is_some()
-                && let Some(because) = self.store.needs_relist()
+                && let Some(because) = self.attached.store.needs_relist()
             {
                 tracing::info!(name: "listwatch.relist", target: TARGET, "relisting: {because}");
                 return (None, NextStep::RetryLater);
@@ -189,7 +189,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 tracing::warn!(name: "listwatch.skipped", target: TARGET, skipped = text, left_out, message);
             }
         }
-        let (errors, mut last_index_error) = self.store.take_index_errors();
+        let (errors, mut last_index_error) = self.attached.store.take_index_errors();
         if let Some(error) = &last_index_error
             && let (text, is_panic) = (chain(error), Panicked::is(&*error.source))
             && let Some(left_out) = self.client.warnings().admit(&text)
@@ -201,7 +201,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
                 tracing::warn!(name: "listwatch.index_error", target: TARGET, error = text, errors, left_out, message);
             }
         }
-        let skipped = self.store.skipped();
+        let skipped = self.attached.store.skipped();
         let changes = if self.synced_at.is_some() { received.written } else { 0 };
         self.status.send_if_modified(|status| {
             status.changes += changes;
@@ -218,7 +218,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     fn advance_version(&mut self, received: &Received, version: Option<&str>, resumes_from: Option<String>) {
         let version = version.filter(|version| self.sync.record_watched_version(version));
         if let Some(version) = version {
-            self.store.advance(version);
+            self.attached.store.advance(version);
         }
         let last_synced_at = (received.has_event && self.synced_at.is_some()).then(|| Instant::now().into_std());
         self.status.send_modify(|status| {
@@ -235,7 +235,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     fn record_quiet_span(&mut self, span: &QuietSpan) {
         let to = &span.to;
         if self.sync.record_unchanged(span) {
-            self.store.advance(to);
+            self.attached.store.advance(to);
             self.status.send_modify(|status| {
                 status.resource_version = Some(to.clone());
                 status.resumes_from = Some(to.clone());
@@ -250,13 +250,13 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         let now = Instant::now();
         self.synced_at = Some(now);
         self.outage.end_sync();
-        let skipped = self.store.skipped();
+        let skipped = self.attached.store.skipped();
         tracing::Span::current().record("resource_version", version);
         tracing::info!(
             name: "listwatch.synced",
             target: TARGET,
             resource_version = version,
-            objects = self.store.len(),
+            objects = self.attached.store.len(),
             skipped,
             "synced"
         );

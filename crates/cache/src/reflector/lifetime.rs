@@ -66,7 +66,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     #[must_use]
     pub fn spawn(mut self) -> Cache<T> {
         let cache = self.cache();
-        let last_handle = self.store.last_handle();
+        let last_handle = self.attached.last_handle();
         let resource = self.resource.clone();
         tokio::spawn(async move {
             if let Err(error) = self.run_until(last_handle).await {
@@ -104,12 +104,12 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             Ok(None) => (EndReason::Stopped, Ok(())),
             Ok(Some(error)) => (EndReason::Failed(error.clone()), Err(error)),
             Err(panic) => {
-                self.store.end = Some(EndReason::Panicked(panic_message(&*panic).into()));
+                self.attached.end = Some(EndReason::Panicked(panic_message(&*panic).into()));
                 drop(self);
                 resume_unwind(panic)
             }
         };
-        self.store.end = Some(reason);
+        self.attached.end = Some(reason);
         result
     }
 }

@@ -12,7 +12,7 @@ use crate::reflector::cache::Cache;
 use crate::reflector::prepared::{AttachedStore, PreparedReflector};
 use crate::reflector::sync::{Strategy, SyncPolicy};
 use crate::state::entry::StorageFormat;
-use crate::store::handle::Store;
+use crate::store::writable::Store;
 
 /// Keeps a [`Store`] synced with a collection of an API server.
 ///
@@ -185,7 +185,7 @@ impl<T: StoreType + ?Sized> Reflector<T> {
         let outage = client.outage(&resource);
         let status = Arc::<watch::Sender<_>>::default();
         PreparedReflector {
-            store: AttachedStore::new(store, resource.clone(), Arc::clone(&status)),
+            attached: AttachedStore::new(store, resource.clone(), Arc::clone(&status)),
             client,
             resource,
             selection,

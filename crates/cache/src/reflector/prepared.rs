@@ -1,7 +1,6 @@
 //! A reflector whose options are set and whose store exists.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use listwatch::client::{Client, Error, List, ListParams, Resource, ResourceVersion, Retry, Selection, WatchParams};
@@ -14,7 +13,7 @@ use crate::error::EndReason;
 use crate::reflector::cache::{Cache, Collection};
 use crate::reflector::status::{ReflectorStatus, record_error};
 use crate::reflector::sync::{QuietSpan, SyncPolicy};
-use crate::store::handle::Store;
+use crate::store::writable::Store;
 
 /// The target of spans and events, which filters name, so it must not depend on the file.
 pub(super) const TARGET: &str = "listwatch_cache::reflector";
@@ -43,7 +42,7 @@ pub struct PreparedReflector<T: StoreType + ?Sized> {
     pub(super) selection: Selection,
     pub(super) namespace: Option<String>,
     pub(super) projection: Option<Projection>,
-    pub(super) store: AttachedStore<T>,
+    pub(super) attached: AttachedStore<T>,
     pub(super) sync: SyncPolicy,
     /// When the collection was complete in this attempt.
     pub(super) synced_at: Option<Instant>,
@@ -65,7 +64,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     pub fn cache(&self) -> Cache<T> {
         Cache {
             resource: self.resource.clone(),
-            store: self.store.clone(),
+            store: self.attached.store.clone(),
             status: self.status.subscribe(),
             stop: Arc::clone(&self.stop),
             quiet_spans: self.quiet_spans.0.clone(),
@@ -130,7 +129,7 @@ impl<T: StoreType + ?Sized> fmt::Debug for PreparedReflector<T> {
 /// The store of a reflector. Its drop ends the reflector, for whatever reason it happens, and the status and all
 /// subscribers then learn the reason.
 pub(super) struct AttachedStore<T: StoreType + ?Sized> {
-    store: Store<T>,
+    pub(super) store: Store<T>,
     resource: Resource,
     status: Arc<watch::Sender<ReflectorStatus>>,
     /// Why the reflector has ended, unless it was dropped.
@@ -147,14 +146,6 @@ impl<T: StoreType + ?Sized> AttachedStore<T> {
     pub(super) fn last_handle(&mut self) -> impl Future<Output = ()> + Send + use<T> {
         self.store.forget_handle();
         self.store.last_handle()
-    }
-}
-
-impl<T: StoreType + ?Sized> Deref for AttachedStore<T> {
-    type Target = Store<T>;
-
-    fn deref(&self) -> &Store<T> {
-        &self.store
     }
 }
 

@@ -17,7 +17,7 @@ use crate::key::{Identity, ObjectKey};
 use crate::reflector::prepared::PreparedReflector;
 use crate::reflector::status::record_error;
 use crate::reflector::sync::MAX_DELAY;
-use crate::store::handle::Store;
+use crate::store::writable::Store;
 
 impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Lets [`load`](Self::load) put the file into the store as soon as the server turns out not to answer, so that
@@ -82,7 +82,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     }
 
     async fn load_file(&mut self, path: &Path) -> Result<(), FileError> {
-        let (store, path, holds) = (self.store.clone(), path.to_owned(), self.describe_collection()?);
+        let (store, path, holds) = (self.attached.store.clone(), path.to_owned(), self.describe_collection()?);
         let reading = spawn_blocking(move || {
             let written_at = path.metadata().and_then(|file| file.modified());
             store.read_saved(&path, &holds).map(|store| UncheckedFile { store, written_at: written_at.ok() })
@@ -95,14 +95,14 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         if let Some(file) = file {
             self.put_file(file.store).await?;
         }
-        tracing::info!(resource = %self.resource, resource_version = version, objects = self.store.len(), "loaded the cache");
+        tracing::info!(resource = %self.resource, resource_version = version, objects = self.attached.store.len(), "loaded the cache");
         self.sync.record_load(&version);
         Ok(())
     }
 
     async fn put_file(&self, saved: SavedStore) -> Result<(), FileError> {
-        let store = self.store.clone();
-        self.store.set_type_meta(self.selection.type_meta(&self.resource));
+        let store = self.attached.store.clone();
+        self.attached.store.set_type_meta(self.selection.type_meta(&self.resource));
         let putting = spawn_blocking(move || store.put_saved(saved));
         putting.await.map_err(|error| FileError::from(io::Error::other(error)))?
     }
@@ -114,7 +114,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
         self.put_file(store).await?;
         self.sync.record_load(&version);
         self.sync.record_older_server();
-        self.store.open_log(&version);
+        self.attached.store.open_log(&version);
         let age = written_at.and_then(|at| SystemTime::now().duration_since(at).ok());
         self.status.send_modify(|status| {
             status.last_synced_at = age.and_then(|age| Instant::now().into_std().checked_sub(age));
@@ -206,7 +206,7 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
             holds = format!("{holds} {projection}");
         }
         // Other files may lack objects that were deleted after their version, so no log can begin there.
-        if self.store.keeps_changes() {
+        if self.attached.store.keeps_changes() {
             holds.push_str(" of exactly one version");
         }
         Ok(holds)

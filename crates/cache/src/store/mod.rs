@@ -1,5 +1,5 @@
 //! The handles of a store: readers, writers and relists.
 
-pub(crate) mod handle;
 pub(crate) mod reader;
 pub(crate) mod relist;
+pub(crate) mod writable;

@@ -9,7 +9,7 @@ use listwatch::{LabelSelector, StoreType, UndecodableObject};
 use crate::error::StoreError;
 use crate::handles::CountedHandle;
 use crate::index::data::index_function;
-use crate::index::handle::Index;
+use crate::index::lookup::Index;
 use crate::log::change_log::ChangeCursor;
 use crate::log::contents::ChangeLogStatus;
 use crate::state::memory::Memory;
