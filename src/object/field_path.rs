@@ -32,6 +32,9 @@ use crate::wire::Encoding;
 /// decoding would return: the last of several values of a single field counts, messages in pieces are merged, and
 /// malformed bytes on the path are errors.
 ///
+/// In JSON, a read also scans what it skips. To read several fields of a large object,
+/// [project](crate::Projection::keep) the object to their paths first, and read them from the copy.
+///
 /// A path may lead through repeated fields. [`strs`](Self::strs), [`all_bytes`](Self::all_bytes) and
 /// [`ints`](Self::ints) then return the values of all elements, while `str`, `bytes` and `int` return the last one. If
 /// the last field is a map, [`key`](Self::key) selects one of its entries. A path without names and numbers leads
