@@ -216,6 +216,10 @@ mod tests {
         )
     }
 
+    fn names(resource_version: &str) -> StateNames<'_> {
+        StateNames { namespace: "shop", name: "web-1", uid: "", resource_version }
+    }
+
     #[test]
     fn each_state_is_read_from_a_chain_of_deltas() {
         let mut random = fastrand::Rng::with_seed(7);
@@ -225,7 +229,6 @@ mod tests {
             let (mut writer, mut reader) =
                 (StateCodec::new(dictionary.as_deref()), StateCodec::new(dictionary.as_deref()));
             let version = |number: u32| number.to_string();
-            let names = |version| StateNames { namespace: "shop", name: "web-1", uid: "", resource_version: version };
             let first = json("web-1", 1, &mut random);
             let body = writer.compress_whole(&names("1"), first.as_bytes()).unwrap().to_vec();
             let mut read = reader.read_whole(&body, first.len().try_into().unwrap()).unwrap();
