@@ -7,7 +7,6 @@
 
 mod cluster;
 mod completions;
-mod decode;
 mod escape;
 mod etcd;
 mod failure;
@@ -64,7 +63,6 @@ enum Command {
     #[command(flatten)]
     Cluster(Box<cluster::ClusterCommand>),
     Stats(Box<stats::StatsArgs>),
-    Decode(Box<decode::DecodeArgs>),
     Etcd(etcd::EtcdArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
@@ -109,7 +107,6 @@ async fn run_command(command: Command) -> Result<(), Failure> {
     match command {
         Command::Cluster(command) => cluster::run(*command).await,
         Command::Stats(args) => stats::run(*args).await,
-        Command::Decode(args) => decode::run(*args, || named_command(&command_name())).await,
         Command::Etcd(args) => etcd::run(&args),
         // kubectl completes its plugins, so the script always completes `listwatch`.
         Command::Completions(args) => completions::run(&args, &named_command("listwatch")),

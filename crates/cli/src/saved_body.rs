@@ -1,4 +1,4 @@
-//! Saved bodies of lists, which `decode` and `stats` read.
+//! Saved bodies of lists, which `stats` reads.
 
 use std::io;
 use std::path::Path;
@@ -64,7 +64,7 @@ pub fn explain_error(error: &ListError<io::Error>, source: &str, decoder: &ListD
     };
     let hint = match error.kind() {
         DecodeErrorKind::UnexpectedKind { kind, .. } if kind == "Table" => "; request the list without as=Table",
-        // Also the lines of -o json.
+        // Also the lines of -o jsonl.
         DecodeErrorKind::UnexpectedKind { kind, .. } if !kind.ends_with("List") => {
             "; the file has single objects: to save a list, use `record`"
         }

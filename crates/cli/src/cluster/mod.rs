@@ -4,14 +4,12 @@ pub mod connect;
 mod count;
 mod get;
 mod limit;
-mod list;
 pub mod listing;
 pub mod logs;
 mod mirror;
 pub mod query;
 mod record;
 mod resource;
-mod table_kind;
 mod watch;
 
 use clap::Subcommand;
@@ -21,9 +19,9 @@ use crate::failure::Failure;
 
 #[derive(Subcommand)]
 pub enum ClusterCommand {
-    Get(get::GetArgs),
+    #[command(alias = "list")]
+    Get(Box<get::GetArgs>),
     Count(Box<count::CountArgs>),
-    List(list::ListArgs),
     Watch(watch::WatchArgs),
     Mirror(Box<mirror::MirrorArgs>),
     Record(record::RecordArgs),
@@ -42,9 +40,8 @@ impl ClusterCommand {
 
 pub async fn run(command: ClusterCommand) -> Result<(), Failure> {
     match command {
-        ClusterCommand::Get(args) => get::run(args).await,
+        ClusterCommand::Get(args) => get::run(*args).await,
         ClusterCommand::Count(args) => count::run(*args).await,
-        ClusterCommand::List(args) => list::run(args).await,
         ClusterCommand::Watch(args) => watch::run(args).await,
         ClusterCommand::Mirror(args) => mirror::run(*args).await,
         ClusterCommand::Record(args) => record::run(args).await,

@@ -217,11 +217,6 @@ impl SelectionArgs {
         parts.join(", ")
     }
 
-    /// Returns true if they select all objects.
-    pub fn selects_all(&self) -> bool {
-        self.selector.is_none() && self.field_selector.is_none() && self.shard.is_none()
-    }
-
     /// Returns the selection of these options.
     pub fn selection(&self) -> Selection {
         let mut selection = Selection::all();

@@ -30,14 +30,14 @@ use crate::partial_file::{create_beside, replace};
 /// leads to is replaced.
 ///
 /// The body is one response, so a collection that takes longer than the server's request timeout (60 s) cannot be
-/// recorded whole. Record each namespace with -n into a file of its own, or use `stats --chunk-size`. `decode` and
-/// `stats` read one file at a time.
+/// recorded whole. Record each namespace with -n into a file of its own, or use `stats --chunk-size`. `get --from`
+/// and `stats --from` read one file at a time, or a folder of them.
 ///
 /// If the server does not support --shard, FILE contains the items of all shards.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  listwatch record pods -A pods.pb                 then: listwatch decode pods.pb
+  listwatch record pods -A pods.pb                 then: listwatch get pods --from pods.pb
   listwatch record secrets -A --metadata-only secrets.pb")]
 pub struct RecordArgs {
     #[command(flatten)]

@@ -9,27 +9,21 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use listwatch::internal::without_os_numbers;
 
-use super::custom_columns::CUSTOM_COLUMNS;
 use super::format::{
-    ArgumentSource, Constructor, Format, FormatBuilder, FormatContext, FormatInfo, Needs, OptionGroup, OutputOptions,
-    Purpose,
+    ArgumentSource, Constructor, Format, FormatBuilder, FormatContext, FormatInfo, Needs, OutputOptions,
 };
 use super::json::{JSON, JSON_LINES};
-use super::json_path::JSON_PATH;
-use super::kind::TableKind;
 use super::kind_name::KIND_NAME;
 use super::list_columns::LIST_COLUMNS;
 use super::list_json::LIST_JSON;
 use super::list_json_path::{LIST_JSON_PATH, LIST_JSON_PATH_AS_JSON};
 use super::list_yaml::LIST_YAML;
 use super::name::{KEYS, NAME};
-use super::summary::SUMMARY;
-use super::table::{TABLE, WIDE};
 use super::yaml::YAML;
 use crate::failure::Failure;
 
-/// All formats, in the order of the help.
-const FORMATS: &[&FormatInfo] = &[&NAME, &TABLE, &WIDE, &JSON, &YAML, &SUMMARY, &JSON_PATH, &CUSTOM_COLUMNS];
+/// The formats of `watch`, in the order of the help.
+const WATCH_FORMATS: &[&FormatInfo] = &[&NAME, &JSON, &YAML];
 
 /// The formats of `get` that print objects. Its tables are the server's.
 pub const GET_FORMATS: &[&FormatInfo] =
@@ -51,7 +45,7 @@ impl TypedValueParser for OutputFormatParser {
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<OutputFormat, clap::Error> {
         let text = value.to_string_lossy();
-        OutputFormat::parse(&text, FORMATS).map_err(|reason| {
+        OutputFormat::parse(&text, WATCH_FORMATS).map_err(|reason| {
             let arg = arg.map(ToString::to_string).unwrap_or_default();
             let message = format!("invalid value '{text}' for '{arg}': {reason}\n");
             clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
@@ -59,7 +53,7 @@ impl TypedValueParser for OutputFormatParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(FORMATS.iter().map(|info| PossibleValue::new(info.name).help(info.help))))
+        Some(Box::new(WATCH_FORMATS.iter().map(|info| PossibleValue::new(info.name).help(info.help))))
     }
 }
 
@@ -98,7 +92,7 @@ impl OutputFormat {
     }
 }
 
-/// The options of the output.
+/// The options of the output of `watch`.
 #[derive(Clone, clap::Args)]
 pub struct OutputArgs {
     /// Output format
@@ -112,17 +106,10 @@ pub struct OutputArgs {
 impl OutputArgs {
     /// Refuses options that do not apply to the format.
     pub fn check(&self) -> Result<(), Failure> {
-        let OutputOptions { no_headers, show_labels, label_columns, show_managed_fields, drop, is_clean: _ } =
-            &self.options;
-        let of_fields = "is for -o json and yaml: no other format prints fields";
-        for (option, is_set, group, reason) in [
-            ("--drop", !drop.is_empty(), OptionGroup::Fields, of_fields),
-            ("--show-managed-fields", *show_managed_fields, OptionGroup::Fields, of_fields),
-            ("--label-columns", !label_columns.is_empty(), OptionGroup::Labels, "is for -o table and wide"),
-            ("--show-labels", *show_labels, OptionGroup::Labels, "is for -o table and wide"),
-            ("--no-headers", *no_headers, OptionGroup::Headers, "is for -o table and wide"),
-        ] {
-            if is_set && !self.format.info.options.contains(&group) {
+        let OutputOptions { show_managed_fields, drop, .. } = &self.options;
+        for (option, is_set) in [("--drop", !drop.is_empty()), ("--show-managed-fields", *show_managed_fields)] {
+            if is_set && self.needs() != Needs::Fields {
+                let reason = "is for -o json and yaml: no other format prints fields";
                 return Err(Failure::Usage(format!("{option} {reason}")));
             }
         }
@@ -137,12 +124,8 @@ impl OutputArgs {
         self.format.info.needs
     }
 
-    pub fn no_headers(&self) -> bool {
-        self.options.no_headers
-    }
-
-    /// Returns the format for objects or changes. `kind` is that of a table's columns, by default of the first object.
-    pub fn format(&self, kind: Option<TableKind>, purpose: Purpose) -> Rc<dyn Format> {
-        self.format.build(&FormatContext { options: self.options.clone(), kind, purpose })
+    /// Returns the format for changes.
+    pub fn format(&self) -> Rc<dyn Format> {
+        self.format.build(&FormatContext { options: self.options.clone(), is_list: false })
     }
 }

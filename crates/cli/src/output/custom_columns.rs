@@ -1,81 +1,13 @@
-//! `-o custom-columns=`: a table of paths.
+//! The columns of `-o custom-columns=`.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::sync::Arc;
-
-use listwatch::{ItemError, ItemRef};
-use listwatch_tables::json_path::{JsonPath, ObjectReader, print};
+use listwatch::ItemError;
+use listwatch_tables::json_path::{JsonPath, print};
 use serde_json::Value;
-
-use super::aligned::TableColumn;
-use super::format::{
-    ArgumentSource, Constructor, Event, Format, FormatInfo, Needs, OptionGroup, Purpose, Row, event_cells,
-    table_columns,
-};
-use super::json::add;
-use crate::escape::escape_controls;
-
-pub const CUSTOM_COLUMNS: FormatInfo = FormatInfo {
-    name: "custom-columns=",
-    help: "A table of paths, as of kubectl: NAME:.metadata.name,NODE:.spec.nodeName; custom-columns-file= reads them \
-           from a file with a line of headers and a line of paths",
-    needs: Needs::Fields,
-    options: &[OptionGroup::Headers],
-    constructor: Constructor::Argument(|text, source| {
-        let columns: Arc<[CustomColumn]> = match source {
-            ArgumentSource::CommandLine => parse(text)?.into(),
-            ArgumentSource::File => parse_file(text)?.into(),
-        };
-        Ok(Arc::new(move |context| {
-            let (columns, purpose) = (Arc::clone(&columns), context.purpose);
-            let reader = ObjectReader::of_paths(columns.iter().map(|column| &column.path)).into();
-            Rc::new(CustomColumnsFormat { columns, reader, purpose, unknown_fields: Cell::default() })
-        }))
-    }),
-};
-
-struct CustomColumnsFormat {
-    columns: Arc<[CustomColumn]>,
-    /// Of what the columns find.
-    reader: RefCell<ObjectReader>,
-    purpose: Purpose,
-    unknown_fields: Cell<u64>,
-}
 
 /// A column, with the path of its values.
 pub struct CustomColumn {
     pub header: String,
     pub path: JsonPath,
-}
-
-impl Format for CustomColumnsFormat {
-    fn info(&self) -> &'static FormatInfo {
-        &CUSTOM_COLUMNS
-    }
-
-    fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
-        let (object, unknown_fields) = self.reader.borrow_mut().read(item)?;
-        add(&self.unknown_fields, unknown_fields);
-        let cells = self
-            .columns
-            .iter()
-            .map(|column| column.cell(&object, |text| escape_controls(text).into_owned()))
-            .collect::<Result<_, _>>()?;
-        Ok(Some(Row::Cells(cells)))
-    }
-
-    fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError> {
-        Ok(event_cells(row, event))
-    }
-
-    fn columns(&self) -> Arc<[TableColumn]> {
-        table_columns(self.columns.iter().map(|column| TableColumn::new(&column.header)).collect(), self.purpose)
-    }
-
-    fn take_unknown_fields(&self) -> u64 {
-        self.unknown_fields.take()
-    }
 }
 
 impl CustomColumn {

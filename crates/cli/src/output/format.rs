@@ -5,12 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use console::Color;
-use listwatch::{ItemError, ItemRef, ListMeta, TypeMeta};
-use serde::Serialize;
+use listwatch::{ItemError, ItemRef, ListMeta};
 use serde_json::Value;
-
-use super::aligned::TableColumn;
-use super::kind::TableKind;
 
 /// A format, made for one list or watch.
 pub trait Format {
@@ -20,11 +16,8 @@ pub trait Format {
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError>;
 
     /// Returns the row of a change: the row of the object, with what the format says about a change.
-    fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError>;
-
-    /// Returns the columns of rows of cells.
-    fn columns(&self) -> Arc<[TableColumn]> {
-        Arc::default()
+    fn event_row(&self, row: Row, _event: &Event<'_>) -> Result<Row, ItemError> {
+        Ok(row)
     }
 
     /// Returns the text before the first row, which is also printed without rows.
@@ -37,8 +30,8 @@ pub trait Format {
         b""
     }
 
-    /// Writes what comes after the last row. The summary is that of a complete list.
-    fn write_end(&self, _out: &mut dyn Write, _summary: Option<&SummaryObject<'_>>) -> io::Result<()> {
+    /// Writes what comes after the last row. `part` is the metadata of a list that lacks objects.
+    fn write_end(&self, _out: &mut dyn Write, _part: Option<&ListMeta>) -> io::Result<()> {
         Ok(())
     }
 
@@ -58,14 +51,8 @@ pub trait Format {
     }
 }
 
-/// What is printed for one item.
-#[derive(Debug, PartialEq)]
-pub enum Row {
-    /// Text that ends in a line break.
-    Text(Vec<u8>),
-    /// A cell for each column.
-    Cells(Vec<String>),
-}
+/// What is printed for one item: text that ends in a line break, except of formats that print none.
+pub type Row = Vec<u8>;
 
 /// The name of a format, and what the commands must know before an object arrives.
 pub struct FormatInfo {
@@ -73,7 +60,6 @@ pub struct FormatInfo {
     pub name: &'static str,
     pub help: &'static str,
     pub needs: Needs,
-    pub options: &'static [OptionGroup],
     pub constructor: Constructor,
 }
 
@@ -83,21 +69,8 @@ pub enum Needs {
     /// It prints no items.
     Nothing,
     Metadata,
-    /// What kubectl prints of the kind.
-    Columns,
     /// All fields: from a server, as JSON.
     Fields,
-}
-
-/// Options that only some formats take.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum OptionGroup {
-    /// `--drop` and `--show-managed-fields`.
-    Fields,
-    /// `--label-columns` and `--show-labels`.
-    Labels,
-    /// `--no-headers`.
-    Headers,
 }
 
 pub enum Constructor {
@@ -119,39 +92,13 @@ pub enum ArgumentSource {
 /// What a format is made for.
 pub struct FormatContext {
     pub options: OutputOptions,
-    /// The kind of a table's columns; `None` for that of the first object.
-    pub kind: Option<TableKind>,
-    pub purpose: Purpose,
-}
-
-/// What the rows stand for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// One object, which was requested by its name.
-    Object,
-    /// Objects of a list, and objects that change after it.
-    Objects,
-    /// Changes, with what happened to the object.
-    Events,
-    /// Changes, with the values that changed.
-    Comparisons,
+    /// False for one object, which was requested by its name, and for changes.
+    pub is_list: bool,
 }
 
 /// The options of the output that belong to some formats only.
 #[derive(Clone, Default, clap::Args)]
 pub struct OutputOptions {
-    /// In a table, do not print headers
-    #[arg(long, help_heading = "Output")]
-    pub no_headers: bool,
-
-    /// In a table, add a column with all labels
-    #[arg(long, help_heading = "Output")]
-    pub show_labels: bool,
-
-    /// In a table, add a column for each of these labels: app,app.kubernetes.io/name
-    #[arg(short = 'L', long, value_name = "LABELS", value_delimiter = ',', help_heading = "Output")]
-    pub label_columns: Vec<String>,
-
     /// With -o json and yaml, print metadata.managedFields, which are hidden by default
     #[arg(long, help_heading = "Output")]
     pub show_managed_fields: bool,
@@ -161,6 +108,10 @@ pub struct OutputOptions {
     /// Examples: `status`, `metadata.annotations["KEY"]`.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub drop: Vec<String>,
+
+    /// True if a table has no header.
+    #[arg(skip)]
+    pub no_headers: bool,
 
     /// True if objects are printed without what the server sets, so that they can be applied again.
     #[arg(skip)]
@@ -219,54 +170,6 @@ impl EventKind {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
             Self::Deleted => "DELETED",
-        }
-    }
-}
-
-/// Returns the columns of a table: those of the objects, and around them those of changes.
-pub fn table_columns(objects: Vec<TableColumn>, purpose: Purpose) -> Arc<[TableColumn]> {
-    let event = matches!(purpose, Purpose::Events | Purpose::Comparisons).then(|| TableColumn::new("EVENT"));
-    let changed = (purpose == Purpose::Comparisons).then(|| TableColumn::new("CHANGED"));
-    event.into_iter().chain(objects).chain(changed).collect()
-}
-
-/// Returns the cells of a change, in the columns of [`table_columns`].
-pub fn event_cells(row: Row, event: &Event<'_>) -> Row {
-    let Row::Cells(cells) = row else { return row };
-    let changed = match &event.comparison {
-        Comparison::Off => None,
-        Comparison::Unknown => Some("-".to_owned()),
-        Comparison::Changed { lines, .. } if lines.is_empty() => Some("none".to_owned()),
-        Comparison::Changed { lines, .. } => Some(lines.join("; ")),
-    };
-    // No colours: the columns count characters.
-    Row::Cells([event.kind.sign().to_owned()].into_iter().chain(cells).chain(changed).collect())
-}
-
-/// What a list is: the output of `-o summary`, and for `get -o json`, what `--limit` left out.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SummaryObject<'a> {
-    api_version: Option<&'a str>,
-    kind: Option<&'a str>,
-    resource_version: Option<&'a str>,
-    pub r#continue: Option<&'a str>,
-    pub remaining_item_count: Option<i64>,
-    items: u64,
-    bytes: u64,
-}
-
-impl<'a> SummaryObject<'a> {
-    pub fn new(type_meta: &'a TypeMeta, list_meta: &'a ListMeta, items: u64, bytes: u64) -> Self {
-        let present = |text: &'a str| (!text.is_empty()).then_some(text);
-        Self {
-            api_version: present(&type_meta.api_version),
-            kind: present(&type_meta.kind),
-            resource_version: present(&list_meta.resource_version),
-            r#continue: present(&list_meta.continue_token),
-            remaining_item_count: list_meta.remaining_item_count,
-            items,
-            bytes,
         }
     }
 }

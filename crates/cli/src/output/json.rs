@@ -8,16 +8,13 @@ use listwatch::{Encoding, ItemError, ItemRef, Projection, TypeMeta};
 use serde_json::Value;
 
 use super::clean::clean;
-use super::format::{
-    Comparison, Constructor, Event, Format, FormatContext, FormatInfo, Needs, OptionGroup, OutputOptions, Row,
-};
+use super::format::{Comparison, Constructor, Event, Format, FormatContext, FormatInfo, Needs, OutputOptions, Row};
 use crate::field_paths::parse_drop_path;
 
 pub const JSON: FormatInfo = FormatInfo {
     name: "json",
     help: "One JSON object per line, with kind and apiVersion",
     needs: Needs::Fields,
-    options: &[OptionGroup::Fields],
     constructor: Constructor::Plain(|context| Rc::new(JsonFormat { lines: JsonLines::new(context) })),
 };
 
@@ -36,12 +33,11 @@ impl Format for JsonFormat {
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
         let mut line = self.lines.object(item)?;
         line.push(b'\n');
-        Ok(Some(Row::Text(line)))
+        Ok(Some(line))
     }
 
     fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError> {
-        let Row::Text(line) = row else { return Ok(row) };
-        Ok(Row::Text(event_line(&line, event)))
+        Ok(event_line(&row, event))
     }
 
     fn usage_error(&self) -> Option<String> {

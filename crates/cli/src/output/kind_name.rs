@@ -4,14 +4,13 @@ use std::rc::Rc;
 
 use listwatch::{ItemError, ItemRef};
 
-use super::format::{Constructor, Event, Format, FormatInfo, Needs, Row};
+use super::format::{Constructor, Format, FormatInfo, Needs, Row};
 use crate::escape::escape_controls;
 
 pub const KIND_NAME: FormatInfo = FormatInfo {
     name: "name",
     help: "One line per object: pod/NAME, deployment.apps/NAME",
     needs: Needs::Metadata,
-    options: &[],
     constructor: Constructor::Plain(|_| Rc::new(KindNameFormat)),
 };
 
@@ -26,10 +25,6 @@ impl Format for KindNameFormat {
         let (of, meta) = (item.type_meta(), item.meta()?);
         let kind = of.item_kind().to_lowercase();
         let group = of.api_version.split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
-        Ok(Some(Row::Text(format!("{kind}{group}/{}\n", escape_controls(&meta.name())).into())))
-    }
-
-    fn event_row(&self, row: Row, _: &Event<'_>) -> Result<Row, ItemError> {
-        Ok(row)
+        Ok(Some(format!("{kind}{group}/{}\n", escape_controls(&meta.name())).into()))
     }
 }

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use listwatch::{ItemError, ItemRef};
+use listwatch::{ItemError, ItemRef, ListMeta};
 use listwatch_tables::json_path::ObjectReader;
 
 use super::custom_columns::{CustomColumn, parse, parse_file};
-use super::format::{ArgumentSource, Constructor, Event, Format, FormatInfo, Needs, OptionGroup, Row, SummaryObject};
+use super::format::{ArgumentSource, Constructor, Format, FormatInfo, Needs, Row};
 use super::json::add;
 use super::tab_writer::TabWriter;
 
@@ -18,7 +18,6 @@ pub const LIST_COLUMNS: FormatInfo = FormatInfo {
     help: "A table of paths: NAME:.metadata.name,NODE:.spec.nodeName; custom-columns-file= reads them from a file with \
            a line of headers and a line of paths",
     needs: Needs::Fields,
-    options: &[OptionGroup::Headers],
     constructor: Constructor::Argument(|text, source| {
         let columns: Arc<[CustomColumn]> = match source {
             ArgumentSource::CommandLine => parse(text)?.into(),
@@ -73,14 +72,10 @@ impl Format for ListColumnsFormat {
         let cells = self.columns.iter().map(cell).collect::<Result<Vec<_>, _>>()?;
         let mut text = Vec::new();
         self.add_line(&mut text, &cells.join("\t")).map_err(ItemError::other)?;
-        Ok(Some(Row::Text(text)))
+        Ok(Some(text))
     }
 
-    fn event_row(&self, row: Row, _: &Event<'_>) -> Result<Row, ItemError> {
-        Ok(row)
-    }
-
-    fn write_end(&self, mut out: &mut dyn Write, _: Option<&SummaryObject<'_>>) -> io::Result<()> {
+    fn write_end(&self, mut out: &mut dyn Write, _: Option<&ListMeta>) -> io::Result<()> {
         if self.is_header_due.get() {
             let headers: Vec<_> = self.columns.iter().map(|column| &*column.header).collect();
             self.is_header_due.set(false);

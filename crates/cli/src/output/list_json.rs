@@ -4,24 +4,21 @@ use std::cell::Cell;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use listwatch::{ItemError, ItemRef};
+use listwatch::{ItemError, ItemRef, ListMeta};
 use listwatch_tables::{indent_json, write_go_json};
 use serde_json::{Value, json};
 
-use super::format::{
-    Constructor, Event, Format, FormatInfo, Needs, OptionGroup, OutputOptions, Purpose, Row, SummaryObject,
-};
+use super::format::{Constructor, Format, FormatInfo, Needs, OutputOptions, Row};
 use super::json::{add, printed_value};
 
 pub const LIST_JSON: FormatInfo = FormatInfo {
     name: "json",
     help: "kubectl's JSON: one object by its name, else a List of all objects, written while they arrive",
     needs: Needs::Fields,
-    options: &[OptionGroup::Fields],
     constructor: Constructor::Plain(|context| {
         Rc::new(ListJsonFormat {
             options: context.options.clone(),
-            is_list: context.purpose != Purpose::Object,
+            is_list: context.is_list,
             items: Cell::new(0),
             unknown_fields: Cell::default(),
         })
@@ -58,12 +55,7 @@ impl Format for ListJsonFormat {
             indent_json(&compact, 0, &mut text);
             text.push(b'\n');
         }
-        Ok(Some(Row::Text(text)))
-    }
-
-    /// Changes are printed as objects.
-    fn event_row(&self, row: Row, _: &Event<'_>) -> Result<Row, ItemError> {
-        Ok(row)
+        Ok(Some(text))
     }
 
     fn header(&self) -> &[u8] {
@@ -74,15 +66,14 @@ impl Format for ListJsonFormat {
         if self.is_list { b"," } else { b"" }
     }
 
-    /// The summary is of a list that is a part, whose metadata says so.
-    fn write_end(&self, out: &mut dyn Write, summary: Option<&SummaryObject<'_>>) -> io::Result<()> {
+    fn write_end(&self, out: &mut dyn Write, part: Option<&ListMeta>) -> io::Result<()> {
         if !self.is_list {
             return Ok(());
         }
         if self.items.get() > 0 {
             out.write_all(b"\n    ")?;
         }
-        let metadata = list_metadata(summary);
+        let metadata = list_metadata(part);
         let (mut compact, mut text) = (Vec::new(), Vec::new());
         write_go_json(&metadata, &mut compact)?;
         indent_json(&compact, 1, &mut text);
@@ -97,12 +88,13 @@ impl Format for ListJsonFormat {
 }
 
 /// Returns the metadata of the List, which says what a part leaves out.
-pub fn list_metadata(summary: Option<&SummaryObject<'_>>) -> Value {
+pub fn list_metadata(part: Option<&ListMeta>) -> Value {
     let mut metadata = json!({ "resourceVersion": "" });
-    if let Some(token) = summary.and_then(|summary| summary.r#continue) {
-        metadata["continue"] = token.into();
+    let Some(ListMeta { continue_token, remaining_item_count, .. }) = part else { return metadata };
+    if !continue_token.is_empty() {
+        metadata["continue"] = (&**continue_token).into();
     }
-    if let Some(count) = summary.and_then(|summary| summary.remaining_item_count) {
+    if let Some(count) = *remaining_item_count {
         metadata["remainingItemCount"] = count.into();
     }
     metadata

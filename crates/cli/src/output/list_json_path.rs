@@ -5,12 +5,10 @@ use std::io::{self, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use listwatch::{ItemError, ItemRef};
+use listwatch::{ItemError, ItemRef, ListMeta};
 use listwatch_tables::json_path::{JsonPathTemplate, ListRun, ListTemplate, ObjectReader};
 
-use super::format::{
-    Constructor, Event, Format, FormatBuilder, FormatContext, FormatInfo, Needs, Purpose, Row, SummaryObject,
-};
+use super::format::{Constructor, Format, FormatBuilder, FormatContext, FormatInfo, Needs, Row};
 use super::json::{add, object_value};
 use crate::spool::Spool;
 
@@ -18,7 +16,6 @@ pub const LIST_JSON_PATH: FormatInfo = FormatInfo {
     name: "jsonpath=",
     help: "kubectl's JSONPath of one object by its name, else of a List; jsonpath-file= reads it from a file",
     needs: Needs::Fields,
-    options: &[],
     constructor: Constructor::Argument(|template, _| builder(template, false)),
 };
 
@@ -26,7 +23,6 @@ pub const LIST_JSON_PATH_AS_JSON: FormatInfo = FormatInfo {
     name: "jsonpath-as-json=",
     help: "The results of each action of a JSONPath template, as an array of JSON",
     needs: Needs::Fields,
-    options: &[],
     constructor: Constructor::Argument(|template, _| builder(template, true)),
 };
 
@@ -40,7 +36,7 @@ fn builder(template: &str, is_json: bool) -> Result<FormatBuilder, String> {
     let of_object = parsed.for_object(is_json);
     Ok(Arc::new(move |context: &FormatContext| -> Rc<dyn Format> {
         let unknown_fields = Cell::default();
-        if context.purpose == Purpose::Object {
+        if !context.is_list {
             return Rc::new(ObjectFormat { template: of_object.clone(), unknown_fields });
         }
         Rc::new(ListFormat { list: RefCell::new(of_list.clone().and_then(ListOutput::new)), unknown_fields })
@@ -145,11 +141,7 @@ impl Format for ObjectFormat {
         add(&self.unknown_fields, unknown_fields);
         let mut text = Vec::new();
         self.template.write_object(&object, &mut text).map_err(ItemError::other)?;
-        Ok(Some(Row::Text(text)))
-    }
-
-    fn event_row(&self, row: Row, _: &Event<'_>) -> Result<Row, ItemError> {
-        Ok(row)
+        Ok(Some(text))
     }
 
     fn take_unknown_fields(&self) -> u64 {
@@ -167,14 +159,10 @@ impl Format for ListFormat {
         let list = list.as_mut().map_err(|error| ItemError::other(error.clone()))?;
         let (object, unknown_fields) = list.reader.read(item)?;
         add(&self.unknown_fields, unknown_fields);
-        Ok(Some(Row::Text(list.add_item(&object)?)))
+        Ok(Some(list.add_item(&object)?))
     }
 
-    fn event_row(&self, row: Row, _: &Event<'_>) -> Result<Row, ItemError> {
-        Ok(row)
-    }
-
-    fn write_end(&self, out: &mut dyn Write, _: Option<&SummaryObject<'_>>) -> io::Result<()> {
+    fn write_end(&self, out: &mut dyn Write, _: Option<&ListMeta>) -> io::Result<()> {
         match &mut *self.list.borrow_mut() {
             Ok(list) => list.end(out),
             Err(error) => Err(io::Error::other(error.clone())),

@@ -4,13 +4,11 @@ use std::cell::Cell;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use listwatch::{ItemError, ItemRef};
+use listwatch::{ItemError, ItemRef, ListMeta};
 use listwatch_tables::{write_go_yaml, write_go_yaml_item};
 use serde_json::json;
 
-use super::format::{
-    Constructor, Event, Format, FormatInfo, Needs, OptionGroup, OutputOptions, Purpose, Row, SummaryObject,
-};
+use super::format::{Constructor, Format, FormatInfo, Needs, OutputOptions, Row};
 use super::json::{add, printed_value};
 use super::list_json::list_metadata;
 
@@ -18,11 +16,10 @@ pub const LIST_YAML: FormatInfo = FormatInfo {
     name: "yaml",
     help: "kubectl's YAML: one object by its name, else a List of all objects, written while they arrive",
     needs: Needs::Fields,
-    options: &[OptionGroup::Fields],
     constructor: Constructor::Plain(|context| {
         Rc::new(ListYamlFormat {
             options: context.options.clone(),
-            is_list: context.purpose != Purpose::Object,
+            is_list: context.is_list,
             items: Cell::new(0),
             unknown_fields: Cell::default(),
         })
@@ -51,12 +48,7 @@ impl Format for ListYamlFormat {
         } else {
             write_go_yaml(&object, &mut text);
         }
-        Ok(Some(Row::Text(text)))
-    }
-
-    /// Changes are printed as objects.
-    fn event_row(&self, row: Row, _: &Event<'_>) -> Result<Row, ItemError> {
-        Ok(row)
+        Ok(Some(text))
     }
 
     fn header(&self) -> &[u8] {
@@ -72,12 +64,12 @@ impl Format for ListYamlFormat {
         if self.is_list { b"" } else { b"---\n" }
     }
 
-    fn write_end(&self, out: &mut dyn Write, summary: Option<&SummaryObject<'_>>) -> io::Result<()> {
+    fn write_end(&self, out: &mut dyn Write, part: Option<&ListMeta>) -> io::Result<()> {
         if !self.is_list {
             return Ok(());
         }
         let mut text = Vec::new();
-        write_go_yaml(&json!({ "kind": "List", "metadata": list_metadata(summary) }), &mut text);
+        write_go_yaml(&json!({ "kind": "List", "metadata": list_metadata(part) }), &mut text);
         out.write_all(&text)
     }
 

@@ -12,7 +12,6 @@ pub const NAME: FormatInfo = FormatInfo {
     name: "name",
     help: "One line per object: NAMESPACE/NAME, or NAME if it has no namespace",
     needs: Needs::Metadata,
-    options: &[],
     constructor: Constructor::Plain(|_| Rc::new(NameFormat)),
 };
 
@@ -31,12 +30,11 @@ impl Format for NameFormat {
         let (namespace, name) = (meta.namespace(), meta.name());
         let (namespace, name) = (escape_controls(&namespace), escape_controls(&name));
         let slash = if namespace.is_empty() { "" } else { "/" };
-        Ok(Some(Row::Text([&*namespace, slash, &*name, "\n"].concat().into())))
+        Ok(Some([&*namespace, slash, &*name, "\n"].concat().into()))
     }
 
     fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError> {
-        let Row::Text(line) = row else { return Ok(row) };
-        let name = String::from_utf8_lossy(line.trim_ascii_end());
+        let name = String::from_utf8_lossy(row.trim_ascii_end());
         let changes = match &event.comparison {
             Comparison::Unknown if event.kind == EventKind::Modified => " -".to_owned(),
             Comparison::Off | Comparison::Unknown => String::new(),
@@ -44,6 +42,6 @@ impl Format for NameFormat {
             Comparison::Changed { lines, .. } => lines.iter().flat_map(|line| ["\n    ", &**line]).collect(),
         };
         let (sign, version) = (style(event.kind.sign()).fg(event.kind.color()), escape_controls(event.version));
-        Ok(Row::Text(format!("{sign} {name} {version}{changes}\n").into_bytes()))
+        Ok(format!("{sign} {name} {version}{changes}\n").into_bytes())
     }
 }

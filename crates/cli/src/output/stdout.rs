@@ -6,12 +6,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use listwatch::{ItemError, ItemRef, ListMeta};
 use tokio::time::{Instant, timeout_at};
 
-use super::aligned::AlignedTable;
-use super::format::{Format, Needs, Row, SummaryObject};
+use super::format::{Constructor, Format, FormatInfo, Needs, Row};
 use super::progress::{ListProgress, ListProgressBar};
-use super::summary::SummaryFormat;
 use crate::failure::Failure;
 use crate::signals::interrupted;
 
@@ -25,38 +24,46 @@ const BUFFER: usize = 64 << 10;
 pub struct Output {
     format: Rc<dyn Format>,
     out: BufWriter<StdoutLock<'static>>,
-    table: AlignedTable,
-    /// True once a row of text was printed.
-    has_text: bool,
+    /// True once a row was printed.
+    has_rows: bool,
+}
+
+/// Prints nothing.
+struct NoItems;
+
+const NO_ITEMS: FormatInfo =
+    FormatInfo { name: "", help: "", needs: Needs::Nothing, constructor: Constructor::Plain(|_| Rc::new(NoItems)) };
+
+impl Format for NoItems {
+    fn info(&self) -> &'static FormatInfo {
+        &NO_ITEMS
+    }
+
+    fn row(&self, _: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
+        Ok(None)
+    }
 }
 
 impl Output {
-    pub fn new(format: Rc<dyn Format>, no_headers: bool) -> Self {
-        let out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-        Self { format, out, table: AlignedTable::new(no_headers), has_text: false }
+    pub fn new(format: Rc<dyn Format>) -> Self {
+        Self { format, out: BufWriter::with_capacity(BUFFER, io::stdout().lock()), has_rows: false }
     }
 
     /// Returns an output that prints no items.
     pub fn without_items() -> Self {
-        Self::new(Rc::new(SummaryFormat), false)
+        Self::new(Rc::new(NoItems))
     }
 
     /// Prints a row.
-    pub fn print_row(&mut self, row: Row) -> io::Result<()> {
-        let Self { format, out, table, has_text } = self;
-        match row {
-            Row::Text(text) => {
-                out.write_all(if *has_text { format.separator() } else { format.header() })?;
-                *has_text = true;
-                out.write_all(&text)
-            }
-            Row::Cells(cells) => table.add_row(out, cells, &|| format.columns()),
-        }
+    pub fn print_row(&mut self, row: &Row) -> io::Result<()> {
+        let Self { format, out, has_rows } = self;
+        out.write_all(if *has_rows { format.separator() } else { format.header() })?;
+        *has_rows = true;
+        out.write_all(row)
     }
 
-    /// Prints the rows that wait for the widths of a table, and everything in the buffer.
+    /// Prints everything in the buffer.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.table.flush(&mut self.out, &|| self.format.columns())?;
         self.out.flush()
     }
 
@@ -66,14 +73,13 @@ impl Output {
         self.out.flush()
     }
 
-    /// Prints the end of the output: the rest of a table, or what the format says about the whole list.
-    pub fn end(&mut self, summary: Option<&SummaryObject<'_>>) -> io::Result<()> {
-        let Self { format, out, table, has_text } = self;
-        if !*has_text {
+    /// Prints what the format has after all rows. `part` is the metadata of a list that lacks objects.
+    pub fn end(&mut self, part: Option<&ListMeta>) -> io::Result<()> {
+        let Self { format, out, has_rows } = self;
+        if !*has_rows {
             out.write_all(format.header())?;
         }
-        table.end(out, &|| format.columns())?;
-        format.write_end(out, summary)?;
+        format.write_end(out, part)?;
         out.flush()
     }
 }
@@ -110,7 +116,7 @@ where
             Ok(Some(Ok(row))) => {
                 if let Some(row) = row {
                     *limit = limit.map(|left| left - 1);
-                    output.print_row(row)?;
+                    output.print_row(&row)?;
                 }
             }
             Ok(Some(Err(error))) => {

@@ -5,22 +5,18 @@ use std::rc::Rc;
 use listwatch::{ItemError, ItemRef};
 use listwatch_tables::write_go_yaml;
 
-use super::format::{Constructor, Event, Format, FormatInfo, Needs, OptionGroup, Purpose, Row};
+use super::format::{Constructor, Event, Format, FormatInfo, Needs, Row};
 use super::json::{JsonLines, event_line};
 
 pub const YAML: FormatInfo = FormatInfo {
     name: "yaml",
-    help: "One YAML document per object",
+    help: "One YAML document per change",
     needs: Needs::Fields,
-    options: &[OptionGroup::Fields],
-    constructor: Constructor::Plain(|context| {
-        Rc::new(YamlFormat { lines: JsonLines::new(context), purpose: context.purpose })
-    }),
+    constructor: Constructor::Plain(|context| Rc::new(YamlFormat { lines: JsonLines::new(context) })),
 };
 
 struct YamlFormat {
     lines: JsonLines,
-    purpose: Purpose,
 }
 
 impl Format for YamlFormat {
@@ -28,16 +24,13 @@ impl Format for YamlFormat {
         &YAML
     }
 
-    /// The row of an object that becomes a part of a change is still JSON.
+    /// The row of an object, which becomes a part of a change, is still JSON.
     fn row(&self, item: &ItemRef<'_>) -> Result<Option<Row>, ItemError> {
-        let line = self.lines.object(item)?;
-        let is_event = matches!(self.purpose, Purpose::Events | Purpose::Comparisons);
-        Ok(Some(Row::Text(if is_event { line } else { to_yaml(&line)? })))
+        self.lines.object(item).map(Some)
     }
 
     fn event_row(&self, row: Row, event: &Event<'_>) -> Result<Row, ItemError> {
-        let Row::Text(line) = row else { return Ok(row) };
-        to_yaml(&event_line(&line, event)).map(Row::Text)
+        to_yaml(&event_line(&row, event))
     }
 
     fn usage_error(&self) -> Option<String> {

@@ -18,25 +18,18 @@ Examples:
   listwatch stats pods -A --drop 'metadata.annotations[\"KEY\"]'   of an annotation; the shell needs the quotes
   listwatch stats --from snapshot.db                         what takes the space of an etcd file
   listwatch stats pods -A --from snapshot.db                 where the bytes of its Pods are
-  listwatch stats --file pods.pb --html pods.html            a saved body, also as an HTML page
-  listwatch stats --file pods.pb -n web -l app=shop          some of its objects
+  listwatch stats --from pods.pb --html pods.html            a recorded list, also as an HTML page
+  listwatch stats --from pods.pb -n web -l app=shop          some of its objects
   listwatch stats secrets -A -o json | jq .sizes.p99         for scripts";
 
-pub const USAGE: &str = "listwatch stats [OPTIONS] <RESOURCE>\n       listwatch stats [OPTIONS] --file <FILE>\n       listwatch stats [OPTIONS] --from <FILE>";
+pub const USAGE: &str = "listwatch stats [OPTIONS] <RESOURCE>\n       listwatch stats [OPTIONS] --from <FILE>";
 
-/// The arguments of [`LiveArgs`] that conflict with `--file`. With their group, clap's error would name all of them.
-pub fn live_argument_ids() -> Vec<clap::Id> {
-    let command = <LiveArgs as clap::Args>::augment_args(clap::Command::new(""));
-    let ids = command.get_arguments().map(|argument| argument.get_id().clone());
-    ids.filter(|id| id != "namespace" && id != "selector").collect()
-}
-
-/// The default value of the resource stands for `--file`.
+/// The default value of the resource stands for `--from` alone.
 #[derive(clap::Args)]
 #[command(mut_arg("resource", |arg| {
-    arg.required(false).required_unless_present_any(["file", "from"]).default_value("-").hide_default_value(true)
+    arg.required(false).required_unless_present("from").default_value("-").hide_default_value(true)
 }))]
-#[command(mut_arg("namespace", |arg| arg.help("Namespace [default: the context's, else `default`; with --file all]")))]
+#[command(mut_arg("namespace", |arg| arg.help("Namespace [default: the context's, else `default`; with --from alone all]")))]
 pub struct LiveArgs {
     #[command(flatten)]
     selection: SelectionArgs,
@@ -71,7 +64,7 @@ impl LiveArgs {
 pub async fn read_live(mut stats: ListStats, args: LiveArgs) -> Result<(StatsReport, Origin), Failure> {
     let LiveArgs { selection, version, pages, connection } = args;
     if selection.is_file() {
-        let hint = format!("{} is a file: to read it, use --file {0}", selection.resource());
+        let hint = format!("{} is a file: to read it, use --from {0}", selection.resource());
         return Err(Failure::Usage(hint));
     }
     let page_size = pages.page_size(&version);

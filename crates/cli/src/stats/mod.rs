@@ -26,7 +26,7 @@ use crate::saved_body::{CHUNK, ItemFilter, SavedBody, decoder_progress, explain_
 
 /// Show where the bytes of a collection are: per field, per namespace, per object.
 ///
-/// The collection comes from an API server, or from a saved body with --file. No object is kept in memory. After 10,000
+/// The collection comes from an API server, or from a file with --from. No object is kept in memory. After 10,000
 /// fields and keys, or 10,000 namespaces, further ones are summed as `others`.
 ///
 /// Sizes are in the list's encoding. A field in protobuf is its tag, its length and its value. A field in JSON is its
@@ -39,10 +39,6 @@ use crate::saved_body::{CHUNK, ItemFilter, SavedBody, decoder_progress, explain_
 pub struct StatsArgs {
     #[command(flatten)]
     live: live::LiveArgs,
-
-    /// Saved body to read in place of a resource, gzipped or not; `-` for stdin
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = live::live_argument_ids())]
-    file: Option<PathBuf>,
 
     /// Depth of fields to show. From depth 2, annotations are shown one by one
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = number_in(1..=32_u8))]
@@ -80,19 +76,19 @@ pub async fn run(args: StatsArgs) -> Result<(), Failure> {
     let stats = ListStats::new(args.top.into(), args.depth.into(), args.drop);
     let page = args.html.map(HtmlFile::create).transpose()?;
     if let Some(path) = args.live.whole_file() {
-        let is_etcd = listwatch_etcd::is_data_file(path).unwrap_or(false);
+        // A pipe is read once, from front to back.
+        let is_etcd = path.is_file() && listwatch_etcd::is_data_file(path).unwrap_or(false);
         if is_etcd {
             let report = UsageReport::read(path, args.top.into());
             let report = report.map_err(|error| Failure::Error(format!("{}: {error}", path.to_string_lossy())))?;
             return print_usage(&report, page, args.output);
         }
     }
-    let file = args.file.or_else(|| args.live.whole_file().map(Path::to_owned));
-    let (report, origin) = match file {
+    let (report, origin) = match args.live.whole_file() {
         Some(file) => {
             let name = if file == Path::new("-") { "stdin".into() } else { file.to_string_lossy() };
             let origin = args.live.origin_of_body(name.into_owned());
-            (read_saved(stats, &file, &args.live.item_filter()).await?, origin)
+            (read_saved(stats, file, &args.live.item_filter()).await?, origin)
         }
         None => live::read_live(stats, args.live).await?,
     };

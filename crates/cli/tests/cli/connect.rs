@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use listwatch_testserver::{Answer, RecordedRequest, Server, TOKEN};
 
 use crate::support::api::{Api, ok};
-use crate::support::{fixture, listwatch, names, pods, stderr, stdout};
+use crate::support::{NAMES, fixture, listwatch, names, pods, stderr, stdout};
 
 /// A kubeconfig with one context, with more fields in its cluster and user.
 fn kubeconfig(server: &str, cluster: &str, user: &str) -> String {
@@ -30,14 +30,15 @@ fn merges_the_files_that_exist() {
     fs::write(at("no-context"), "{current-context: '', clusters: null, users: null}").unwrap();
     fs::write(at("config"), kubeconfig(&api.server.url(), "", "")).unwrap();
     let list = ["missing", "empty", "no-context", "config", "config"].map(&at).join(":");
-    let output = listwatch(&["list", "pods", "-A"]).env("KUBECONFIG", format!(":{list}:")).output().unwrap();
+    let output =
+        listwatch(&["get", "pods", "-A", "-o", NAMES]).env("KUBECONFIG", format!(":{list}:")).output().unwrap();
     assert_eq!((stderr(&output), stdout(&output)), ("", &*names(&pods(&fixture("pods.pb")))));
     // A file that is named must exist.
-    let output = listwatch(&["list", "pods", "--kubeconfig", &at("missing")]).output().unwrap();
+    let output = listwatch(&["get", "pods", "-o", NAMES, "--kubeconfig", &at("missing")]).output().unwrap();
     let expected = format!("kubeconfig: cannot read {}: no such file", at("missing"));
     assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
     // All are missing: as without a kubeconfig.
-    let output = listwatch(&["list", "pods"]).env("KUBECONFIG", at("missing")).output().unwrap();
+    let output = listwatch(&["get", "pods", "-o", NAMES]).env("KUBECONFIG", at("missing")).output().unwrap();
     let expected = "kubeconfig: none names a server, and this process does not run in a cluster: set KUBECONFIG";
     assert!(stderr(&output).contains(expected), "{}", stderr(&output));
 }
@@ -50,7 +51,8 @@ fn credentials_of_a_kubeconfig_are_not_sent_over_http() {
     let url = api.server.url();
     let list = |server: &str, user: &str, more: &[&str]| {
         fs::write(&file, kubeconfig(server, "", user)).unwrap();
-        let output = listwatch(&["list", "pods", "-A", "--kubeconfig"]).arg(&file).args(more).output().unwrap();
+        let output =
+            listwatch(&["get", "pods", "-A", "-o", NAMES, "--kubeconfig"]).arg(&file).args(more).output().unwrap();
         assert_eq!(stdout(&output).lines().count(), 120, "{}", stderr(&output));
         stderr(&output).to_owned()
     };
@@ -97,7 +99,8 @@ fn credentials_of_a_kubeconfig_are_sent_over_https() {
     ] {
         let name = if more.contains(&"--server") { ", tls-server-name: other" } else { "" };
         fs::write(at("config"), kubeconfig(address, &format!(", certificate-authority: ca.crt{name}"), user)).unwrap();
-        let output = listwatch(&["list", "pods", "-A", "--kubeconfig", &at("config")]).args(more).output().unwrap();
+        let output =
+            listwatch(&["get", "pods", "-A", "-o", NAMES, "--kubeconfig", &at("config")]).args(more).output().unwrap();
         assert_eq!((stderr(&output), stdout(&output).lines().count()), ("", 120), "{user}");
         assert_eq!(server.requests().last().unwrap().headers["authorization"], expected, "{user}");
     }
@@ -117,7 +120,7 @@ fn an_invalid_token_is_an_error_at_once() {
         fs::write(at("token"), token).unwrap();
         fs::write(at("config"), kubeconfig(&server.url(), ", certificate-authority: ca.crt", "tokenFile: token"))
             .unwrap();
-        let output = listwatch(&["list", "pods", "--kubeconfig", &at("config")]).output().unwrap();
+        let output = listwatch(&["get", "pods", "-o", NAMES, "--kubeconfig", &at("config")]).output().unwrap();
         assert!(stderr(&output).ends_with(&expected), "{}", stderr(&output));
         assert_eq!((stderr(&output).lines().count(), output.status.code()), (1, Some(1)), "{}", stderr(&output));
     }
@@ -126,7 +129,7 @@ fn an_invalid_token_is_an_error_at_once() {
         kubeconfig(&server.url(), ", certificate-authority: ca.crt", &format!("token: \"{TOKEN}\\n{TOKEN}\"")),
     )
     .unwrap();
-    let output = listwatch(&["list", "pods", "--kubeconfig", &at("config")]).output().unwrap();
+    let output = listwatch(&["get", "pods", "-o", NAMES, "--kubeconfig", &at("config")]).output().unwrap();
     assert_eq!(stderr(&output), format!("error: no valid credentials: {invalid}\n"));
     assert!(server.requests().is_empty());
 }
@@ -164,7 +167,7 @@ fn uses_the_proxies_of_the_environment_by_the_rules_of_go() {
         fs::write(at("config"), kubeconfig(server, &format!(", certificate-authority: ca.crt{more}"), "")).unwrap();
     };
     let run = |environment: &[(&str, &str)]| {
-        let mut command: Command = listwatch(&["list", "pods", "-A", "--kubeconfig", &at("config")]);
+        let mut command: Command = listwatch(&["get", "pods", "-A", "-o", NAMES, "--kubeconfig", &at("config")]);
         for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
             command.env_remove(name);
         }
@@ -231,7 +234,8 @@ fn a_plugin_reports_its_failure() {
     ] {
         let user = format!("exec: {{apiVersion: client.authentication.k8s.io/v1, {fields}}}");
         fs::write(at("config"), kubeconfig("https://127.0.0.1:1", "", &user)).unwrap();
-        let output = listwatch(&["list", "pods", "--kubeconfig", &at("config")]).current_dir("/").output().unwrap();
+        let output =
+            listwatch(&["get", "pods", "-o", NAMES, "--kubeconfig", &at("config")]).current_dir("/").output().unwrap();
         assert_eq!((stderr(&output), output.status.code()), (&*expected, Some(1)));
     }
 }

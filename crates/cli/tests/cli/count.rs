@@ -171,7 +171,7 @@ fn requests_no_more_than_the_paths_need() {
 #[test]
 fn counts_the_same_in_protobuf_and_json() {
     let protobuf = Api::by(|_, _| ok("pods.pb"));
-    let lines = protobuf.run(&["list", "pods", "-A", "-o", "json"]);
+    let lines = protobuf.run(&["get", "pods", "-A", "-o", "jsonl"]);
     let items: Vec<Value> = stdout(&lines).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let body = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": items});
     let json = Api::by(move |_, _| json_body(&body));

@@ -160,3 +160,25 @@ fn mirrors_a_file_only_with_a_kubeconfig_for_its_token() {
     let (code, _, err) = run(&["mirror", "pods", "--with-secrets"]);
     assert!(code == Some(2) && err.contains("--from"), "{err}");
 }
+
+/// The errors of bodies that are no whole list name the file, and exit with 1.
+#[test]
+fn names_the_fault_of_a_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fixture("pods.pb");
+    for (name, body, expected) in [
+        ("truncated.pb", &whole[..whole.len() / 2], "incomplete"),
+        ("empty.pb", &[][..], "it has no objects of Kubernetes in JSON, YAML or protobuf"),
+        ("page.html", &b"<html>no</html>"[..], "it has no objects of Kubernetes in JSON, YAML or protobuf"),
+        ("status.json", &br#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"#[..], "incomplete"),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, body).unwrap();
+        for format in ["keys", "json", "wide"] {
+            let (code, out, err) = run(&["get", "pods", "-A", "-o", format, "--from", path.to_str().unwrap()]);
+            assert_eq!(code, Some(1), "{name} {format}: {err}");
+            assert!(err.contains(name) && err.contains(expected), "{name} {format}: {err}");
+            assert!(format != "json" || serde_json::from_str::<Value>(&out).is_err(), "{name}: {out}");
+        }
+    }
+}

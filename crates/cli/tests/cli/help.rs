@@ -9,8 +9,8 @@ fn names_kubectl_in_the_help_of_a_plugin() {
     let plugin = directory.path().join("kubectl-listwatch");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_listwatch"), &plugin).unwrap();
     let commands = [
-        ("decode", "Usage: kubectl listwatch decode [OPTIONS] [FILE]", "  kubectl listwatch decode pods.pb  "),
-        ("list", "Usage: kubectl listwatch list [OPTIONS] <RESOURCE>", "  kubectl listwatch list pods -A  "),
+        ("count", "Usage: kubectl listwatch count [OPTIONS] <RESOURCE>", "  kubectl listwatch count pods -A  "),
+        ("get", "Usage: kubectl listwatch get [OPTIONS] [RESOURCE] [NAME]...", "  kubectl listwatch get pods  "),
     ];
     for (command, usage, example) in commands {
         let output = std::process::Command::new(&plugin).args([command, "--help"]).output().unwrap();

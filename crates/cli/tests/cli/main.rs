@@ -3,11 +3,10 @@
 mod completions;
 mod connect;
 mod count;
-mod decode;
+mod errors;
 mod from;
 mod get;
 mod help;
-mod list;
 mod mirror;
 mod plugin;
 mod process;

@@ -231,7 +231,7 @@ fn reviews_readers_over_tls() {
     let (mut child, mut lines) = spawn(&api, &[&PODS[..], &files, &options].concat());
     assert!(lines.any(|line| line.unwrap().starts_with("serving: https://127.0.0.1:")));
     let list_command = |args: &[&str]| {
-        let mut command = listwatch(&["list", "pods", "-A", "--kubeconfig", &file("kubeconfig")]);
+        let mut command = listwatch(&["get", "pods", "-A", "-o", "keys", "--kubeconfig", &file("kubeconfig")]);
         command.args(args);
         command
     };
@@ -356,7 +356,7 @@ fn writes_a_kubeconfig_that_only_its_owner_can_read() {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    let output = listwatch(&["list", "pods", "-A", "--kubeconfig", file]).output().unwrap();
+    let output = listwatch(&["get", "pods", "-A", "-o", "keys", "--kubeconfig", file]).output().unwrap();
     assert_eq!(stdout(&output).lines().count(), 120, "{}", stderr(&output));
 }
 

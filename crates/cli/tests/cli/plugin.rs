@@ -17,8 +17,8 @@ fn writes_a_manual_page_for_each_command_of_the_help() {
     expected.push("listwatch.1".into());
     expected.sort();
     assert_eq!(pages, expected);
-    let page = fs::read_to_string(directory.path().join("listwatch-decode.1")).unwrap();
-    assert!(page.contains(r"\fBlistwatch decode\fR") && page.contains("Examples:"), "{page}");
+    let page = fs::read_to_string(directory.path().join("listwatch-get.1")).unwrap();
+    assert!(page.contains(r"\fBlistwatch get\fR") && page.contains("Examples:"), "{page}");
 }
 
 /// Returns the pages of the commands that this command's help lists, and of theirs.
@@ -51,12 +51,12 @@ fn completes_the_words_of_the_plugin_for_kubectl() {
         assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
         stdout(&output).to_owned()
     };
-    assert_eq!(complete(&["dec"]), "decode\n:4\n");
-    assert_eq!(complete(&["decode", "--skip"]), "--skip-bad-items\n:4\n");
-    assert!(complete(&["decode", "-"]).lines().any(|line| line == "--output"));
+    assert_eq!(complete(&["cou"]), "count\n:4\n");
+    assert_eq!(complete(&["get", "--skip"]), "--skip-encrypted\n:4\n");
+    assert!(complete(&["get", "-"]).lines().any(|line| line == "--output"));
     // A file: the shell completes it.
-    assert_eq!(complete(&["decode", "nothing-of-this-name"]), ":0\n");
-    assert_eq!(complete(&["list", "deploym"]), "deployments\n:4\n");
+    assert_eq!(complete(&["stats", "--from", "nothing-of-this-name"]), ":0\n");
+    assert_eq!(complete(&["get", "deploym"]), "deployments\n:4\n");
 }
 
 /// Only the files of the certificate are missing: they are read once the arguments are valid.

@@ -112,55 +112,6 @@ fn prints_a_line_per_event_and_resumes() {
     }
 }
 
-/// `list -w` prints changes as the list prints objects, from the list's version on.
-#[test]
-fn a_list_prints_the_changes_after_it_in_the_same_format() {
-    let list = |items: &str| {
-        let meta = r#""metadata":{"resourceVersion":"7"}"#;
-        Answer::ok(Body::replay(format!(r#"{{"kind":"ConfigMapList","apiVersion":"v1",{meta},"items":[{items}]}}"#)))
-            .content_type("application/json")
-    };
-    let object = |version| config_map("a", version, r#","data":{"k":"1"}"#);
-    let (yaml, json) = (
-        |version| {
-            format!(
-                "---\napiVersion: v1\ndata:\n  k: \"1\"\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: web\n  \
-                 resourceVersion: \"{version}\"\n  uid: a\n"
-            )
-        },
-        |version| object(version) + "\n",
-    );
-    let events =
-        || watch(&[8, 9].map(|version| format!(r#"{{"type":"MODIFIED","object":{}}}"#, object(version)) + "\n"));
-    let table = "NAMESPACE   NAME   DATA   AGE         BYTES\n";
-    let row = format!("web         a      1      <unknown>   {:>5}\n", object(7).len());
-    for (args, answers, expected, code, requests) in [
-        ("-w", vec![list(&object(7)), events(), watch(&[expired()])], "web/a\nweb/a\nweb/a\n".to_owned(), 1, 4),
-        ("-w -o json", vec![list(&object(7)), events(), watch(&[expired()])], [7, 8, 9].map(json).concat(), 1, 4),
-        ("-w -o yaml", vec![list(&object(7)), events(), watch(&[expired()])], [7, 8, 9].map(yaml).concat(), 1, 4),
-        ("-w -o table", vec![list(&object(7)), events(), watch(&[expired()])], table.to_owned() + &row.repeat(3), 1, 4),
-        ("a -w", vec![list(&object(7)), events(), watch(&[expired()])], "web/a\nweb/a\nweb/a\n".to_owned(), 1, 4),
-        // Without a list, and without a watch of an object that does not exist.
-        ("--watch-only", vec![now("7"), events(), watch(&[expired()])], "web/a\nweb/a\n".to_owned(), 1, 4),
-        ("b -w", vec![list("")], String::new(), 1, 1),
-    ] {
-        let api = Api::new(answers);
-        let args: Vec<_> = ["list", "cm", "-n", "web"].into_iter().chain(args.split(' ')).collect();
-        let output = api.run(&args);
-        assert_eq!(stdout(&output), expected, "{args:?}: {}", stderr(&output));
-        assert_eq!(output.status.code(), Some(code), "{args:?}");
-        let paths = api.paths();
-        assert_eq!(paths.len(), requests, "{args:?}: {paths:?}");
-        // After the version before the last event has expired, the watch asks for the last one.
-        for (path, version) in paths.iter().skip(1).zip([7, 8, 9]) {
-            assert!(path.contains("watch=") && path.contains(&format!("resourceVersion={version}")), "{paths:?}");
-        }
-        if requests > 1 {
-            assert!(stderr(&output).contains("too old"), "{args:?}: {}", stderr(&output));
-        }
-    }
-}
-
 /// The objects with which a watch with `--diff` begins, and then these events.
 fn synced_watch(events: &[String]) -> Answer {
     let initial = [event("ADDED", "a", 7, r#","data":{"k":"0"}"#), event("ADDED", "b", 6, ""), initial_end(7)];
@@ -170,7 +121,6 @@ fn synced_watch(events: &[String]) -> Answer {
 #[test]
 fn prints_the_values_that_changed() {
     let forbidden = || status(403, "Forbidden", "no");
-    let table = "EVENT   NAMESPACE   NAME   DATA   AGE         BYTES   CHANGED\n";
     let [modified, again] = [(8, r#","data":{"k":"v","x.y":"z"}"#), (9, r#","data":{"k":"v","x.y":"z"}"#)]
         .map(|(version, rest)| event("MODIFIED", "a", version, rest));
     let created = event("ADDED", "c", 10, r#","data":{"k":"1"}"#);
@@ -230,15 +180,6 @@ fn prints_the_values_that_changed() {
                 "{{\"type\":\"MODIFIED\",\"patch\":[{},{}],\"object\":{object}}}\n",
                 r#"{"oldValue":"0","op":"replace","path":"/data/k","value":"v"}"#,
                 r#"{"op":"add","path":"/data/x.y","value":"z"}"#
-            ),
-            vec![],
-            vec!["sendInitialEvents=true", "resourceVersion=7"],
-        ),
-        (
-            vec!["-o", "table"],
-            vec![synced_watch(&[modified]), forbidden()],
-            &format!(
-                "{table}~       web         a      2      <unknown>     139   data.k: \"0\" → v; data[x.y]: (none) → z\n"
             ),
             vec![],
             vec!["sendInitialEvents=true", "resourceVersion=7"],
@@ -371,7 +312,7 @@ fn rejects_wrong_usage() {
     for (args, expected) in [
         (vec!["watch", "cm", "--initial", "--resource-version", "7"], "cannot be used with"),
         (vec!["watch", "cm", "--limit", "7"], "unexpected argument"),
-        (vec!["watch", "cm", "-o", "summary"], "-o summary is for lists"),
+        (vec!["watch", "cm", "-o", "table"], "expected one of name, json, yaml"),
         (vec!["watch"], "<RESOURCE>"),
         (vec!["watch", "cm", "--show-secrets"], "--diff"),
     ] {

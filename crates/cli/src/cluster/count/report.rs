@@ -1,14 +1,13 @@
 //! What `count` prints: a table, CSV or JSON, of the same groups.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::path::{CountPath, headers};
 use super::tally::CountedGroup;
 use crate::escape::escape_controls;
-use crate::output::{AlignedTable, TableColumn};
+use crate::output::{TableColumn, write_aligned};
 
 /// What kubectl prints in place of an absent value.
 const NONE: &str = "<none>";
@@ -44,16 +43,13 @@ impl CountReport {
             return writeln!(out, "{}", group.count);
         }
         let mut names = headers(self.by.iter().chain(&self.sums));
-        let right = |header: String| TableColumn { right: true, ..TableColumn::new(&header) };
-        let sums = names.split_off(self.by.len()).into_iter().map(right);
-        let by = names.iter().map(|name| TableColumn::new(name));
-        let columns: Arc<[_]> = by.chain([right("COUNT".to_owned())]).chain(sums).collect();
-        let mut table = AlignedTable::whole(no_headers);
-        for group in &self.groups {
-            let cells = cells(group).map(|cell| escape_controls(&cell).into_owned()).collect();
-            table.add_row(out, cells, &|| Arc::clone(&columns))?;
-        }
-        table.end(out, &|| Arc::clone(&columns))
+        let sums = names.split_off(self.by.len());
+        let column = |right| move |header: String| TableColumn { header, right };
+        let by = names.into_iter().map(column(false));
+        let columns: Vec<_> = by.chain(["COUNT".to_owned()].into_iter().chain(sums).map(column(true))).collect();
+        let row = |group: &CountedGroup| cells(group).map(|cell| escape_controls(&cell).into_owned()).collect();
+        let rows: Vec<Vec<_>> = self.groups.iter().map(row).collect();
+        write_aligned(out, &columns, &rows, no_headers)
     }
 
     fn print_csv(&self, no_headers: bool, out: &mut impl Write) -> io::Result<()> {

@@ -273,13 +273,17 @@ pub struct TableArgs {
 
 #[derive(Clone)]
 pub enum GetFormat {
+    /// What `-o ''` is, as in kubectl.
+    Table,
     Wide,
     Objects(OutputFormat),
 }
 
 fn parse_format(text: &str) -> Result<GetFormat, String> {
-    if text == "wide" {
-        return Ok(GetFormat::Wide);
+    match text {
+        "" => return Ok(GetFormat::Table),
+        "wide" => return Ok(GetFormat::Wide),
+        _ => {}
     }
     let refused = match text.split('=').next().unwrap_or_default() {
         "go-template" | "go-template-file" | "template" | "templatefile" => {

@@ -56,7 +56,7 @@ pub async fn print_object_changes(
         let item = ItemRef::new(Encoding::Json, object).with_type_meta(&type_meta);
         let row = change_row(&*format, &item, changes.has_events.then_some(kind));
         if let Some(row) = row.map_err(|error| Failure::Error(chain(&error)))? {
-            output.print_row(row)?;
+            output.print_row(&row)?;
         }
         Ok(output.flush_changes()?)
     })
@@ -75,12 +75,12 @@ pub fn change_row(format: &dyn Format, item: &ItemRef<'_>, event: Option<EventKi
             let mut line = format!("{{\"type\":\"{}\",\"object\":", event.name()).into_bytes();
             write_go_json(&object, &mut line).map_err(ItemError::other)?;
             line.extend_from_slice(b"}\n");
-            Ok(Some(Row::Text(line)))
+            Ok(Some(line))
         }
         "yaml" => {
             let mut document = Vec::new();
             write_go_yaml(&json!({ "type": event.name(), "object": object }), &mut document);
-            Ok(Some(Row::Text(document)))
+            Ok(Some(document))
         }
         // Paths begin at the event.
         _ => {

@@ -13,19 +13,17 @@ use crate::cluster::listing::print_warnings;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{
-    EventKind, Format, FormatContext, Needs, ObjectSorter, Output, OutputFormat, OutputOptions, Purpose, SummaryObject,
-    print_rows,
+    EventKind, Format, FormatContext, Needs, ObjectSorter, Output, OutputFormat, OutputOptions, print_rows,
 };
 
 /// Prints the objects of all targets.
 pub async fn print_objects(query: Query, format: &OutputFormat, options: OutputOptions) -> Result<(), Failure> {
-    let purpose = if query.is_one { Purpose::Object } else { Purpose::Objects };
     let wanted = Wanted { all_fields: format.info.needs == Needs::Fields, ..query.wanted.clone() };
-    let format = format.build(&FormatContext { options, kind: None, purpose });
+    let format = format.build(&FormatContext { options, is_list: !query.is_one });
     if let Some(error) = format.usage_error() {
         return Err(Failure::Usage(error));
     }
-    let mut output = Output::new(Rc::clone(&format), false);
+    let mut output = Output::new(Rc::clone(&format));
     // kubectl sorts the objects of all resources as one list.
     let sort_by = query.sort_by.clone().filter(|_| !query.is_one);
     let mut sorter = sort_by.map(ObjectSorter::new);
@@ -64,21 +62,19 @@ pub async fn print_objects(query: Query, format: &OutputFormat, options: OutputO
             Some(sorter) => sorter.add(&item).map(|()| None),
             None => format.row(&item),
         };
-        row.map_err(|error| Failure::Error(chain(&error)))?.map_or(Ok(()), |row| output.print_row(row))?;
+        row.map_err(|error| Failure::Error(chain(&error)))?.map_or(Ok(()), |row| output.print_row(&row))?;
         count += 1;
     }
     if let Some(sorter) = sorter {
         sorter.finish(|item| {
             let row = format.row(item).map_err(|error| Failure::Error(chain(&error)))?;
-            Ok(row.map_or(Ok(()), |row| output.print_row(row))?)
+            Ok(row.map_or(Ok(()), |row| output.print_row(&row))?)
         })?;
     }
     notices::warn_of_unknown_fields(format.take_unknown_fields());
     let is_printed = if query.is_one { count > 0 } else { count > 0 || !query.ignore_not_found };
     if is_printed {
-        let no_type = TypeMeta::default();
-        let part = part.as_ref().map(|(_, meta)| SummaryObject::new(&no_type, meta, 0, 0));
-        output.end(part.as_ref())?;
+        output.end(part.as_ref().map(|(_, meta)| meta))?;
     }
     if let Some((rest, _)) = part {
         query.report(Some(0), rest);

@@ -1,7 +1,6 @@
 //! `listwatch watch`: prints the changes in a collection.
 
 mod diff;
-mod list_changes;
 mod printer;
 
 use std::io::IsTerminal as _;
@@ -11,25 +10,26 @@ use std::rc::Rc;
 use listwatch::client::WatchParams;
 
 use self::diff::PreviousObjects;
-pub use self::list_changes::print_list_changes;
 use self::printer::WatchPrinter;
 pub use self::printer::print_end;
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::list_failure;
 use crate::cluster::query::{SelectionArgs, name_selector, split_names};
-use crate::cluster::table_kind::find_printed_resource;
 use crate::failure::Failure;
 use crate::notices;
-use crate::output::{Needs, Output, OutputArgs, Purpose};
+use crate::output::{Needs, Output, OutputArgs};
 use crate::signals::interrupted;
 
 /// The error of a watch of several names.
-pub const ONE_NAME: &str = "a watch takes one name, or none for all objects";
+const ONE_NAME: &str = "a watch takes one name, or none for all objects";
 
 /// The characters of a changed value that a terminal shows.
 const MOST_CHARS: usize = 100;
 
-/// Watch a collection of an API server, and print each change.
+/// Watch a collection of an API server, and print what changes, also value by value.
+///
+/// `get -w` prints objects that change as kubectl does: `watch` says what happened to them, with --diff which values
+/// are others, and starts over by itself if the server no longer has its version.
 ///
 /// Each line is an object that was added (+), modified (~) or deleted (-). With -o json and yaml, each event has `type`
 /// and `object`, and with --diff also `patch`.
@@ -99,9 +99,6 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         output: output_args,
         connection,
     } = args;
-    if output_args.needs() == Needs::Nothing {
-        return Err(Failure::Usage("-o summary is for lists: a watch does not end".to_owned()));
-    }
     output_args.check()?;
     let names = split_names(&mut selection_args, name.into_iter().collect())?;
     let mut selection = selection_args.selection();
@@ -114,9 +111,9 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
         selection = selection.json();
     }
     let (client, namespace) = connection.client().await?;
-    let (found, kind) = find_printed_resource(&client, selection_args, namespace, &output_args).await?;
-    let format = output_args.format(kind, if diff { Purpose::Comparisons } else { Purpose::Events });
-    let output = Output::new(Rc::clone(&format), output_args.no_headers());
+    let found = selection_args.find_resource(&client, namespace).await?;
+    let format = output_args.format();
+    let output = Output::new(Rc::clone(&format));
     let mut printer = WatchPrinter::new(client, found, selection, format, output);
     printer.previous = diff.then(|| PreviousObjects::new(show_secrets));
     printer.hides_initial = !initial;

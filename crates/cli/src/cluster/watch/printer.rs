@@ -26,8 +26,6 @@ pub struct WatchPrinter {
     pub output: Output,
     /// With --diff: the objects with which changes are compared.
     pub previous: Option<PreviousObjects>,
-    /// True if a change is printed as in a list, without its type.
-    pub is_plain: bool,
     /// True if the initial objects are only compared with, and not printed.
     pub hides_initial: bool,
     /// The length over which a changed value is shortened.
@@ -74,7 +72,6 @@ impl WatchPrinter {
             format,
             output,
             previous: None,
-            is_plain: false,
             hides_initial: false,
             most_chars: None,
             counts: EventCounts::default(),
@@ -170,9 +167,6 @@ impl WatchPrinter {
             None => None,
         };
         let Some(row) = row else { return Ok(()) };
-        if self.is_plain {
-            return Ok(self.output.print_row(row)?);
-        }
         let comparison = match changes {
             _ if self.previous.is_none() => Comparison::Off,
             None => Comparison::Unknown,
@@ -181,7 +175,7 @@ impl WatchPrinter {
             }
         };
         let row = self.format.event_row(row, &Event { kind, version: &version, comparison });
-        Ok(self.output.print_row(row.map_err(|error| Failure::Error(chain(&error)))?)?)
+        Ok(self.output.print_row(&row.map_err(|error| Failure::Error(chain(&error)))?)?)
     }
 
     /// Returns the changes from the previous state of the object, if it is known, and keeps the present state.

@@ -5,7 +5,7 @@ use std::io::Read;
 use listwatch_testserver::{Answer, Body};
 use serde_json::Value;
 
-use super::{report, stats};
+use super::report;
 use crate::support::api::{Api, ok};
 use crate::support::{fixture, signal, stderr, stdout};
 
@@ -51,21 +51,4 @@ fn exits_with_130_on_an_interrupt() {
     let output = child.wait_with_output().unwrap();
     assert!(stderr(&output).contains("interrupted: at byte "), "{}", stderr(&output));
     assert_eq!((stdout(&output), output.status.code()), ("", Some(130)));
-}
-
-#[test]
-fn refuses_options_of_a_live_list_for_a_file() {
-    for (args, argument) in [
-        (&["-A"][..], "--all-namespaces"),
-        (&["--server", "http://x"], "--server <URL>"),
-        (&["--resource-version", "0"], "--resource-version <VERSION>"),
-        (&["--chunk-size", "5"], "--chunk-size <N>"),
-        (&["pods"], "[RESOURCE]"),
-    ] {
-        let output = stats(args, &fixture("pods.pb"));
-        let error = stderr(&output).lines().next().unwrap();
-        let named = [argument, "--file <FILE>"].map(|name| format!("'{name}'"));
-        assert!(error.contains(" cannot be used with ") && named.iter().all(|name| error.contains(name)), "{error}");
-        assert_eq!((stdout(&output), output.status.code()), ("", Some(2)), "{args:?}");
-    }
 }

@@ -17,7 +17,7 @@ use crate::support::{FIXTURES, fixture, listwatch, piped, pods, stderr, stdout, 
 
 /// Runs `stats` on a body from stdin.
 fn stats(args: &[&str], body: &[u8]) -> Output {
-    with_stdin(&[&["stats", "--file", "-"], args].concat(), body)
+    with_stdin(&[&["stats", "--from", "-"], args].concat(), body)
 }
 
 /// Returns the report of `-o json` in which all fields, namespaces and objects are named.
@@ -253,7 +253,7 @@ fn counts_custom_resources_as_serde_json_does() {
 
 #[test]
 fn json_and_protobuf_agree() {
-    let mut decode = listwatch(&["decode", "-o", "json", &format!("{FIXTURES}pods.pb")]);
+    let mut decode = listwatch(&["get", "pods", "-A", "-o", "jsonl", "--from", &format!("{FIXTURES}pods.pb")]);
     let items = String::from_utf8(decode.output().unwrap().stdout).unwrap();
     let items = items.lines().collect::<Vec<_>>().join(",");
     let json =
@@ -419,7 +419,7 @@ fn bounds_the_number_of_distinct_names() {
 #[test]
 fn reports_errors() {
     let pods = fixture("pods.pb");
-    let lines = with_stdin(&["decode", "-o", "json"], &pods).stdout;
+    let lines = with_stdin(&["get", "pods", "-A", "-o", "jsonl", "--from", "-"], &pods).stdout;
     let single = "error: stdin: not a list: the body has the kind \"Pod\" of \"v1\", at byte 6355, 0 items delivered; the file has single objects: to save a list, use `record`\n";
     // A list of one Pod, whose spec is not a message.
     let bad_spec = b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x09\x0a\0\x12\x05\x12\x03\x0a\x09a";
@@ -471,7 +471,7 @@ fn reports_errors() {
         assert!(stderr(&output).starts_with(expected), "{args:?} {expected}: {}", stderr(&output));
         assert_eq!((stdout(&output), output.status.code()), ("", Some(code)), "{args:?} {expected}");
     }
-    let output = listwatch(&["stats", "--file", "no/such/file"]).output().unwrap();
+    let output = listwatch(&["stats", "--from", "no/such/file"]).output().unwrap();
     assert_eq!(stderr(&output), "error: cannot read no/such/file: no such file or directory\n");
     let output = listwatch(&["stats"]).output().unwrap();
     assert!(stderr(&output).contains("<RESOURCE>") && output.status.code() == Some(2), "{}", stderr(&output));
@@ -542,7 +542,7 @@ fn html_page_escapes_text_and_loads_nothing() {
 
 #[test]
 fn exits_quietly_with_0_on_a_closed_pipe() {
-    let mut child = piped(&["stats", "--file", "-"]).spawn().unwrap();
+    let mut child = piped(&["stats", "--from", "-"]).spawn().unwrap();
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&fixture("pods.pb")).unwrap();

@@ -15,6 +15,9 @@ use prost::Message;
 
 pub const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/");
 
+/// The format of `get` that prints NAMESPACE/NAME of whole objects, as they were recorded. `-o keys` requests metadata.
+pub const NAMES: &str = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
+
 pub fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(format!("{FIXTURES}{name}")).expect(name)
 }

@@ -18,9 +18,3 @@ pub fn envelope(kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
     [b"k8s\0".to_vec(), field(1, &type_meta), field(2, raw), vec![0x1a, 0, 0x22, 0]].concat()
 }
-
-/// A list of ConfigMaps in protobuf.
-pub fn config_map_list(version: &str, items: &[Vec<u8>]) -> Vec<u8> {
-    let items = items.iter().flat_map(|item| field(2, item));
-    envelope("ConfigMapList", &field(1, &field(2, version.as_bytes())).into_iter().chain(items).collect::<Vec<_>>())
-}
