@@ -5,10 +5,11 @@ from=$(realpath "${1:?usage: fuzz/minimize.sh FOLDER}")
 cd "$(dirname "$0")"
 corpus=$(mktemp -d)
 trap 'rm -rf "$corpus"' EXIT
-for target in list_decode list_differential json_list watch_decode meta_view projection selectors http_error views; do
+for target in list_decode list_differential json_list watch_decode meta_view projection selectors http_error views json_path etcd_file; do
     mkdir -p "$corpus/$target"
+    case $target in etcd_file) longest=24576 ;; *) longest=8192 ;; esac
     # Without counters: features that also count executions of an edge would keep ten times as many files.
-    cargo +nightly fuzz run "$target" "$corpus/$target" "$from/$target" -- -merge=1 -use_counters=0 -max_len=8192
+    cargo +nightly fuzz run "$target" "$corpus/$target" "$from/$target" -- -merge=1 -use_counters=0 -max_len=$longest
     printf '%s: %s files, %s\n' "$target" "$(ls "$corpus/$target" | wc -l)" "$(du -sh "$corpus/$target" | cut -f1)"
 done
 # The same files give the same archive.

@@ -134,8 +134,8 @@ impl DataFile {
 
     /// Reads the state of all keys that begin with `prefix` at a revision, or at the newest one. It walks through the
     /// bucket once, without reading whole values, and sorts the keys. At most `memory` bytes of keys are in memory, and
-    /// a copy of them while they are sorted. The others are in a temporary file in `TMPDIR`, or in `/var/tmp` if
-    /// `TMPDIR` is not set.
+    /// for a moment a copy of half of them. The others are in a temporary file in `TMPDIR`, or in `/var/tmp` if `TMPDIR`
+    /// is not set.
     ///
     /// # Errors
     ///
@@ -193,7 +193,7 @@ impl DataFile {
         let mut buckets = vec![Root::Page(self.pages.meta.root)];
         let (mut key_bucket, mut buffer) = (None, Vec::new());
         // Both meta pages.
-        let mut other_pages = 2;
+        let (mut other_pages, mut visited) = (2, 0);
         let mut is_root = true;
         while let Some(root) = buckets.pop() {
             let mut walk = Walk::new(&self.pages, root)?;
@@ -209,6 +209,7 @@ impl DataFile {
                 }
             }
             other_pages += walk.pages();
+            walk.add_visited(&mut visited)?;
             is_root = false;
         }
         let key_bucket = key_bucket.ok_or(ErrorKind::NoBucket("key"))?;
@@ -226,19 +227,21 @@ impl DataFile {
         let has_hash = self.check_hash()?;
         let mut check = Check { has_hash, buckets: 0, revisions: 0 };
         let mut buckets = vec![(Root::Page(self.pages.meta.root), false)];
-        let mut buffer = Vec::new();
+        let (mut buffer, mut visited) = (Vec::new(), 0);
         while let Some((root, is_key_space)) = buckets.pop() {
             check.buckets += 1;
             let mut walk = Walk::new(&self.pages, root)?;
             while let Some(entry) = walk.next()? {
                 let value = self.pages.value(&entry.page, entry.element, u64::MAX, &mut buffer)?;
-                if entry.element.is_bucket {
-                    buckets.push((entry.page.bucket(entry.index, value)?, check.buckets == 1 && walk.key() == b"key"));
-                } else if is_key_space {
+                if is_key_space {
                     check.revisions += 1;
+                    let value = if entry.element.is_bucket { None } else { Some(value) };
                     check_revision(walk.key(), value).map_err(|fault| entry.page.error(fault))?;
+                } else if entry.element.is_bucket {
+                    buckets.push((entry.page.bucket(entry.index, value)?, check.buckets == 1 && walk.key() == b"key"));
                 }
             }
+            walk.add_visited(&mut visited)?;
         }
         Ok(check)
     }
@@ -269,9 +272,10 @@ impl DataFile {
     }
 }
 
-fn check_revision(key: &[u8], value: &[u8]) -> Result<(), RevisionFault> {
+/// Checks an entry of the key space, whose value is none if it is a bucket.
+fn check_revision(key: &[u8], value: Option<&[u8]>) -> Result<(), RevisionFault> {
     let revision = Revision::parse(key)?;
-    let value = KeyValue::parse(value)?;
+    let value = KeyValue::parse(value.ok_or(RevisionFault::Value)?)?;
     // A deletion has the key only.
     if !revision.is_tombstone && value.mod_revision != revision.main {
         return Err(RevisionFault::Mismatch);

@@ -109,7 +109,7 @@ pub enum PageFault {
     #[error("the keys are not in ascending order")]
     Order,
     /// The tree has more levels, or more pages, than a file of this size can have.
-    #[error("the tree has more pages than the file")]
+    #[error("the tree has more levels or pages than a file of this size can have")]
     Circle,
     /// A bucket's value is too short.
     #[error("element {0} is a bucket without a header")]

@@ -106,6 +106,11 @@ impl Pages {
         self.len
     }
 
+    /// The most pages that a bucket can have: a damaged meta page may claim more than the file has.
+    pub(crate) fn most_pages(&self) -> u64 {
+        self.meta.pages.min(self.len / self.page_size())
+    }
+
     fn page_size(&self) -> u64 {
         u64::from(self.meta.page_size)
     }

@@ -2,9 +2,9 @@
 //! limit, beyond it in a temporary file.
 //!
 //! The bucket is in the order of revisions, and lists are in key order. Keys arrive in the order of revisions, so a
-//! later entry of a key replaces an earlier one, or adds to it. When the buffer is full, it is sorted, and entries of
-//! one key become one; if half of it is still in use then, it becomes a sorted run of the temporary file. The end
-//! merges the runs.
+//! later entry of a key replaces an earlier one, or adds to it. When the buffer is full, it is sorted in place, and
+//! entries of one key become one; if half of it is still in use then, it becomes a sorted run of the temporary file, and
+//! else it is copied without the gaps. The end merges the runs.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -60,7 +60,8 @@ struct Runs {
 }
 
 impl<E: Entry> KeySorter<E> {
-    /// Keeps at most about `limit` bytes of keys in memory, at least 4 KiB. Sorting them makes a copy.
+    /// Keeps at most about `limit` bytes of keys in memory, at least 4 KiB, and a copy of up to half of them for a
+    /// moment.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit: limit.max(4096), buffer: Buffer::default(), runs: None }
     }
@@ -70,8 +71,10 @@ impl<E: Entry> KeySorter<E> {
         let size = self.buffer.size() + key.len() + size_of::<BufferEntry<E>>();
         if size > self.limit && !self.buffer.entries.is_empty() {
             self.buffer.sort();
-            if self.buffer.size() > self.limit / 2 {
+            if self.buffer.size_without_gaps() > self.limit / 2 {
                 self.spill().map_err(ErrorKind::Spill)?;
+            } else {
+                self.buffer.remove_gaps();
             }
         }
         self.buffer.push(key, entry);
@@ -184,22 +187,30 @@ impl<E: Entry> Buffer<E> {
         self.keys.get(entry.start..entry.start + entry.len).unwrap_or_default()
     }
 
-    /// Sorts the entries, and merges the entries of one key.
+    /// Sorts the entries, and merges the entries of one key. The bytes of the keys stay where they are.
     fn sort(&mut self) {
-        let keys = std::mem::take(&mut self.keys);
+        let keys = &self.keys;
         let key = |entry: &BufferEntry<E>| keys.get(entry.start..).and_then(|keys| keys.get(..entry.len));
-        self.entries.sort_by(|a, b| key(a).cmp(&key(b)));
-        let mut kept = Buffer::default();
-        let mut merged = None::<E>;
-        for (index, entry) in self.entries.iter().enumerate() {
-            let this = key(entry);
-            let known = merged.map_or(entry.entry, |earlier| entry.entry.after(earlier));
-            if self.entries.get(index + 1).is_some_and(|next| key(next) == this) {
-                merged = Some(known);
-            } else {
-                kept.push(this.unwrap_or_default(), known);
-                merged = None;
+        // Later entries of a key start later.
+        self.entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then(a.start.cmp(&b.start)));
+        self.entries.dedup_by(|later, kept| {
+            let is_same = key(later) == key(kept);
+            if is_same {
+                kept.entry = later.entry.after(kept.entry);
             }
+            is_same
+        });
+    }
+
+    /// Returns the size without the bytes of keys that have no entry any more.
+    fn size_without_gaps(&self) -> usize {
+        self.entries.iter().map(|entry| entry.len + size_of::<BufferEntry<E>>()).sum()
+    }
+
+    fn remove_gaps(&mut self) {
+        let mut kept = Self { keys: Vec::new(), entries: Vec::with_capacity(self.entries.len()) };
+        for entry in &self.entries {
+            kept.push(self.key(entry), entry.entry);
         }
         *self = kept;
     }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, PageFault};
 use crate::pages::{Element, Page, Pages, Root};
 
+/// The most pages from the root of a bucket to a leaf. A file that the number of a page can address needs less than 64.
+const MAX_DEPTH: usize = 64;
+
 /// A walk through the leaves of a bucket.
 ///
-/// bbolt has no checksums below its meta pages, so damaged references could lead in circles. Two rules end every walk:
-/// keys ascend, and no more pages are visited than the file has.
+/// bbolt has no checksums below its meta pages, so damaged references could lead in circles. Three rules end every walk:
+/// keys ascend, no more pages are visited than the file has, and no path has more than [`MAX_DEPTH`] pages.
 pub(crate) struct Walk<'p> {
     pages: &'p Pages,
     /// The branches and the leaf on the way to the next element, each with the index of the next element.
@@ -56,6 +59,13 @@ impl<'p> Walk<'p> {
         }
     }
 
+    /// Adds the branches and leaves that were visited to those of other buckets: a damaged reference may lead from one
+    /// bucket to another, or back to itself.
+    pub(crate) fn add_visited(&self, total: &mut u64) -> Result<(), Error> {
+        *total += self.visited;
+        if *total > self.pages.most_pages() { Err(ErrorKind::from(PageFault::Circle).into()) } else { Ok(()) }
+    }
+
     /// The number of pages that were visited, with their overflow pages.
     pub(crate) fn pages(&self) -> u64 {
         self.pages_taken
@@ -80,7 +90,7 @@ impl<'p> Walk<'p> {
     fn descend(&mut self, id: u64) -> Result<(), Error> {
         self.visited += 1;
         let page = self.pages.page(id)?;
-        if self.visited > self.pages.meta.pages {
+        if self.visited > self.pages.most_pages() || self.path.len() >= MAX_DEPTH {
             return Err(page.error(PageFault::Circle));
         }
         self.pages_taken += page.pages(self.pages.meta.page_size);
@@ -91,15 +101,15 @@ impl<'p> Walk<'p> {
 
 /// Returns the entry with the greatest key of a bucket, or nothing if the bucket is empty, by the rightmost path.
 pub(crate) fn last(pages: &Pages, root: Root) -> Result<Option<Entry>, Error> {
-    let mut visited = 0;
+    let mut depth = 0;
     let mut page = match root {
         Root::Page(id) => Arc::new(pages.page(id)?),
         Root::Inline(page) => page,
     };
     while !page.is_leaf {
         let child = page.child(page.count.saturating_sub(1))?;
-        visited += 1;
-        if visited > pages.meta.pages {
+        depth += 1;
+        if depth >= MAX_DEPTH {
             return Err(page.error(PageFault::Circle));
         }
         page = Arc::new(pages.page(child)?);

@@ -1,5 +1,6 @@
-//! A small file of a real etcd, `small.db`: the test file of etcd-io/auger (Apache License 2.0), commit dd03329b. It
-//! has three objects and the API server's own key of compaction.
+//! Small files: `small.db` is the test file of etcd-io/auger (Apache License 2.0), commit dd03329b, which a real etcd
+//! wrote. It has three objects and the API server's own key of compaction. `branches.db` has what a larger file has,
+//! with small pages; `e2e/apiserver/boltdiff` wrote it with bbolt.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +8,13 @@ use std::io::{Seek, SeekFrom, Write};
 
 use listwatch_etcd::{DataFile, Error, ErrorKind, is_data_file};
 
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+#[path = "../../../fuzz/src/etcd_file.rs"]
+mod target;
+
 const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/small.db");
+const BRANCHES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/branches.db");
 
 /// The create and mod revision, the version and the value of each key.
 type Values = BTreeMap<String, (i64, i64, i64, Vec<u8>)>;
@@ -155,45 +162,116 @@ fn uses_the_other_meta_page_if_one_is_damaged() {
 }
 
 #[test]
+fn reads_branches_overflow_pages_older_revisions_and_deletions() {
+    let file = DataFile::open(BRANCHES).unwrap();
+    assert_eq!((file.newest_revision(), file.compacted_revision()), (29, 2));
+    let check = file.check().unwrap();
+    assert_eq!((check.buckets, check.revisions), (6, 28));
+    let values = read(&file, "/registry/pods/web/").unwrap();
+    let revisions: Vec<_> = values.iter().map(|(key, (_, at, ..))| (&key[19..], *at)).collect();
+    // Revision N wrote key 7N modulo 11; each ninth one, from 8 on, deleted it.
+    let expected =
+        [("0", 22), ("1", 19), ("10", 25), ("2", 27), ("3", 24), ("4", 21), ("5", 29), ("7", 23), ("8", 20), ("9", 28)];
+    assert_eq!(revisions, expected);
+    assert_eq!(values["/registry/pods/web/8"].3, b"large".repeat(500));
+    // Before revision 20, key 8 had the value of revision 9.
+    let mut older = file.state(b"/registry/pods/web/8", Some(19), 0).unwrap();
+    assert_eq!(older.next().unwrap().map(|entry| entry.mod_revision), Some(9));
+    assert_eq!(older.next().unwrap().map(|entry| entry.mod_revision), None);
+    let usage = file.usage(1, 0).unwrap();
+    let total = usage.total;
+    assert_eq!((total.keys, total.deleted_keys, total.old_revisions), (10, 1, 18));
+    assert_eq!((&*usage.largest[0].key, usage.largest[0].newest_bytes > 2500), ("/registry/pods/web/8", true));
+}
+
+#[test]
 fn a_damaged_byte_ends_in_an_error_or_in_values_that_bbolt_reads_too() {
-    let bytes = fs::read(SMALL).unwrap();
-    let whole = read_all(SMALL.as_ref()).unwrap();
-    let mut file = temporary(&bytes);
-    let mut write = |at: usize, byte: u8| {
-        file.seek(SeekFrom::Start(at as u64)).unwrap();
-        file.write_all(&[byte]).unwrap();
-        file.path().to_owned()
-    };
-    // Most of the file is free space and values, of whose changes bbolt knows nothing.
-    let (mut errors, mut same, mut changed) = (0, 0, 0);
-    for (at, byte) in bytes.iter().enumerate() {
-        let damaged = byte ^ [0x01, 0x80, 0xFF][at % 3];
-        match read_all(&write(at, damaged)) {
-            Err(error) => {
-                assert!(!error.to_string().is_empty());
-                errors += 1;
+    // Most of the first file is free space and values, of whose changes bbolt knows nothing. A test of `e2e` compares
+    // the values with those that bbolt reads.
+    for (path, least) in [(SMALL, [300, 10_000, 1000]), (BRANCHES, [1000, 10_000, 1000])] {
+        let bytes = fs::read(path).unwrap();
+        let whole = read_all(path.as_ref()).unwrap();
+        let mut file = temporary(&bytes);
+        let mut write = |at: usize, byte: u8| {
+            file.seek(SeekFrom::Start(at as u64)).unwrap();
+            file.write_all(&[byte]).unwrap();
+            file.path().to_owned()
+        };
+        let [mut errors, mut same, mut changed] = [0, 0, 0];
+        for (at, byte) in bytes.iter().enumerate() {
+            let damaged = byte ^ [0x01, 0x80, 0xFF][at % 3];
+            match read_all(&write(at, damaged)) {
+                Err(error) => {
+                    assert!(!error.to_string().is_empty());
+                    errors += 1;
+                }
+                Ok(values) if values == whole => same += 1,
+                Ok(_) => changed += 1,
             }
-            Ok(values) if values == whole => same += 1,
-            Ok(_) => changed += 1,
+            write(at, *byte);
         }
-        write(at, *byte);
+        let counts = [errors, same, changed];
+        assert!(counts.iter().zip(least).all(|(count, least)| *count > least), "{path}: {counts:?}");
     }
-    assert!(errors > 300 && same > 10_000 && changed > 1000, "{errors} errors, {same} the same, {changed} changed");
 }
 
 #[test]
 fn a_truncated_file_is_an_error_or_complete() {
-    let bytes = fs::read(SMALL).unwrap();
-    let whole = read_all(SMALL.as_ref()).unwrap();
-    let file = temporary(&bytes);
-    for len in (0..bytes.len()).rev() {
-        file.as_file().set_len(len as u64).unwrap();
-        match read_all(file.path()) {
-            Ok(values) => assert_eq!(values, whole, "{len}"),
-            Err(error) => assert!(
-                matches!(error.kind(), ErrorKind::NoMeta | ErrorKind::Truncated { .. } | ErrorKind::Hash),
-                "{len}: {error}"
-            ),
+    for path in [SMALL, BRANCHES] {
+        let bytes = fs::read(path).unwrap();
+        let whole = read_all(path.as_ref()).unwrap();
+        let file = temporary(&bytes);
+        for len in (0..bytes.len()).rev() {
+            file.as_file().set_len(len as u64).unwrap();
+            match read_all(file.path()) {
+                Ok(values) => assert_eq!(values, whole, "{len}"),
+                Err(error) => assert!(
+                    matches!(error.kind(), ErrorKind::NoMeta | ErrorKind::Truncated { .. } | ErrorKind::Hash),
+                    "{len}: {error}"
+                ),
+            }
+        }
+    }
+}
+
+/// Runs the fuzz target over its corpus and its regressions.
+#[test]
+fn fuzz() {
+    for (name, input) in
+        corpus::inputs(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz"), "etcd_file")
+    {
+        println!("{name}");
+        target::run(&input);
+    }
+}
+
+/// libFuzzer finds more, but needs a nightly toolchain.
+#[test]
+fn fuzz_damaged_files() {
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let rounds = if std::env::var_os("LISTWATCH_THOROUGH").is_some() { 20_000 } else { 500 };
+    for path in [SMALL, BRANCHES] {
+        let whole = fs::read(path).unwrap();
+        let page = if path == SMALL { 4096 } else { 1024 };
+        for round in 0..rounds {
+            let mut bytes = whole.clone();
+            for _ in 0..random.usize(1..4) {
+                // Faults are most likely near the beginning of a page, where its elements are.
+                let at = random.usize(..bytes.len() / page) * page + random.usize(..page) / random.usize(1..32);
+                match random.u32(..4) {
+                    0 => bytes[at] = random.u8(..),
+                    1 => bytes[at] ^= 1 << random.u32(..8),
+                    2 => bytes[at] = bytes[random.usize(..bytes.len())],
+                    _ => {
+                        let from = random.usize(..bytes.len() / page) * page;
+                        bytes.copy_within(from..from + page, at / page * page);
+                    }
+                }
+            }
+            let result = std::panic::catch_unwind(|| target::run(&bytes));
+            assert!(result.is_ok(), "{path}, seed {seed}, round {round}");
         }
     }
 }
