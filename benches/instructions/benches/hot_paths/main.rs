@@ -180,7 +180,7 @@ fn paths() -> ([FieldPath; 6], &'static [Box<[u8]>]) {
 }
 
 fn projected_paths() -> (Projection, [FieldPath; 6], &'static [Box<[u8]>]) {
-    let projection = six().iter().fold(Projection::new(), |projection, path| projection.keep(path));
+    let projection = six().iter().fold(Projection::new(), Projection::keep);
     (projection, six(), revisions())
 }
 
