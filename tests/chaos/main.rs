@@ -4,6 +4,8 @@
 //! Each case compares every item with the whole list, searches the error for the token, and waits until the tasks and
 //! sockets of the client are gone.
 
+#![cfg(feature = "http")]
+
 mod http1;
 mod http2;
 mod limits;

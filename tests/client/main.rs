@@ -1,5 +1,6 @@
 //! The client over HTTP: requests, pages, retries, limits and secrets.
 
+#![cfg(feature = "http")]
 #![allow(clippy::duplicate_mod, reason = "the fuzz targets have `tests/support` as a module of their own")]
 
 mod beginnings;

@@ -3,6 +3,8 @@
 //! Most run over a scripted transport, in paused time. Events are written as `+name`, `~name` and `-name` for an object
 //! that is added, modified and deleted.
 
+#![cfg(feature = "http")]
+
 mod backpressure;
 mod connections;
 mod idle;
