@@ -4,9 +4,10 @@
     cargo run --release -p listwatch-corpus -- 14000 certificate >certificates.json
     python benches/bench.py diverse=pods.pb certificates=certificates.json
 
-Without arguments it measures uniform Pods: a recorded list, repeated. Each row is a process of its own, whose server is
-another process, on loopback. The times of listwatch include receiving and decoding the body on other threads; those of
-the others begin with the body in memory, except the two clients.
+Without arguments it measures uniform Pods, a recorded list that is repeated, and `uniform=` does so beside others. Each
+row is a process of its own, whose server is another process, on loopback. The times of listwatch include receiving and
+decoding the body on other threads; those of the others begin with a file, except the official client's. The rows take
+turns, and a figure is the median of `RUNS` runs; the rows of the official client run once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import gc
 import json
 import os
 import re
+import platform
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +31,9 @@ from typing import Any
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "pods.pb"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PODS = int(os.environ.get("PODS", "14000"))
+RUNS = int(os.environ.get("RUNS", "3"))
+
+Figures = dict[str, float]
 
 
 # The server, in a process of its own.
@@ -88,7 +94,7 @@ def serve(folder: str) -> None:
     sys.stdin.read()
 
 
-# The rows. Each returns a number to print.
+# The rows. Each returns what must stay alive until the memory is measured.
 
 
 def body(folder: str) -> bytes:
@@ -156,7 +162,19 @@ def typed_client(folder: str, url: str) -> Any:
 
     configuration = kubernetes.client.Configuration()
     configuration.host = url
-    return kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration)).list_pod_for_all_namespaces()
+    return lister(folder, kubernetes.client.ApiClient(configuration))()
+
+
+def lister(folder: str, api: Any) -> Any:
+    """Returns the function of the official client that lists: typed Pods, or custom resources as dicts."""
+    from functools import partial
+
+    from kubernetes import client
+
+    plural, _, group = json.loads(Path(folder, "resource").read_text())
+    if plural == "pods":
+        return client.CoreV1Api(api).list_pod_for_all_namespaces
+    return partial(client.CustomObjectsApi(api).list_cluster_custom_object, *group.split("/"), plural)
 
 
 def shared_informer(folder: str, url: str) -> Any:
@@ -165,8 +183,7 @@ def shared_informer(folder: str, url: str) -> Any:
 
     configuration = client.Configuration()
     configuration.host = url
-    api = client.CoreV1Api(client.ApiClient(configuration))
-    informer = SharedInformer(api.list_pod_for_all_namespaces)
+    informer = SharedInformer(lister(folder, client.ApiClient(configuration)))
     informer.start()
     count = int(Path(folder, "count").read_text())
     while len(informer.cache.list()) < count:
@@ -180,14 +197,25 @@ def cache_encoded(folder: str, url: str, compressed: bool = False) -> Any:
     found = listwatch.Client(server=url, token="t").cache(os.environ["BENCH_RESOURCE"], compressed=compressed)
     found.wait(timeout=300)
     gc.collect()
-    print(f"\theld by the process: {memory('VmRSS'):.0f} MB, peak {memory('VmHWM'):.0f} MB", end="")
+    figures = {"cpu": cpu(), "peak": memory("VmHWM"), "held": memory("VmRSS"), "store": found.memory()["total"] / 1e6}
     keys = [(item.namespace, item.name) for item in found.list()]
-    began = time.thread_time()
-    for key in keys:
-        found.get(*key)["spec"].get("nodeName")
-    print(f"\tone field of a cached object: {(time.thread_time() - began) / len(keys) * 1e6:.2f} µs", end="")
-    print(f"\tmemory: {found.memory()['total'] / 1e6:.1f} MB", end="")
-    return found
+    field = "nodeName" if os.environ["BENCH_RESOURCE"] == "pods" else "secretName"
+    # The same number of reads, of all objects and of few, whose bytes the caches of the CPU have.
+    for name, some in (("all", keys), ("few", keys[:200] * (len(keys) // 200))):
+        figures[f"look-up, {name}"] = timed(some, lambda key: found.get(*key))
+        figures[f"field, {name}"] = timed(some, lambda key: found.get(*key)["spec"].get(field))
+    report(figures)
+
+
+def timed(keys: list[tuple[str, str]], read: Any) -> float:
+    """Returns the microseconds of one read, the median of five rounds."""
+    rounds = []
+    for _ in range(5):
+        began = time.thread_time()
+        for key in keys:
+            read(key)
+        rounds.append((time.thread_time() - began) / len(keys) * 1e6)
+    return statistics.median(rounds)
 
 
 def cache_compressed(folder: str, url: str) -> Any:
@@ -210,7 +238,7 @@ ROWS = {
     "json.loads, the body, gc.disable()": json_body_without_gc,
     "orjson.loads, item by item": orjson_items,
     "ijson": ijson_items,
-    "kubernetes-client/python, typed": typed_client,
+    "kubernetes-client/python": typed_client,
     "kubernetes-client/python, SharedInformer": shared_informer,
     "listwatch: cache": cache_encoded,
     "listwatch: cache, compressed": cache_compressed,
@@ -223,14 +251,22 @@ def memory(name: str) -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
-def measure(row: str, folder: str, url: str) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    kept = ROWS[row](folder, url)
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    print(f"\t{after.ru_utime - before.ru_utime:.2f} s\tpeak {memory('VmHWM'):.0f} MB\tat the end {memory('VmRSS'):.0f} MB")
-    sys.stdout.flush()
-    del kept
+def cpu() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
+def report(figures: Figures) -> None:
+    print(json.dumps(figures), flush=True)
     os._exit(0)
+
+
+def measure(row: str, folder: str, url: str) -> None:
+    before = cpu()
+    kept = ROWS[row](folder, url)
+    spent = cpu() - before
+    gc.collect()
+    report({"cpu": spent, "peak": memory("VmHWM"), "held": memory("VmRSS")})
+    del kept
 
 
 def prepare(name: str, source: Path | None, folder: Path) -> str:
@@ -288,8 +324,47 @@ def protobuf_list(objects: list[bytes]) -> bytes:
     return b"k8s\0" + kind + field(2, field(1, field(2, b"9")) + items)
 
 
+def run(row: str, folder: str, url: str, plural: str) -> Figures | None:
+    command = [sys.executable, __file__, "--row", row, folder, url]
+    environment = {**os.environ, "BENCH_RESOURCE": plural}
+    try:
+        done = subprocess.run(command, env=environment, timeout=600, capture_output=True, text=True)
+    except subprocess.TimeoutExpired:
+        return None
+    figures: Figures | None = json.loads(done.stdout) if done.returncode == 0 else None
+    return figures
+
+
+def table(found: dict[str, list[Figures]]) -> None:
+    print("| | user CPU | peak | held at the end |\n|---|---:|---:|---:|")
+    for row, runs in found.items():
+        if not runs:
+            print(f"| {row} | no result | | |")
+            continue
+        middle = {name: statistics.median(figures[name] for figures in runs) for name in runs[0]}
+        print(f"| {row} | {middle['cpu']:.2f} s | {middle['peak']:.0f} MB | {middle['held']:.0f} MB |")
+        more = [f"{name} {value:.2f} µs" for name, value in middle.items() if "," in name]
+        if more:
+            print(f"<!-- {row}: store {middle['store']:.1f} MB, {', '.join(more)} -->")
+    baseline = "json.loads, item by item"
+    for row in found:
+        if row.startswith("listwatch") and "cache" not in row and found.get(baseline) and found[row]:
+            ratios = [own["cpu"] / other["cpu"] for own, other in zip(found[row], found[baseline])]
+            print(f"<!-- {row} / {baseline}: {', '.join(f'{ratio:.2f}' for ratio in ratios)} -->")
+
+
+def machine() -> str:
+    cpus = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    from importlib.metadata import version
+
+    packages = ", ".join(f"{name} {version(name)}" for name in ("listwatch", "kubernetes", "orjson", "ijson"))
+    load = os.getloadavg()[0]
+    return f"{time.strftime('%Y-%m-%d')}, {len(cpus)} × {cpus[0]}, load {load:.0f}, Python {platform.python_version()}, {packages}"
+
+
 def main() -> None:
     sources = [argument.split("=", 1) for argument in sys.argv[1:]] or [["uniform", ""]]
+    print(machine())
     for name, file in sources:
         with tempfile.TemporaryDirectory() as folder:
             plural = prepare(name, Path(file) if file else None, Path(folder))
@@ -297,17 +372,17 @@ def main() -> None:
             server = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
             assert server.stdout is not None
             url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-            environment = {**os.environ, "BENCH_RESOURCE": plural}
-            for row in ROWS:
-                if "kubernetes-client" in row and plural != "pods" or os.environ.get("ROWS", "") not in row:
-                    continue
-                print(row, end="", flush=True)
-                command = [sys.executable, __file__, "--row", row, folder, url]
-                try:
-                    if subprocess.run(command, env=environment, timeout=400).returncode != 0:
-                        print("\tfailed", flush=True)
-                except subprocess.TimeoutExpired:
-                    print("\tno result in 400 s", flush=True)
+            rows = [row for row in ROWS if os.environ.get("ROWS", "") in row]
+            # The informer keeps only typed objects.
+            rows = [row for row in rows if "Informer" not in row or plural == "pods"]
+            found: dict[str, list[Figures]] = {row: [] for row in rows}
+            for turn in range(RUNS):
+                for row, runs in found.items():
+                    if turn == 0 or "kubernetes-client" not in row:
+                        figures = run(row, folder, url, plural)
+                        runs.extend([figures] if figures else [])
+            table(found)
+            sys.stdout.flush()
             server.kill()
 
 

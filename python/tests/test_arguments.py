@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fake import FakeServer, fixture
+from test_docs import answer_pods
 
 import listwatch
 import listwatch.aio
@@ -64,6 +66,33 @@ def test_each_function_with_odd_arguments(fake: FakeServer, client: listwatch.Cl
     for function in (listwatch.default, listwatch.quantity, listwatch.aio.Cache):
         for odd in ODD:
             call(function, odd)
+
+
+def test_columns_and_caches_with_odd_arguments(
+    fake: FakeServer, client: listwatch.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A cache is saved to files that the odd arguments name.
+    monkeypatch.chdir(tmp_path)
+    fake.answers["/api/v1/pods"] = answer_pods
+    columns = client.list("pods", fields=["metadata.name"]).columns()
+    for odd in ODD:
+        call(client.list("pods", fields=["metadata.name"]).columns, quantities=odd)
+        call(columns.__arrow_c_stream__, odd)
+        call(listwatch.Columns, odd)
+    with client.cache("pods", index={"node": "spec.nodeName"}) as pods:
+        pods.wait(timeout=60)
+        for name in ("get", "by", "index_values", "count", "select", "list", "changes", "save", "__contains__"):
+            method = getattr(pods, name)
+            for odd in ODD:
+                call(method, odd)
+                call(method, odd, odd)
+                call(method, "node", odd)
+                for parameter in ("initial_state", "namespace", "label_selector"):
+                    call(method, **{parameter: odd})
+        for odd in ODD:
+            call(pods.wait, odd)
+            call(pods.wait, 0.01, odd)
+        assert len(pods) == 1 and pods.status()["is_running"]
 
 
 @pytest.mark.parametrize(
