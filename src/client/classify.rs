@@ -244,6 +244,7 @@ mod tests {
             (transport(TransportErrorKind::Setup), "rejected"),
             (api(408, ""), "server"),
             (api(503, ""), "server"),
+            (api(600, ""), "server"),
             (transport(TransportErrorKind::Connect), "connection"),
             (transport(TransportErrorKind::Tls), "connection"),
             (transport(TransportErrorKind::ReadIdle), "connection"),

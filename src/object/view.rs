@@ -56,18 +56,6 @@ impl ViewKind {
         Self { api_versions, kind, found: OnceLock::new() }
     }
 
-    /// Returns the name of the kind.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.kind
-    }
-
-    /// Returns the API versions of the kind.
-    #[must_use]
-    pub fn api_versions(&self) -> &'static [&'static str] {
-        self.api_versions
-    }
-
     /// Returns the message of the kind, and the number of the kind, which is never 0.
     fn find(&self) -> Result<(u16, &'static Message), ItemError> {
         let api_version = || self.api_versions.first().copied().unwrap_or_default();
@@ -170,6 +158,33 @@ impl<'a> ItemRef<'a> {
         match is_canonical(V::kind(), self)? {
             (_, _, true) => Ok(self.bytes.into()),
             (_, message, false) => Ok(rewrite(message, self)?.into_vec().into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_known_kind_has_its_own_number() {
+        let numbers = ["Pod", "ConfigMap", "Widget"].map(|kind| number(&ViewKind::new(&["v1"], kind)));
+        assert!(numbers[0] != numbers[1] && numbers[2] == 0 && !numbers[..2].contains(&0), "{numbers:?}");
+    }
+
+    #[test]
+    fn a_view_reads_objects_of_its_kind_in_each_of_its_versions() {
+        let kind = ViewKind::new(&["apps/v1", "apps/v1beta1"], "Deployment");
+        for (api_version, found, is_read) in [
+            ("apps/v1", "Deployment", true),
+            ("apps/v1beta1", "DeploymentList", true),
+            ("", "", true),
+            ("v1", "Deployment", false),
+            ("", "Deployment", false),
+            ("apps/v1", "StatefulSet", false),
+        ] {
+            let result = kind.expect(&TypeMeta::new(api_version, found));
+            assert_eq!(result.is_ok(), is_read, "{found} of {api_version}: {result:?}");
         }
     }
 }

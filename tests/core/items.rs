@@ -123,6 +123,10 @@ fn an_item_with_other_bytes_is_read_by_them() {
         assert_eq!(read.meta().unwrap().name(), "a name of another length, which moves all ends");
         let (path, whole) = (FieldPath::parse("data", &TypeMeta::new("v1", "ConfigMap")).unwrap(), object);
         assert_eq!(path.bytes(read).unwrap(), path.bytes(whole).unwrap());
+        // Nothing is where the object has it.
+        let other = br#"{"spec":{"metadata":{"name":"x"}},"metadata":{"labels":{"a":"b"},"name":"c"},"data":{}}"#;
+        let meta = object.with_bytes(other).meta().unwrap();
+        assert_eq!((&*meta.name(), meta.label("a").unwrap().as_deref()), ("c", Some("b")));
         objects += 1;
     }
     assert!(objects > 0);

@@ -2,6 +2,7 @@
 //!
 //! The program in e2e/apiserver/fields writes the expected JSON.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 
@@ -125,6 +126,131 @@ fn recorded_objects_equal_gos_json() {
     lists.sort();
     let items = compare(lists.iter().map(|(name, body)| (name.clone(), &body[..])), &expected("recorded.ndjson"));
     assert!(items > 500, "{items}");
+}
+
+#[test]
+fn an_item_in_json_has_the_type_meta_of_its_list_unless_it_has_its_own() {
+    let of_list = TypeMeta::new("v1", "ConfigMapList");
+    for (json, expected) in [
+        (r#"{"data":{}}"#, r#"{"kind":"ConfigMap","apiVersion":"v1","data":{}}"#),
+        (r#"{"kind":null,"apiVersion":"","data":{}}"#, r#"{"kind":"ConfigMap","apiVersion":"v1","data":{}}"#),
+        (r#"{"kind":"Own","apiVersion":"x/v1","data":{}}"#, r#"{"kind":"Own","apiVersion":"x/v1","data":{}}"#),
+        (r#"{"apiVersion":1}"#, r#"{"kind":"ConfigMap","apiVersion":1}"#),
+        // As in Go, the last member of a name counts.
+        (r#"{"b":2,"b":3}"#, r#"{"kind":"ConfigMap","apiVersion":"v1","b":3}"#),
+        (r#"{"kind":"Own","apiVersion":"v1","a":1,"b":2,"b":3}"#, r#"{"kind":"Own","apiVersion":"v1","a":1,"b":3}"#),
+    ] {
+        let item = ItemRef::new(Encoding::Json, json.as_bytes()).with_type_meta(&of_list);
+        let expected = parse(expected.as_bytes());
+        let form = item.json_form().unwrap();
+        let mut members = serde_json::Map::new();
+        form.try_for_each(|key, value| {
+            let own = expected[key.as_str()].clone();
+            assert_same(&value, &own, item.bytes());
+            assert_same(&form.get(key.as_str())?.unwrap(), &own, item.bytes());
+            assert!(members.insert(key.as_str().to_owned(), own).is_none(), "{json}: {key:?} twice");
+            Ok::<_, Fault>(())
+        })
+        .unwrap();
+        assert_eq!(serde_json::Value::Object(members), expected, "{json}");
+    }
+    for json in ["[]", r#""x""#, ""] {
+        let error = ItemRef::new(Encoding::Json, json.as_bytes()).json_form().unwrap_err();
+        assert!(matches!(error, ItemError::Metadata { .. }), "{json}: {error}");
+    }
+}
+
+/// Checks that a look-up finds a member of these names exactly if the object lists it.
+fn assert_finds_what_is_listed(object: &value::Object<'_>) {
+    let mut listed = BTreeMap::new();
+    object
+        .try_for_each(|key, value| {
+            listed.insert(key.as_str().to_owned(), format!("{value:?}"));
+            if let Value::Object(inner) = value {
+                assert_finds_what_is_listed(&inner);
+            }
+            Ok::<_, Fault>(())
+        })
+        .unwrap();
+    for name in [
+        "metadata",
+        "spec",
+        "status",
+        "data",
+        "binaryData",
+        "immutable",
+        "type",
+        "creationTimestamp",
+        "generation",
+        "containers",
+        "nodeName",
+        "hostNetwork",
+        "tolerations",
+        "priority",
+        "securityContext",
+        "supplementalGroups",
+        "a",
+        "k",
+    ] {
+        let found = object.get(name).unwrap().map(|value| format!("{value:?}"));
+        assert_eq!(found.as_ref(), listed.get(name), "{name}");
+    }
+}
+
+#[test]
+fn unusual_objects_are_read_as_they_are_written() {
+    let len = |number, parts: &[&[u8]]| field(number, &parts.concat());
+    let groups = |packed: &[&[u8]]| len(2, &[&len(14, &[packed.concat().as_slice()])]);
+    let entry = |key: &[u8], value: &[u8]| len(2, &[&len(1, &[key]), &len(2, &[value])]);
+    for (kind, object, expected) in [
+        ("ConfigMap", vec![], r#"{"metadata":{}}"#),
+        // Entries without a value, out of order, and twice.
+        ("ConfigMap", len(2, &[&len(1, &[b"k"])]), r#"{"metadata":{},"data":{"k":""}}"#),
+        ("Secret", len(2, &[&len(1, &[b"k"])]), r#"{"metadata":{},"data":{"k":""}}"#),
+        (
+            "ConfigMap",
+            [entry(b"k", b"1"), entry(b"a", b"2"), entry(b"k", b"3")].concat(),
+            r#"{"metadata":{},"data":{"a":"2","k":"3"}}"#,
+        ),
+        ("ConfigMap", [entry(b"k", b"1"), entry(b"a", b"2")].concat(), r#"{"metadata":{},"data":{"a":"2","k":"1"}}"#),
+        ("ConfigMap", [entry(b"a", b"1"), entry(b"a", b"2")].concat(), r#"{"metadata":{},"data":{"a":"2"}}"#),
+        // Packed numbers, of which there may be none.
+        (
+            "Pod",
+            groups(&[&len(4, &[])]),
+            r#"{"metadata":{},"spec":{"containers":null,"securityContext":{}},"status":{}}"#,
+        ),
+        (
+            "Pod",
+            groups(&[&len(4, &[&[1, 0x80, 1]]), &[0x20, 2]]),
+            r#"{"metadata":{},"spec":{"containers":null,"securityContext":{"supplementalGroups":[1,128,2]}},"status":{}}"#,
+        ),
+    ] {
+        let type_meta = TypeMeta::new("v1", kind);
+        let item = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(&type_meta);
+        let mut json = Vec::new();
+        item.to_json(&mut json).unwrap();
+        let mut written = parse(&json);
+        assert_read_as(&item, &json);
+        assert_finds_what_is_listed(&item.json_form().unwrap());
+        let members = written.as_object_mut().unwrap();
+        assert_eq!([members.remove("kind").unwrap(), members.remove("apiVersion").unwrap()], [kind, "v1"]);
+        assert_eq!(without_times(written), parse(expected.as_bytes()), "{object:x?}");
+    }
+    // A packed number that does not end.
+    let object = groups(&[&len(4, &[&[1, 0x80]])]);
+    let type_meta = TypeMeta::new("v1", "Pod");
+    let form = ItemRef::new(Encoding::Protobuf, &object).with_type_meta(&type_meta).json_form().unwrap();
+    let Value::Object(spec) = form.get("spec").unwrap().unwrap() else { panic!() };
+    let Value::Object(context) = spec.get("securityContext").unwrap().unwrap() else { panic!() };
+    let Value::Array(groups) = context.get("supplementalGroups").unwrap().unwrap() else { panic!() };
+    assert_eq!(groups.try_for_each(|_| Ok::<_, Fault>(())), Err(Fault::PastParent));
+}
+
+/// Removes the creation timestamp, which releases write in different ways if it is absent.
+fn without_times(mut object: serde_json::Value) -> serde_json::Value {
+    object["metadata"].as_object_mut().unwrap().remove("creationTimestamp");
+    object
 }
 
 /// The objects range from empty to full, with unusual values in every field of every kind.

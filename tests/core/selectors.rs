@@ -32,6 +32,19 @@ fn label_and_field_selectors_select_as_the_server_does() {
 }
 
 #[test]
+fn a_selector_tells_what_must_have_one_value() {
+    let fields: FieldSelector = "spec.nodeName=n,status.phase!=Failed".parse().unwrap();
+    assert_eq!(fields.equations().collect::<Vec<_>>(), [("spec.nodeName", "n")]);
+    let labels: LabelSelector = "a=1,b!=2,c in (3),d in (4,5),e".parse().unwrap();
+    assert_eq!(labels.equations().collect::<Vec<_>>(), [("a", "1"), ("c", "3")]);
+    let running = uids(&fixture("pods-selected.pb"), |item| {
+        FieldSelector::text(item, "status.phase").unwrap() == "Running"
+            && FieldSelector::text(item, "spec.hostNetwork").unwrap() == "false"
+    });
+    assert_eq!(running, uids(&fixture("pods-selected.pb"), |_| true));
+}
+
+#[test]
 fn shards_select_as_the_server_does() {
     let shard = Shard::new(0, 2).unwrap();
     let expected = uids(&fixture("pods-shard.pb"), |_| true);

@@ -101,6 +101,13 @@ async fn a_frame_that_drips_ends_in_time() {
         // A byte each 20 s: after the first of them, 90 s in which four more arrive.
         (drip(&error, 1, SECOND * 20).then_stalls(), "the server has not sent a whole frame: 5 bytes in 90 s"),
         (drip(&large, 1, SECOND * 20).then_stalls(), "the server has not sent a whole frame: 5 bytes in 90 s"),
+        // The frames before do not count.
+        (
+            error
+                .chunks(1)
+                .fold(Answer::pieces([large.clone()]), |answer, byte| answer.then(SECOND * 20, byte.to_vec())),
+            "the server has not sent a whole frame: 5 bytes in 90 s",
+        ),
         // The silence before a frame does not count.
         (
             Answer::default()

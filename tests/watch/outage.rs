@@ -136,10 +136,9 @@ async fn an_answer_that_changes_the_request_is_no_failure() {
         Ok("application/json") => Answer::default().then_stalls(),
         _ => Answer::pieces([error(406)]),
     });
-    for (case, server, params) in
-        [("initial events", refused, WatchParams::with_initial_state()), ("only JSON", only_json, exact(7))]
-    {
-        assert_eq!(reported(&params, server.clone(), SECOND * 60).await, [""; 0], "{case}");
+    for (case, server) in [("initial events", refused), ("only JSON", only_json)] {
+        let params = WatchParams::with_initial_state();
+        assert_eq!(reported(&params, server.clone(), SECOND * 20).await, [""; 0], "{case}");
         assert!(server.requests() >= 2, "{case}");
     }
 }

@@ -71,6 +71,13 @@ async fn a_watch_that_ended_as_requested_or_delivered_is_followed_at_once() {
             5.0,
             NEXT,
         ),
+        (
+            "an event, 5 s, and a part of a frame",
+            300,
+            each(&|n| Answer::pieces([added("a", 10 + n)]).then(SECOND * 5, added("b", 50)[..20].to_vec())),
+            5.0,
+            NEXT,
+        ),
         ("bookmarks, and 2 s", 300, each(&|n| Answer::pieces([bookmark(10 + n)]).then_ends(SECOND * 2)), 2.0, NEXT),
         ("an event, and an end at once", 300, each(&|n| events(n, 0.0)), 0.0, BRIEF),
         ("an event, and an end after a second", 300, each(&|n| events(n, 1.9)), 1.9, BRIEF),

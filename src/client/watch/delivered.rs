@@ -244,4 +244,40 @@ mod tests {
             assert!(!delivered.resume_from_newest(), "{events:?}");
         }
     }
+
+    /// The server repeats events of other shards, too.
+    #[test]
+    fn an_event_of_another_shard_completes_the_version_before_it() {
+        use EventType::{Added, Deleted};
+
+        for (events, expected) in [
+            (&[("other", Added, "8")][..], Some("8")),
+            (&[("own", Added, "8"), ("other", Added, "9")], Some("9")),
+            (&[("own", Added, "8"), ("other", Deleted, "8")], Some("8")),
+            (&[("other", Added, "8"), ("reconnect", Added, ""), ("other", Added, "8")], Some("8")),
+            // Each version may have several writes.
+            (&[("own", Added, "8"), ("other", Added, "8")], None),
+        ] {
+            let mut delivered = Delivered::up_to("7".to_owned());
+            delivered.begin_connection();
+            for (what, change, version) in events {
+                match *what {
+                    "own" => delivered.record_event(None, *change, version),
+                    "other" => delivered.record_other_shard(*change, version),
+                    _ => delivered.begin_connection(),
+                }
+            }
+            assert_eq!(delivered.resume_from_newest(), expected.is_some(), "{events:?}");
+            assert_eq!(delivered.resumes_from(), expected.unwrap_or("7"), "{events:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_starts_over_keeps_only_the_number_of_events() {
+        let mut delivered = Delivered::up_to("7".to_owned());
+        delivered.record_event(None, EventType::Added, "8");
+        delivered.events = 1;
+        delivered.forget_versions();
+        assert_eq!((delivered.events, delivered.resumes_from(), delivered.newest()), (1, "", ""));
+    }
 }

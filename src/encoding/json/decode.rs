@@ -63,6 +63,19 @@ mod tests {
         ignored: Option<IgnoredAny>,
     }
 
+    #[test]
+    fn an_estimate_charges_for_text_brackets_and_commas() {
+        for (json, charges) in [
+            ("{}", 1024),
+            (r#"{"a":1,"b":"c,"}"#, 1024 + 2 * 112),
+            (r#"{"a":[1,2]}"#, 1024 + 160 + 112),
+            (r#"{"a":{},"b":{"c":[]}}"#, 2 * 1024 + 2 * 256 + 112),
+        ] {
+            let item = ItemRef::new(Encoding::Json, json.as_bytes());
+            assert_eq!(estimate(&item), json.len() as u64 + charges, "{json}");
+        }
+    }
+
     /// As Go's `json.Unmarshal` reads it.
     #[test]
     fn json_that_is_not_unicode_is_read_with_replacements() {

@@ -415,6 +415,28 @@ mod tests {
                 Some(metadata(&[&label(&[&len(1, &[b"a"]), &len(2, &[b"1"]), &unknown])])),
             ),
             (
+                "an entry with two keys",
+                metadata(&[&label(&[&len(1, &[b"x"]), &len(1, &[b"a"]), &len(2, &[b"1"])])]),
+                Some(metadata(&[&a])),
+            ),
+            (
+                "an entry with two values",
+                metadata(&[&label(&[&len(1, &[b"a"]), &len(2, &[b"0"]), &len(2, &[b"1"])])]),
+                Some(metadata(&[&a])),
+            ),
+            (
+                "unknown fields of an entry",
+                metadata(&[&label(&[&len(1, &[b"a"]), &unknown, &unknown, &int(901, 1)])]),
+                None,
+            ),
+            (
+                "descending unknown fields of an entry",
+                metadata(&[&label(&[&len(1, &[b"a"]), &int(901, 1), &unknown])]),
+                Some(metadata(&[&label(&[&len(1, &[b"a"]), &unknown, &int(901, 1)])])),
+            ),
+            // As the nanoseconds of a time it would be too large.
+            ("a large number", spec(&[&len(2, &[&len(6, &[&int(2, 2_000_000_000)])])]), None),
+            (
                 "unknown fields at their place",
                 [unknown.clone(), metadata(&[&unknown, &name]), int(900, 8)].concat(),
                 Some([metadata(&[&name, &unknown]), unknown.clone(), int(900, 8)].concat()),

@@ -157,3 +157,97 @@ fn of_unknown(object: &[u8]) -> u64 {
     }
     estimate
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::TypeMeta;
+    use crate::wire::Encoding;
+
+    fn estimate_of(kind: &str, object: &[u8]) -> u64 {
+        let type_meta = TypeMeta::new("v1", kind);
+        estimate(&ItemRef::new(Encoding::Protobuf, object).with_type_meta(&type_meta))
+    }
+
+    fn wrapped(tag: u8, bytes: &[u8]) -> Vec<u8> {
+        [&[tag, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+    }
+
+    #[test]
+    fn an_estimate_charges_for_the_fields_of_a_known_kind() {
+        let address = wrapped(0x0a, &wrapped(0x0a, b"1"));
+        for (kind, object, expected) in [
+            ("ConfigMap", &[][..], 0),
+            // A field that the table does not have.
+            ("ConfigMap", &[0x78, 1], 0),
+            ("ConfigMap", &[0x20, 1], 16),
+            ("ConfigMap", b"\x12\x07\x0a\x01k\x12\x02vv", 4 * (24 + 24) + (1 + 16) + (2 + 16)),
+            ("ConfigMap", b"\x12\x07\x0a\x01k\x12\x02vv\x20\x01", 4 * (24 + 24) + (1 + 16) + (2 + 16) + 16),
+            // Nothing counts after a malformed field.
+            ("ConfigMap", b"\x0f\x20\x01", 0),
+            // A subset has three lists, and an address has three texts and a reference of seven.
+            ("Endpoints", b"\x12\x00", 4 * 80),
+            ("Endpoints", &wrapped(0x12, &address), 4 * 80 + 4 * (80 + 176) + 24 + (1 + 16)),
+        ] {
+            assert_eq!(estimate_of(kind, object), expected, "{kind} {object:?}");
+        }
+        for (kind, without, with, expected) in [
+            // Two maps.
+            ("PersistentVolumeClaim", wrapped(0x12, b""), wrapped(0x12, b"\x12\x00"), 8 + 2 * 48),
+            ("PersistentVolumeClaim", wrapped(0x12, b""), wrapped(0x12, b"\x0a\x03RWO"), 4 * 24 + 3 + 16),
+            // An entry of a map, whose value is a message with a text.
+            (
+                "PersistentVolumeClaim",
+                wrapped(0x12, b"\x12\x00"),
+                wrapped(0x12, &wrapped(0x12, b"\x12\x08\x0a\x01k\x12\x03\x0a\x015")),
+                4 * (24 + 8 + 24) + (1 + 16) + 24 + (1 + 16),
+            ),
+            // Packed numbers, of which each byte may be one.
+            ("Pod", wrapped(0x12, b"\x72\x00"), wrapped(0x12, &wrapped(0x72, b"\x22\x03\x01\x02\x03")), 3 * 4 * 16),
+        ] {
+            assert_eq!(estimate_of(kind, &with) - estimate_of(kind, &without), expected, "{kind} {with:?}");
+        }
+        assert_eq!([in_vec(1024), in_vec(1025)], [4 * 1024, 3 * 1025]);
+    }
+
+    /// prost decodes no message beyond this depth.
+    #[test]
+    fn an_estimate_counts_no_message_that_is_nested_too_deeply() {
+        let type_meta = TypeMeta::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let of_nested = |depth| {
+            let within = |inner: Vec<u8>, number: u32| {
+                let mut outer = Vec::new();
+                prost::encoding::encode_key(number, prost::encoding::WireType::LengthDelimited, &mut outer);
+                prost::encoding::encode_varint(inner.len() as u64, &mut outer);
+                [outer, inner].concat()
+            };
+            // `not` in `spec.versions.schema.openAPIV3Schema`.
+            let object = std::iter::repeat_n(28, depth).chain([1, 4, 7, 2]).fold(Vec::new(), within);
+            estimate(&ItemRef::new(Encoding::Protobuf, &object).with_type_meta(&type_meta))
+        };
+        assert!(of_nested(96) < of_nested(97));
+        assert_eq!(of_nested(97), of_nested(98));
+    }
+
+    #[test]
+    fn an_estimate_of_an_unknown_kind_charges_for_whatever_may_be_a_message() {
+        let mut nested = Vec::new();
+        for _ in 0..MAX_DEPTH + 9 {
+            let mut outer = vec![0x0a];
+            prost::encoding::encode_varint(nested.len() as u64, &mut outer);
+            outer.append(&mut nested);
+            nested = outer;
+        }
+        for (object, expected) in [
+            (&[][..], OBJECT),
+            (&[0x08, 1, 0x10, 2], OBJECT + 2 * NUMBER),
+            (b"\x0a\x00\x12\x00", OBJECT + 2 * (VALUE + OBJECT)),
+            // Text, of which nothing is a field.
+            (b"\x0a\x03www", OBJECT + VALUE + 3),
+            (&nested, MAX_DEPTH as u64 * (OBJECT + VALUE)),
+        ] {
+            assert_eq!(estimate_of("Widget", object), expected, "{object:?}");
+        }
+        assert_eq!((OBJECT, VALUE, NUMBER), (1024, 64, 32));
+    }
+}

@@ -80,3 +80,21 @@ fn replaced(message: &[u8], texts: &[u32], mut nested: impl FnMut(u32, &[u8]) ->
     }
     Some(copy)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_in_another_encoding_is_not_read() {
+        for (rest, is_read) in [
+            (&b""[..], true),
+            (b"\x1a\x00\x22\x00", true),
+            (b"\x1a\x04gzip", false),
+            (b"\x22\x10application/json", false),
+        ] {
+            let body = [&MAGIC[..], b"\x12\x02\x0a\x00", rest].concat();
+            assert_eq!(envelope(&body).is_some(), is_read, "{rest:?}");
+        }
+    }
+}

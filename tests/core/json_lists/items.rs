@@ -166,3 +166,13 @@ fn to_json_adds_a_missing_type_meta_and_refuses_other_values() {
     let Some(Event::Item(item)) = decoder.decode(&mut rest).unwrap() else { panic!("the first event is not an item") };
     assert_eq!(item.to_json(&mut Vec::new()).unwrap_err().to_string(), "no value in apiVersion");
 }
+
+#[test]
+fn a_known_name_may_be_written_in_escapes() {
+    let name = "apiVersion".bytes().map(|byte| format!("\\u{byte:04x}")).collect::<Vec<_>>().concat();
+    let body = format!(r#"{{"{name}":"v1","kind":"ConfigMapList","metadata":{{}},"items":[]}}"#);
+    let (mut decoder, mut rest) = (ListDecoder::new().accept_json(), body.as_bytes());
+    while decoder.decode(&mut rest).unwrap().is_some() {}
+    decoder.finish().unwrap();
+    assert_eq!(decoder.type_meta().api_version, "v1");
+}

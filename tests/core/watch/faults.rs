@@ -1,6 +1,6 @@
 //! A fault in a watch is an error with its position, the same for every chunking.
 
-use listwatch::Limits;
+use listwatch::{Limits, WatchDecoder, WatchEventRef};
 
 use super::{check, protobuf};
 use crate::support::cut;
@@ -314,5 +314,17 @@ fn refuses_bytes_after_finish() {
     for _ in 0..2 {
         let error = decoder.decode(&mut &body[..]).unwrap_err();
         assert_eq!(error.to_string(), "misuse: bytes after finish, at byte 0, 0 events delivered");
+    }
+}
+
+/// As in Go, `null` sets nothing.
+#[test]
+fn metadata_may_be_null_before_it_is_an_object() {
+    let metadata = r#""metadata":null,"metadata":{"resourceVersion":"7"}"#;
+    let frame = format!(r#"{{"type":"ADDED","object":{{"kind":"ConfigMap","apiVersion":"v1",{metadata}}}}}"#);
+    let (mut decoder, mut rest) = (WatchDecoder::new().accept_json(), frame.as_bytes());
+    match decoder.decode(&mut rest).unwrap() {
+        Some(WatchEventRef::Added { resource_version, .. }) => assert_eq!(resource_version, "7"),
+        other => panic!("{other:?}"),
     }
 }

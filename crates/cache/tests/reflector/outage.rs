@@ -132,6 +132,32 @@ async fn a_collection_that_is_not_complete_for_long_is_reported() {
     run.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_slow_collection_is_reported_with_its_bytes_whatever_brings_them() {
+    let body = config_maps::list("10", (0..4000).map(|n| (format!("a-{n}-{}", "x".repeat(200)), 5)));
+    let piece = body.len() / 1000;
+    // Enough for the deadline of initial events.
+    let frame = config_maps::added(&"x".repeat(40 << 10), 5);
+    for (case, bytes, initial_events) in [
+        ("a list in place of initial events", piece, Answer::status(422)),
+        ("initial events", frame.len(), Answer::default().then_each(move |_| Some((SECOND, frame.clone().into())))),
+    ] {
+        let body = body.clone();
+        let script = Scripted::by(move |asked, _| match asked.parameter("sendInitialEvents") {
+            Some(_) => initial_events.clone(),
+            None => Answer::ok(body.clone()).pieces_of(piece).paced(SECOND),
+        });
+        let (log, _guard) = subscribe();
+        let run = tokio::spawn(reflector(script, Some(Strategy::WatchList)).prepare().run());
+        sleep(SECOND * 310).await;
+        run.abort();
+        let log = log.take();
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("is not complete after 300 s: ")).collect();
+        let has_arrived = |seconds| lines[0].contains(&format!("objects and {} bytes so far", seconds * bytes));
+        assert!(lines.len() == 1 && (298..=300).any(has_arrived), "{case}: {bytes} bytes a second: {lines:#?}");
+    }
+}
+
 /// A writer can change an object that does not fit as often as it likes.
 #[tokio::test(start_paused = true)]
 async fn warnings_that_a_writer_can_cause_are_limited() {
