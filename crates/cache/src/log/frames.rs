@@ -119,6 +119,8 @@ mod tests {
 
     #[test]
     fn drops_the_frames_that_were_encoded_first() {
+        // A place in the map and in the queue, of 16 bytes each, and the 32 bytes of `Bytes`.
+        assert_eq!(OVERHEAD, size_of::<[usize; 8]>());
         let (frames, frame) = (Frames::default(), || Bytes::from(vec![0; 1000]));
         frames.set_limit(3 * (1000 + OVERHEAD));
         // Not in the order of the changes: the second reader is behind the first.

@@ -163,4 +163,14 @@ mod tests {
             assert!(tombstones.0.len() < MOST_TOMBSTONES);
         }
     }
+
+    #[test]
+    fn a_tombstone_counts_with_its_texts() {
+        let mut tombstones = Tombstones::default();
+        assert_eq!(tombstones.bytes(), 0);
+        tombstones.add(&identity(1, "90"), Origin::Caller, 0);
+        tombstones.add(&identity(22, "9001"), Origin::Caller, 0);
+        let texts = "ns".len() + "1".len() + "90".len() + "ns".len() + "22".len() + "9001".len();
+        assert_eq!(tombstones.bytes(), 2 * size_of::<(ObjectKey, Tombstone)>() + texts);
+    }
 }

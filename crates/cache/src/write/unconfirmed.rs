@@ -71,3 +71,18 @@ impl UnconfirmedWrites {
             + self.by_key.capacity() * 8 / 7 * (size_of::<(u64, Arc<str>)>() + 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_its_versions_and_its_maps() {
+        let mut writes = UnconfirmedWrites::default();
+        assert_eq!(writes.bytes(), 0);
+        (0..1000).for_each(|key_hash| writes.add(key_hash, "12345"));
+        // The text with its two counts, the place in the order, and the entry of the map.
+        let each = (2 * 8 + 5) + 24 + 25;
+        assert!((1000 * each..3000 * each).contains(&writes.bytes()), "{}", writes.bytes());
+    }
+}

@@ -326,6 +326,17 @@ fn counts_a_skipped_object_until_it_is_written_deleted_or_listed() {
 }
 
 #[test]
+fn a_new_state_needs_room_only_for_what_it_takes_beyond_the_old_one() {
+    let store = Store::<Object>::new(StorageFormat::Encoded);
+    let state = |version: &str, bytes| object("", "a", version).data("x".repeat(bytes));
+    apply(&store, &state("1", 10_000));
+    store.set_budget(Some(store.memory().total() + 500));
+    assert_eq!(apply(&store, &state("2", 10_400)), "modified");
+    let refused = store.apply(Encoding::Protobuf, &state("3", 11_000).to_bytes(Encoding::Protobuf)).unwrap_err();
+    assert!(matches!(refused, StoreError::OverBudget(_)), "{refused}");
+}
+
+#[test]
 fn a_list_over_the_budget_deletes_the_missing_objects() {
     let store = Store::new(StorageFormat::Encoded);
     fill(&store, 100);
@@ -347,14 +358,36 @@ fn a_list_over_the_budget_deletes_the_missing_objects() {
 
 #[test]
 fn the_list_of_a_restored_server_restores_a_deleted_object() {
-    let store = Store::new(StorageFormat::Encoded);
-    apply(&store, &object("", "a", "40"));
-    store.advance("100");
-    assert!(delete(&store, &object("", "a", "150")));
-    let mut relist = store.begin_relist();
-    relist.apply(Encoding::Protobuf, &object("", "a", "40").to_bytes(Encoding::Protobuf)).map(drop).unwrap();
-    relist.commit("60").unwrap();
-    assert!(store.get(("", "a")).is_some());
+    // Unless it is deleted once more while the list arrives.
+    for (deleted, is_restored) in [(None, true), (Some("30"), true), (Some("155"), false)] {
+        let store = Store::new(StorageFormat::Encoded);
+        apply(&store, &object("", "a", "40"));
+        store.advance("100");
+        assert!(delete(&store, &object("", "a", "150")));
+        let mut relist = store.begin_relist();
+        relist.apply(Encoding::Protobuf, &object("", "a", "40").to_bytes(Encoding::Protobuf)).map(drop).unwrap();
+        if let Some(version) = deleted {
+            delete(&store, &object("", "a", version));
+        }
+        relist.commit("60").unwrap();
+        assert_eq!(store.get(("", "a")).is_some(), is_restored, "{deleted:?}");
+    }
+}
+
+#[test]
+fn the_list_of_a_restored_server_restores_the_newest_state_that_it_may_have() {
+    for (written, expected) in [(None, "5"), (Some("3"), "5"), (Some("7"), "7")] {
+        let store = Store::new(StorageFormat::Encoded);
+        apply(&store, &object("", "a", "10"));
+        store.advance("100");
+        let mut relist = store.begin_relist();
+        relist.apply(Encoding::Protobuf, &object("", "a", "5").to_bytes(Encoding::Protobuf)).map(drop).unwrap();
+        if let Some(version) = written {
+            apply(&store, &object("", "a", version));
+        }
+        relist.commit("6").unwrap();
+        assert_eq!(store.get(("", "a")).unwrap().resource_version(), expected, "{written:?}");
+    }
 }
 
 #[test]

@@ -283,6 +283,15 @@ fn counts_what_only_the_log_holds_until_it_is_closed() {
     drop(change);
     drop(modified.begin_relist());
     assert_eq!(modified.memory().log, 0, "a frame is dropped with its change");
+    // The version and the old state count by the byte.
+    let log = |object, event| {
+        let store = store(object, "2000", ChangeLogLimits::default());
+        observe(&store, event);
+        store.memory().log
+    };
+    let before = log("a@1", "~a@2011");
+    assert_eq!(log("a@1", "~a@20110") - before, 1);
+    assert_eq!(log("a@1000", "~a@2011") - before, 3);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use futures::{FutureExt as _, StreamExt as _};
 use listwatch::Encoding;
 
 use super::{json, observe, shown, store};
@@ -131,4 +132,56 @@ fn a_reader_of_an_earlier_log_stays_at_its_version() {
     assert_eq!(changes.resource_version(), "10");
     let wakes = Arc::default();
     assert_eq!([next(&mut changes, &wakes), next(&mut changes, &wakes)], ["expired", "end"]);
+}
+
+#[test]
+fn a_reader_skips_what_another_has_found_needless() {
+    let store = store("a@1", "10", ChangeLogLimits::default());
+    observe(&store, "+b@11 +c@12 +d@13");
+    let mut first = store.changes_after("10").unwrap();
+    let start = first.position();
+    assert_eq!([(); 2].map(|()| shown(&first.try_next().unwrap().unwrap())), ["+b@11", "+c@12"]);
+    let place = first.position();
+    assert!(start.is_before(place) && !place.is_before(start) && !place.is_before(place));
+    assert!(start.is_before(place.previous()) && place.previous().is_before(place));
+
+    let mut second = store.changes_after("10").unwrap();
+    second.skip_to(place);
+    assert_eq!(second.resource_version(), "12");
+    assert_eq!(shown(&second.try_next().unwrap().unwrap()), "+d@13");
+    // It does not read a change again.
+    second.skip_to(place);
+    assert!(second.try_next().unwrap().is_none());
+
+    // A place of a log that was closed is no place of the next.
+    let relist = store.begin_relist();
+    relist.commit("20").unwrap();
+    store.open_log("20");
+    observe(&store, "+e@21");
+    let mut later = store.changes_after("20").unwrap();
+    assert!(!later.position().is_before(place) && !place.is_before(later.position()));
+    later.skip_to(place);
+    assert_eq!(shown(&later.try_next().unwrap().unwrap()), "+e@21");
+}
+
+#[test]
+fn a_cursor_is_a_stream() {
+    let store = store("a@1", "10", ChangeLogLimits::default());
+    let changes = store.changes_after("10").unwrap();
+    let mut changes = changes.map(|change| change.map_or_else(|_| "expired".to_owned(), |change| shown(&change)));
+    assert!(changes.next().now_or_never().is_none());
+    observe(&store, "+b@11");
+    assert_eq!(changes.next().now_or_never(), Some(Some("+b@11".to_owned())));
+    drop(store);
+    assert_eq!(changes.next().now_or_never(), Some(Some("expired".to_owned())));
+    assert_eq!(changes.next().now_or_never(), Some(None));
+}
+
+#[test]
+fn a_reader_ahead_of_the_store_receives_only_what_it_lacks() {
+    let store = store("a@1", "10", ChangeLogLimits::default());
+    let mut changes = store.changes_after("20").unwrap();
+    observe(&store, "+b@15 ~b@20 +c@21");
+    assert_eq!(shown(&changes.try_next().unwrap().unwrap()), "+c@21");
+    assert!(changes.try_next().unwrap().is_none());
 }
