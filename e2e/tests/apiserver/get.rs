@@ -413,7 +413,6 @@ fn manifests(server: &Server) -> PathBuf {
 #[test]
 fn prints_what_can_be_applied_again() -> Result<()> {
     let server = Server::start(CLEAN_PORT, &[])?;
-    server.load(20)?;
     server.apply(OBJECTS)?;
     server.apply(JOB)?;
     server.kubectl(&["create", "namespace", "copy"])?;
