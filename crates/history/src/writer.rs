@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use fs4::{FileExt, TryLockError};
 use jiff::Timestamp;
+use listwatch::Encoding;
 use listwatch::client::Resource;
 
 use crate::base::{BaseSource, BaseState, write_base};
@@ -156,6 +157,10 @@ impl HistoryWriter {
     ) -> Result<(), HistoryError> {
         let io = |error| HistoryError::Io { path: self.dir.clone(), error };
         let unfinished = self.dir.join(format!("unfinished-{number:06}.db"));
+        // What an attempt before has left.
+        if unfinished.exists() {
+            fs::remove_file(&unfinished).map_err(io)?;
+        }
         let mut live = HashMap::new();
         let file = write_base(&unfinished, (seq, time), source, |object| {
             let known = LiveObject { id: object.id, deltas: 0, sum: object.sum };
@@ -315,9 +320,11 @@ impl BaseSource for LastStates {
                 if !place.is_multiple_of(step) {
                     continue;
                 }
-                let newest = self.reader.newest(object.id)?;
-                let Some((record, _)) = newest.filter(|(record, _)| record.kind != ChangeKind::Deleted) else {
-                    continue;
+                let record = match self.reader.newest(object.id) {
+                    Ok(Some((record, _))) if record.kind != ChangeKind::Deleted => Some(record),
+                    Ok(_) => continue,
+                    Err(HistoryError::Damaged { .. }) => None,
+                    Err(error) => return Err(error),
                 };
                 let state = self.reader.state(&object, &Cut::Before(u64::MAX));
                 let bytes = match state {
@@ -333,7 +340,8 @@ impl BaseSource for LastStates {
                     }
                     Err(error) => return Err(error),
                 };
-                let (encoding, version) = (record.encoding, record.object_version.into_owned());
+                let encoding = record.as_ref().map_or(Encoding::Protobuf, |record| record.encoding);
+                let version = record.map(|record| record.object_version.into_owned()).unwrap_or_default();
                 visit(BaseState { key: object.key, uid: object.uid, encoding, version, bytes })?;
             }
         }
