@@ -249,6 +249,7 @@ fn forbidden_status(user: &UserInfo, attributes: &Attributes, reason: &str) -> S
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use bytes::Bytes;
     use futures::{FutureExt as _, StreamExt as _, stream};
@@ -336,6 +337,55 @@ mod tests {
     async fn a_local_reader_keeps_its_right() {
         assert!(Grant::on_loopback(&reader(1)).repeat_review().await);
         assert!(Grant::on_loopback(&reader(1)).withdrawn().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_review_has_at_most_a_mebibyte() {
+        for (bytes, is_granted) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+            let body: &str = (GRANTED.1.to_owned() + &" ".repeat(bytes - GRANTED.1.len())).leak();
+            let transport = Arc::new(ReviewServer(Mutex::new((GRANTED.0, body))));
+            let granted =
+                authorizer(transport).authorize_request(&headers("t0ken"), &reader(1), &version(), &mut None).await;
+            assert_eq!(granted.is_ok(), is_granted, "{bytes} bytes");
+        }
+    }
+
+    /// Grants the path `/version` and no other.
+    #[derive(Default)]
+    struct StrictServer {
+        reviews: AtomicUsize,
+    }
+
+    impl Transport for StrictServer {
+        fn get(&self, _: Request) -> ResponseFuture<'_> {
+            std::future::pending().boxed()
+        }
+
+        fn post(&self, request: Request, body: Bytes) -> ResponseFuture<'_> {
+            self.reviews.fetch_add(1, Ordering::Relaxed);
+            let is_granted =
+                request.path_and_query.ends_with("tokenreviews") || body.windows(10).any(|at| at == b"\"/version\"");
+            let body = if is_granted { GRANTED.1 } else { r#"{"status": {"allowed": false}}"# };
+            let body = stream::iter([Ok(Bytes::from(body))]).boxed();
+            std::future::ready(Ok(Response::new(GRANTED.0, HeaderMap::new(), body))).boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_denied_requests_evicts_no_right() {
+        let server = Arc::new(StrictServer::default());
+        let authorizer = authorizer(Arc::clone(&server) as Arc<dyn Transport>);
+        let authorize = async |path: String| {
+            let path = Attributes::Path { verb: "get", path };
+            authorizer.authorize_request(&headers("t0ken"), &reader(1), &path, &mut None).await.is_ok()
+        };
+        assert!(authorize("/version".to_owned()).await);
+        for n in 0..10_010 {
+            assert!(!authorize(format!("/{n}")).await);
+        }
+        let reviews = server.reviews.load(Ordering::Relaxed);
+        assert!(authorize("/version".to_owned()).await);
+        assert_eq!(server.reviews.load(Ordering::Relaxed), reviews, "the right is still known");
     }
 
     /// Answers reviews of `t0ken` and of rights at once, and those of other tokens never.

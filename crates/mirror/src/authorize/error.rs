@@ -39,3 +39,14 @@ impl From<PoolFull> for ReviewError {
         Self::TooMany
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_tells_why_a_review_failed() {
+        assert_eq!(ReviewError::from(PoolFull).to_string(), "too many reviews");
+        assert_eq!(ReviewError::failed("no answer within 10 s").to_string(), "no answer within 10 s");
+    }
+}

@@ -237,6 +237,38 @@ mod tests {
         assert_eq!(cache.get_or_review("a", counter.next(false)).await, Ok(0));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_full_map_drops_what_is_needed_least() {
+        let running = std::future::pending::<Result<CachedReview<usize>, ReviewError>>().boxed().shared();
+        let now = Instant::now();
+        let entry = |(expendable, lasts, is_running)| CacheEntry {
+            last: Some((CachedReview { value: 0, lifetime: LIFETIME, expendable }, now + Duration::from_secs(lasts))),
+            running: running.downgrade().filter(|_| is_running).map(|running| (running, now)),
+        };
+        // Whether each entry is expendable, how long it lasts, and whether a review of it runs.
+        for (entries, left) in [
+            // All expendable ones that are over.
+            ([(true, 0, false), (true, 0, false), (true, 9, false)], &[2][..]),
+            ([(true, 0, true), (true, 0, false), (false, 9, false)], &[0, 2]),
+            // Else one that is expendable.
+            ([(true, 9, true), (true, 9, false), (false, 0, false)], &[0, 2]),
+            // Else one that is over.
+            ([(false, 0, false), (false, 9, false), (false, 9, true)], &[1, 2]),
+            ([(false, 0, true), (false, 0, false), (false, 9, false)], &[0, 2]),
+        ] {
+            let mut map: HashMap<usize, _> = entries.into_iter().map(entry).enumerate().collect();
+            evict_entries(&mut map, 4, now);
+            assert_eq!(map.len(), 3, "one more fits");
+            evict_entries(&mut map, 3, now);
+            let mut keys: Vec<_> = map.into_keys().collect();
+            keys.sort_unstable();
+            assert_eq!(keys, left, "{entries:?}");
+        }
+        let mut map: HashMap<usize, _> = [(false, 9, true); 3].into_iter().map(entry).enumerate().collect();
+        evict_entries(&mut map, 3, now);
+        assert_eq!(map.len(), 2);
+    }
+
     /// It would hold its permit until the entry is replaced, and its late result would be as old as its start.
     #[tokio::test(start_paused = true)]
     async fn an_abandoned_computation_ends() {

@@ -357,4 +357,16 @@ mod tests {
             assert_eq!(review(&reviewer, "t0ken").await.0, "failed", "{withdrawn:?}");
         }
     }
+
+    #[test]
+    fn a_reader_receives_the_decision_as_the_api_server_made_it() {
+        for decision in [
+            r#"{"allowed":true}"#,
+            r#"{"allowed":false}"#,
+            r#"{"allowed":false,"denied":true,"reason":"no role","evaluationError":"too late"}"#,
+        ] {
+            let read: AccessDecision = serde_json::from_str(decision).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), decision);
+        }
+    }
 }

@@ -35,6 +35,9 @@ async fn passes_errors_of_readers_and_hides_its_own() {
     {
         assert_eq!(code(&mirror.get(path, "").await), expected, "{path}");
     }
+    // The reader has the account of the mirror, of which the API server speaks.
+    let response = mirror.get("/api/v1/denied-to-mirror", "").await;
+    assert!(code(&response) == "403" && !response.contains("the mirror must ask"), "{response}");
 }
 
 #[tokio::test]

@@ -28,6 +28,13 @@ async fn answers_only_readers_with_a_valid_token() {
         assert_eq!(code(&response), expected, "{headers}: {response}");
     }
     assert_eq!(code(&mirror.get("/api/v1/pods?access_token=t0ken", "").await), "401");
+    // What is no token is not reviewed.
+    let reviews = upstream.reviews.lock().unwrap().clone();
+    let tokens = reviews.iter().filter_map(|(_, review)| review["spec"]["token"].as_str());
+    assert!(
+        tokens.clone().count() >= 2 && tokens.clone().all(|token| ["t0ken", "wr0ng"].contains(&token)),
+        "{reviews:?}"
+    );
     let response = mirror.get("/api/v1/pods", "").await;
     assert!(response.contains(r#""message":"Unauthorized""#) && response.contains(r#""reason":"Unauthorized""#));
     let requests = upstream.requests.lock().unwrap();
@@ -123,10 +130,11 @@ async fn answers_probes_without_a_token() {
     {
         assert_eq!(code(&mirror.get(path, "").await), expected, "{path}");
     }
+    assert_eq!(code(&mirror.get("/metrics", "Authorization: Bearer wr0ng\r\n").await), "401");
     let metrics = mirror.get("/metrics", TOKEN).await;
     assert_eq!(code(&metrics), "200");
-    for review in ["token", "access"] {
-        let count = format!("listwatch_mirror_review_duration_seconds_count{{review=\"{review}\"}} ");
+    for (review, count) in [("token", 2), ("access", 1)] {
+        let count = format!("listwatch_mirror_review_duration_seconds_count{{review=\"{review}\"}} {count}\n");
         assert!(metrics.contains(&count), "{metrics}");
     }
     // The certificate of the test expires in 4096.
