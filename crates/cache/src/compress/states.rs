@@ -133,14 +133,14 @@ impl StateCodec {
         if bytes.len() > MAX_LEN {
             return None;
         }
-        self.pack_elided(&ElidedObject::of(&names.identity(), bytes)?)
+        Some(self.pack_elided(&ElidedObject::of(&names.identity(), bytes)?))
     }
 
-    fn pack_elided(&mut self, elided: &ElidedObject) -> Option<PackedState> {
+    fn pack_elided(&mut self, elided: &ElidedObject) -> PackedState {
         self.encoder.pack(elided, true);
         let mut state = PackedState { packed: PackedObject::default(), len: elided.wire_len };
         state.packed.copy_from(self.encoder.packed_mut(elided.wire_len));
-        Some(state)
+        state
     }
 
     /// Compresses a state as the delta to a reference. The result is `None` if the state is over 1 MiB, or if zstd does
@@ -185,7 +185,7 @@ impl StateCodec {
         read_whole(&mut self.context, StoredWhole { shared: &self.shared, body, wire_len: len })?;
         let mut bytes = Vec::new();
         pack::unpack(&self.context.packed, longest_elided(len as usize), &mut bytes)?;
-        self.pack_elided(&ElidedObject { bytes, wire_len: len })
+        Some(self.pack_elided(&ElidedObject { bytes, wire_len: len }))
     }
 
     /// Returns the bytes of a state, or `None` if it was packed with other names.
