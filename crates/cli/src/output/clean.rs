@@ -28,7 +28,9 @@ pub fn clean(object: &mut Value) {
     let Value::Object(object) = object else { return };
     object.remove("status");
     if let Some(metadata) = member(object, "metadata") {
-        METADATA.iter().for_each(|name| drop(metadata.remove(*name)));
+        for name in METADATA {
+            metadata.remove(name);
+        }
         remove_from(metadata, "annotations", &ANNOTATIONS);
     }
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -42,10 +44,12 @@ pub fn clean(object: &mut Value) {
         "PersistentVolume" => remove_from(spec, "claimRef", &["uid", "resourceVersion"]),
         "Job" if spec.get("manualSelector") != Some(&Value::Bool(true)) => {
             spec.remove("selector");
-            let template = member(spec, "template").and_then(|template| member(template, "metadata"));
-            template.into_iter().for_each(|metadata| remove_from(metadata, "labels", &JOB_LABELS));
-            let metadata = member(object, "metadata");
-            metadata.into_iter().for_each(|metadata| remove_from(metadata, "labels", &JOB_LABELS));
+            if let Some(metadata) = member(spec, "template").and_then(|template| member(template, "metadata")) {
+                remove_from(metadata, "labels", &JOB_LABELS);
+            }
+            if let Some(metadata) = member(object, "metadata") {
+                remove_from(metadata, "labels", &JOB_LABELS);
+            }
         }
         _ => {}
     }
@@ -58,7 +62,9 @@ fn member<'a>(object: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut 
 /// Removes members of a member, and that itself if nothing is left.
 fn remove_from(object: &mut Map<String, Value>, name: &str, names: &[&str]) {
     if let Some(inner) = member(object, name) {
-        names.iter().for_each(|name| drop(inner.remove(*name)));
+        for name in names {
+            inner.remove(*name);
+        }
         if inner.is_empty() {
             object.remove(name);
         }

@@ -76,6 +76,7 @@ fn cluster() -> Api {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn prints_what_kubectl_prints() {
     let no_pod = "error: API error: 404 NotFound: not found\n";
     let nothing = "No resources found in default namespace.\n";

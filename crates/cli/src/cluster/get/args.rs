@@ -39,6 +39,7 @@ Examples:
   listwatch get pods -A -o jsonl           one JSON object a line
   listwatch get pods -A -o keys            NAMESPACE/NAME"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct GetArgs {
     /// TYPE, TYPE,TYPE or TYPE/NAME: pods, deploy, widgets.example.com, pod/shop-1, or a category such as all
     #[arg(value_name = "RESOURCE", value_parser = ResourceValueParser, hide_possible_values = true)]
@@ -248,6 +249,7 @@ fn parse_units(text: &str) -> Option<Duration> {
 }
 
 #[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct TableArgs {
     /// In a table, do not print headers
     #[arg(long, help_heading = "Output")]

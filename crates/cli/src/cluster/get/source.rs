@@ -128,12 +128,11 @@ impl Source {
         let Self(client) = self;
         let (Found { resource, namespace, name }, token) = (found, page.token.as_deref());
         let namespace = namespace.as_deref();
-        let answer = match name {
-            Some(name) => client.table_of(resource, namespace, name, subresource, form).await,
-            None => {
-                let params = page.params(wanted, wanted.selection());
-                client.table_page(resource, namespace, &params, token, form).await
-            }
+        let answer = if let Some(name) = name {
+            client.table_of(resource, namespace, name, subresource, form).await
+        } else {
+            let params = page.params(wanted, wanted.selection());
+            client.table_page(resource, namespace, &params, token, form).await
         };
         let (body, warnings) = answer.map_err(SourceError::request)?;
         // Later pages repeat them.

@@ -153,6 +153,7 @@ impl Table {
 
 /// The options of a table.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct TableOptions {
     /// With a column of the types of events.
     pub has_events: bool,
@@ -221,7 +222,9 @@ impl<W: Write> TablePrinter<W> {
         }
         let mut widest = Vec::new();
         if !is_of_objects {
-            rows.iter().for_each(|row| widen(&mut widest, &row.cells));
+            for row in &rows {
+                widen(&mut widest, &row.cells);
+            }
         }
         self.begin_rows(widest)?;
         self.page.is_flushed = !is_of_objects;
