@@ -41,7 +41,11 @@ fn main() -> Result<()> {
     let (at, written) = (cpu()?, write_bytes()?);
     recorder.tick(start)?;
     let base = size(&dir)?;
-    println!("base: {count} Pods, {} bytes each, {:.0} us of CPU each", base / count, micros(cpu()? - at, count));
+    println!(
+        "base: {count} Pods, {} bytes each, {:.0} us of CPU each",
+        base / count,
+        micros(cpu()?.saturating_sub(at), count)
+    );
     println!("  memory {} MB", memory()?);
 
     let mut random = fastrand::Rng::with_seed(7);
@@ -62,7 +66,7 @@ fn main() -> Result<()> {
         if change % RATE == RATE - 1 {
             let (before, io) = (cpu()?, write_bytes()?);
             recorder.tick(start + SignedDuration::from_secs(i64::try_from(1 + change / RATE)?))?;
-            ticking += cpu()? - before;
+            ticking += cpu()?.saturating_sub(before);
             wrote += write_bytes()? - io;
         }
     }

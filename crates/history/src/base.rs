@@ -97,8 +97,8 @@ impl<'f> BaseWriter<'f> {
                 Ok(())
             })?;
         }
-        let sampled = samples.iter().filter_map(|state| Some((names(state), state.bytes.as_deref()?)));
-        let dictionary = if samples.len() < FEW_SAMPLES { None } else { StateCodec::train(sampled) };
+        let bodies = samples.iter().filter_map(|state| Some((names(state), state.bytes.as_deref()?)));
+        let dictionary = if samples.len() < FEW_SAMPLES { None } else { StateCodec::train(bodies) };
         if let Some(dictionary) = &dictionary {
             file.put("dictionaries", collection, dictionary.clone())?;
         }

@@ -38,7 +38,7 @@ impl Comparison<'_> {
         for object in snapshot.iter() {
             let key = key_of(&object);
             while let Some((before, record)) = next.take_if(|(before, _)| before.key < key) {
-                found += self.deleted(writer, &mut recorded, &before, &record)?;
+                found += self.deleted(writer, &mut recorded, &before, &record);
                 next = recorded.next()?;
             }
             let mut same = None;
@@ -46,14 +46,14 @@ impl Comparison<'_> {
                 if before.uid == object.uid() {
                     same = Some((before, record));
                 } else {
-                    found += self.deleted(writer, &mut recorded, &before, &record)?;
+                    found += self.deleted(writer, &mut recorded, &before, &record);
                 }
                 next = recorded.next()?;
             }
-            found += self.compared(writer, &mut recorded, &key, &object, same)?;
+            found += self.compared(writer, &mut recorded, &key, &object, same.as_ref())?;
         }
         while let Some((before, record)) = next {
-            found += self.deleted(writer, &mut recorded, &before, &record)?;
+            found += self.deleted(writer, &mut recorded, &before, &record);
             next = recorded.next()?;
         }
         Ok(found)
@@ -69,11 +69,11 @@ impl Comparison<'_> {
         recorded: &mut RecordedObjects,
         key: &str,
         object: &Object<[u8]>,
-        same: Option<(PartObject, Record<'static>)>,
+        same: Option<&(PartObject, Record<'static>)>,
     ) -> Result<u64, HistoryError> {
         let bytes = object.encoded()?;
         let is_equal = |record: &Record<'_>| record.sum == crc32fast::hash(bytes) && record.len as usize == bytes.len();
-        let kind = match &same {
+        let kind = match same {
             Some((_, record)) if record.object_version == object.resource_version() => {
                 if is_equal(record) {
                     return Ok(0);
@@ -83,8 +83,8 @@ impl Comparison<'_> {
             Some(_) => ChangeKind::Modified,
             None => ChangeKind::Added,
         };
-        let old_bytes = same.as_ref().and_then(|(before, _)| recorded.bytes(before));
-        let old = same.as_ref().zip(old_bytes.as_ref()).map(|((before, record), bytes)| OldState {
+        let old_bytes = same.and_then(|(before, _)| recorded.bytes(before));
+        let old = same.zip(old_bytes.as_ref()).map(|((before, record), bytes)| OldState {
             uid: &before.uid,
             version: &record.object_version,
             bytes,
@@ -111,7 +111,7 @@ impl Comparison<'_> {
         recorded: &mut RecordedObjects,
         before: &PartObject,
         record: &Record<'_>,
-    ) -> Result<u64, HistoryError> {
+    ) -> u64 {
         let bytes = recorded.bytes(before).unwrap_or_default();
         let old = OldState { uid: &before.uid, version: &record.object_version, bytes: &bytes };
         let change = NewChange {
@@ -127,7 +127,7 @@ impl Comparison<'_> {
             old: Some(old),
         };
         writer.append(&change, self.now, self.since());
-        Ok(1)
+        1
     }
 }
 

@@ -134,7 +134,7 @@ impl History {
         let (mut before, mut after) = (None, None);
         let mut is_recorded = false;
         for path in self.parts()?.iter().rev() {
-            if let Some(start) = self.begins_after(path, resource, point)? {
+            if let Some(start) = Self::begins_after(path, resource, point)? {
                 is_recorded = true;
                 after = Some(start);
                 continue;
@@ -177,7 +177,6 @@ impl History {
 
     /// Returns where the collection begins in a part, if that is after the point, without reading the whole part.
     fn begins_after(
-        &self,
         path: &Path,
         resource: &Resource,
         point: &Point,

@@ -1,5 +1,6 @@
 //! The file of a part: its tables, and the rows that describe the part itself.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -125,7 +126,7 @@ impl PartFile {
     }
 
     /// Makes the part one file, which nobody writes to any more.
-    pub fn finish(self) -> Result<(), HistoryError> {
+    pub fn finish(self) {
         // Readers may still use the log; then SQLite keeps it, and the next reader that is alone removes it.
         let at_once = self.connection.busy_timeout(Duration::ZERO);
         let done = at_once.and_then(|()| {
@@ -134,7 +135,6 @@ impl PartFile {
         if let Err(error) = done {
             tracing::debug!(part = %self.path.display(), %error, "the write-ahead log stays");
         }
-        Ok(())
     }
 
     pub fn sql<T>(&self, result: rusqlite::Result<T>) -> Result<T, HistoryError> {
@@ -237,7 +237,7 @@ fn read_spans(bytes: &mut &[u8]) -> Option<Vec<(u64, Span)>> {
     let mut spans = Vec::new();
     for _ in 0..count {
         let (collection, first_seq) = (read_number(bytes)?, read_number(bytes)?);
-        let mut version = || read_version(bytes).map(|version| version.into_owned());
+        let mut version = || read_version(bytes).map(Cow::into_owned);
         let [first_version, last_version, resume_version] = [version()?, version()?, version()?];
         let mut time = || jiff::Timestamp::from_millisecond(read_number(bytes)?.try_into().ok()?).ok();
         let [first_time, last_time] = [time()?, time()?];

@@ -136,7 +136,7 @@ impl PastCollection {
         let (namespace, name) = key.into();
         let mut reader = self.shared.reader();
         for object in reader.objects_of_key(self.shared.collection, &format!("{namespace}/{name}"))?.into_iter().rev() {
-            if let Some(found) = self.shared.live_state(&mut reader, object)? {
+            if let Some(found) = self.shared.live_state(&mut reader, &object)? {
                 return Ok(Some(found));
             }
         }
@@ -208,10 +208,10 @@ impl Shared {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn live_state(&self, reader: &mut PartReader, object: PartObject) -> Result<Option<PastObject>, HistoryError> {
-        match reader.state(&object, &self.cut)? {
+    fn live_state(&self, reader: &mut PartReader, object: &PartObject) -> Result<Option<PastObject>, HistoryError> {
+        match reader.state(object, &self.cut)? {
             Some(state) if state.record.kind != ChangeKind::Deleted => {
-                past_object(reader, &self.resource, &object, &state).map(Some)
+                past_object(reader, &self.resource, object, &state).map(Some)
             }
             _ => Ok(None),
         }
@@ -253,7 +253,7 @@ impl Iterator for PastObjects {
         loop {
             while let Some(object) = self.page.pop_front() {
                 self.after = Some((object.key.clone(), object.id));
-                if let Some(found) = shared.live_state(&mut reader, object).transpose() {
+                if let Some(found) = shared.live_state(&mut reader, &object).transpose() {
                     return Some(found);
                 }
             }

@@ -133,12 +133,11 @@ impl<'a> Record<'a> {
 /// Writes a version: twice a number, or the length of a text times two plus one, and the text.
 pub(crate) fn write_version(version: &str, out: &mut Vec<u8>) {
     let number = version.parse::<u64>().ok().filter(|number| *number <= u64::MAX >> 1 && number.to_string() == version);
-    match number {
-        Some(number) => encode_varint(number << 1, out),
-        None => {
-            encode_varint((version.len() as u64) << 1 | 1, out);
-            out.extend_from_slice(version.as_bytes());
-        }
+    if let Some(number) = number {
+        encode_varint(number << 1, out);
+    } else {
+        encode_varint((version.len() as u64) << 1 | 1, out);
+        out.extend_from_slice(version.as_bytes());
     }
 }
 

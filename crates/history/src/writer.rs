@@ -166,7 +166,7 @@ impl HistoryWriter {
             let known = LiveObject { id: object.id, deltas: 0, sum: object.sum };
             live.insert(key_hash(object.collection, object.key), known);
         })?;
-        file.finish()?;
+        file.finish();
         let path = part_path(&self.dir, number);
         fs::rename(&unfinished, &path).map_err(io)?;
         // So that the name survives a loss of power. Other systems cannot open folders.
@@ -241,7 +241,8 @@ impl HistoryWriter {
         let mut source = LastStates { spans: reader.spans.continued(seq), reader };
         self.begin_part((seq, time), number, &mut source)?;
         drop(source);
-        PartFile::open(&part_path(&self.dir, number - 1))?.finish()
+        PartFile::open(&part_path(&self.dir, number - 1))?.finish();
+        Ok(())
     }
 
     fn drop_old(&mut self, now: Timestamp) -> Result<(), HistoryError> {

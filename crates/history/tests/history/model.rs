@@ -208,7 +208,7 @@ fn an_object_of_protobuf_stays_as_it_is() {
         };
         let data = [("key".to_owned(), "x".repeat(version as usize))].into_iter().collect();
         let object = ConfigMap { metadata: Some(metadata), data, ..ConfigMap::default() };
-        let bytes = <ConfigMap as StoreType>::encode(&object).unwrap().to_vec();
+        let bytes = <ConfigMap as StoreType>::encode(&object).unwrap();
         writer.apply(listwatch::Encoding::Protobuf, &bytes).unwrap();
         recording.tick(time(version.into())).unwrap();
         states.push((version, bytes));
