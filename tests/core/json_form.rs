@@ -191,6 +191,7 @@ fn assert_finds_what_is_listed(object: &value::Object<'_>) {
         "supplementalGroups",
         "a",
         "k",
+        "\u{fffd}",
     ] {
         let found = object.get(name).unwrap().map(|value| format!("{value:?}"));
         assert_eq!(found.as_ref(), listed.get(name), "{name}");
@@ -214,6 +215,14 @@ fn unusual_objects_are_read_as_they_are_written() {
         ),
         ("ConfigMap", [entry(b"k", b"1"), entry(b"a", b"2")].concat(), r#"{"metadata":{},"data":{"a":"2","k":"1"}}"#),
         ("ConfigMap", [entry(b"a", b"1"), entry(b"a", b"2")].concat(), r#"{"metadata":{},"data":{"a":"2"}}"#),
+        // A key that is not UTF-8 is found by what JSON writes in its place.
+        ("ConfigMap", entry(b"\xff", b"1"), r#"{"metadata":{},"data":{"\ufffd":"1"}}"#),
+        // Some encoders write only the low 32 bits of a negative number.
+        (
+            "Pod",
+            len(2, &[b"\xc8\x01\xff\xff\xff\xff\x0f"]),
+            r#"{"metadata":{},"spec":{"containers":null,"priority":-1},"status":{}}"#,
+        ),
         // Packed numbers, of which there may be none.
         (
             "Pod",
@@ -232,7 +241,17 @@ fn unusual_objects_are_read_as_they_are_written() {
         item.to_json(&mut json).unwrap();
         let mut written = parse(&json);
         assert_read_as(&item, &json);
-        assert_finds_what_is_listed(&item.json_form().unwrap());
+        let form = item.json_form().unwrap();
+        assert_finds_what_is_listed(&form);
+        if let Some(Value::Object(data)) = form.get("data").unwrap() {
+            let mut keys = Vec::new();
+            data.try_for_each(|key, _| {
+                keys.push(key.as_str().to_owned());
+                Ok::<_, Fault>(())
+            })
+            .unwrap();
+            assert!(keys.is_sorted(), "{keys:?}");
+        }
         let members = written.as_object_mut().unwrap();
         assert_eq!([members.remove("kind").unwrap(), members.remove("apiVersion").unwrap()], [kind, "v1"]);
         assert_eq!(without_times(written), parse(expected.as_bytes()), "{object:x?}");

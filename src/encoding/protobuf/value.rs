@@ -205,10 +205,9 @@ fn member_value<'a>(root: &'a [u8], field: &'static Field, own: &[Found<'a>]) ->
     Ok(Some(value).filter(|_| !is_omitted))
 }
 
-/// Returns true if JSON does not have the field when protobuf does not; false for an inlined message.
+/// Returns true if JSON does not have the field when protobuf does not. An inlined message is never omitted.
 fn is_omitted_if_absent(field: &Field) -> bool {
     match field.omit {
-        _ if field.name.len == 0 => false,
         Omit::Never => false,
         Omit::Absent | Omit::Zero => true,
         Omit::Empty => field.shape != Shape::Single || !matches!(field.of, Type::Message(_)),

@@ -186,6 +186,8 @@ fn checks_json_frames() {
         format!(r#"{{"type":"BOOKMARK","object":{ENDS},"object":{{"metadata":{{"resourceVersion":"7"}}}}}}"#),
         format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"7"}}}},"object":{ENDS}}}"#),
         format!(r#"{{"type":"BOOKMARK","object":{ENDS}}}"#).replace("}}}", r#"},"metadata":{"resourceVersion":"7"}}}"#),
+        // Annotations that are no object are none.
+        format!(r#"{{"type":"BOOKMARK","object":{ENDS}}}"#).replace(r#"{"k8s.io/initial-events-end":"true"}"#, "null"),
         deep(9_998),
     ] {
         let body = format!("{GOOD}\n{line}\n{GOOD}\n");
