@@ -48,6 +48,8 @@ mod readme {}
 #[doc = include_str!("../README.md")]
 mod own_readme {}
 
+#[cfg(test)]
+mod allocated;
 mod compress;
 mod contain;
 mod error;

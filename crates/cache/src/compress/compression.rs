@@ -485,6 +485,7 @@ fn compress_whole<'e>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocated::assert_reports_what_it_allocates;
 
     const NAMESPACE: &str = "ns";
 
@@ -651,5 +652,34 @@ mod tests {
             writer.encode(b"short", &identity(NAMESPACE, "a"), None, None),
             EncodeOutcome::Incompressible
         ));
+    }
+
+    #[test]
+    fn reports_what_its_parts_allocate() {
+        let mut namespaces = Namespaces::default();
+        let names: Vec<_> = (0..1000).map(|i| namespaces.intern(&format!("ns-{i}"))).collect();
+        let mut shared = Vec::with_capacity(names.len());
+        let create = || {
+            let mut writer = Writer::default();
+            let Writer { compression, .. } = &mut writer;
+            shared.extend(names.iter().map(|name| compression.by_namespace.get(&mut namespaces, name, None)));
+            let bytes: String = (0..30).map(text).collect();
+            let candidate = writer.add_candidate(bytes.as_bytes(), &identity(NAMESPACE, "a"));
+            let next = format!("{bytes}b");
+            let EncodeOutcome::Delta { reference, .. } =
+                writer.encode(next.as_bytes(), &identity(NAMESPACE, "b"), Some(&candidate), None)
+            else {
+                panic!("no reference")
+            };
+            let Compression { decoder, renewed, .. } = &mut writer.compression;
+            (0..1000).for_each(|_| renewed.add(&decoder.new_reference(reference.object()), &reference));
+            (writer, reference)
+        };
+        let report = |(Writer { compression, .. }, _): &(Writer, _)| {
+            compression.measure().buffers + compression.reference_bytes()
+        };
+        let (writer, _) = assert_reports_what_it_allocates(create, report);
+        let zstd = writer.compression.measure().zstd;
+        assert!((10_000..16 << 20).contains(&zstd), "{zstd}");
     }
 }

@@ -101,3 +101,38 @@ impl NamespaceDictionaries {
             + self.shared.len() * (2 * size_of::<usize>() + size_of::<NamespaceDictionary>())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocated::assert_reports_what_it_allocates;
+
+    #[test]
+    fn reports_its_map_and_what_namespaces_share() {
+        let mut namespaces = Namespaces::default();
+        let names: Vec<_> = (0..3000).map(|i| namespaces.intern(&format!("ns-{i}"))).collect();
+        let mut shared = Vec::with_capacity(names.len());
+        let create = || {
+            let mut dictionaries = NamespaceDictionaries::default();
+            shared.extend(names.iter().map(|name| dictionaries.get(&mut namespaces, name, None)));
+            dictionaries
+        };
+        let mut dictionaries = assert_reports_what_it_allocates(create, NamespaceDictionaries::bytes);
+        let known = dictionaries.get(&mut namespaces, "ns-7", None);
+        assert!(Arc::ptr_eq(&known, &shared[7]));
+        drop((known, shared));
+        // A new namespace displaces those without objects.
+        let kept = dictionaries.get(&mut namespaces, "kept", None);
+        (0..10_000).for_each(|i| drop(dictionaries.get(&mut namespaces, &format!("more-{i}"), None)));
+        assert!(dictionaries.bytes() < 10_000, "{}", dictionaries.bytes());
+        assert!(Arc::ptr_eq(&kept, &dictionaries.get(&mut namespaces, "kept", None)));
+    }
+
+    #[test]
+    fn a_dictionary_returns_its_bytes() {
+        let bytes: Vec<_> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
+        let dictionary = Dictionary::new(&bytes).unwrap();
+        assert_eq!(dictionary.bytes(), bytes);
+        assert!((100..bytes.len()).contains(&dictionary.packed_len()));
+    }
+}

@@ -181,3 +181,56 @@ impl Encoder {
         buffers + dictionaries.sum::<usize>() + self.dictionaries.capacity() * size_of::<Weak<Dictionary>>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocated::assert_reports_what_it_allocates;
+
+    /// An object of 200 words and 20 uids.
+    fn object(seed: u64) -> ElidedObject {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut texts: Vec<_> = (0..200).map(|_| format!("word-{:x}", random.u16(..4000))).collect();
+        texts.extend((0..20).map(|i| format!("{i:08x}-89ab-cdef-0123-{:012x}", random.u8(..4))));
+        let bytes = texts.join(" ").into_bytes();
+        ElidedObject { wire_len: bytes.len().try_into().unwrap(), bytes }
+    }
+
+    #[test]
+    fn reports_its_buffers_and_the_memory_of_zstd() {
+        let most = 8 << 20;
+        let mut encoder = Encoder::new();
+        assert_eq!((encoder.zstd_bytes(), encoder.buffer_bytes()), (0, 0));
+        encoder.compress_alone(&object(0)).unwrap();
+        assert!((10_000..most).contains(&encoder.zstd_bytes()), "{}", encoder.zstd_bytes());
+        let create = || {
+            let mut encoder = Encoder::trained_on((1..1000).map(object));
+            encoder.compress_alone(&object(0)).unwrap();
+            encoder
+        };
+        let mut encoder = assert_reports_what_it_allocates(create, Encoder::buffer_bytes);
+        let (all, buffers) = (encoder.zstd_bytes(), encoder.buffer_bytes());
+        encoder.free_tables();
+        let (dictionary, len) = (encoder.zstd_bytes(), encoder.dictionary().unwrap().bytes().len());
+        assert!(len < dictionary && dictionary + len + 10_000 < all && all < most, "{len} {dictionary} {all}");
+        assert!(encoder.buffer_bytes() + object(0).bytes.len() < buffers);
+        // The compression creates its tables again.
+        assert!(encoder.compress_alone(&object(0)).unwrap().dictionary.is_some());
+    }
+
+    #[test]
+    fn knows_the_dictionaries_that_objects_use() {
+        let mut encoder = Encoder::trained_on((1..1000).map(object));
+        let first = encoder.dictionary().cloned();
+        assert!(encoder.train((1000..2000).map(object)));
+        assert!(!Arc::ptr_eq(encoder.dictionary().unwrap(), first.as_ref().unwrap()));
+        assert_eq!(encoder.dictionaries.len(), 2);
+        drop(first);
+        // The current dictionary is used until the next is adopted.
+        assert!(encoder.train((2000..3000).map(object)));
+        assert_eq!(encoder.dictionaries.len(), 2);
+        // Nothing in common.
+        assert!(!encoder.train((0..2).map(object)));
+        assert_eq!(encoder.dictionaries.len(), 2);
+    }
+}

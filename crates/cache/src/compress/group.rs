@@ -280,6 +280,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocated::assert_reports_what_it_allocates;
 
     #[test]
     fn a_group_takes_16_bytes() {
@@ -355,5 +356,18 @@ mod tests {
             groups.move_candidate(GroupKey(999), 16 * from, 16 * 7);
             assert_eq!(groups.candidate(GroupKey(999)), Some(StateId::new(0, 16 * expected)));
         }
+    }
+
+    #[test]
+    fn reports_its_map_and_the_previous_object() {
+        let create = || {
+            let mut groups = DeltaGroups::default();
+            (0..3000).for_each(|i| groups.set_candidate(GroupKey(i), StateId::new(0, 16), |_| true));
+            groups.remember_previous(GroupKey(0), &"n".repeat(20_000), &vec![0; 30_000]);
+            groups
+        };
+        let mut groups = assert_reports_what_it_allocates(create, DeltaGroups::bytes);
+        groups.forget_dropped(|_| false);
+        assert_eq!(groups.bytes(), 0);
     }
 }

@@ -340,6 +340,7 @@ fn write_decimal(mut number: u64, digits: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocated::assert_reports_what_it_allocates;
 
     const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
     const OTHER: &str = "f1234567-89ab-cdef-0123-456789abcdef";
@@ -489,5 +490,18 @@ mod tests {
         assert!(unpacked(&[MARKER, MICRO_TIME], &values, most).is_some());
         assert_eq!(split(&[]), None);
         assert_eq!(split(&[2, 1, 2, 9]), Some((2, &[1, 2, 9][..])));
+    }
+
+    #[test]
+    fn reports_what_it_allocates() {
+        let texts: Vec<_> = (0..2000).map(|i| format!("{i:08x}-89ab-cdef-0123-456789abcdef")).collect();
+        let texts = texts.join(" ");
+        assert_reports_what_it_allocates(|| KnownTexts::of(texts.as_bytes()), KnownTexts::capacity);
+        let create = || {
+            let (mut packer, mut object) = (Packer::default(), PackedObject::default());
+            packer.pack(texts.as_bytes(), &KnownTexts::default(), &mut object);
+            (packer, object)
+        };
+        assert_reports_what_it_allocates(create, |(packer, object)| packer.capacity() + object.bytes.capacity());
     }
 }

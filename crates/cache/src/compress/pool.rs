@@ -191,6 +191,7 @@ impl DecoderPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocated::assert_reports_what_it_allocates;
 
     fn reference(shared: &Arc<SharedPool>) -> Arc<Reference> {
         let namespace = Arc::new(NamespaceDictionary { namespace: "ns".into(), dictionary: None });
@@ -280,5 +281,26 @@ mod tests {
             assert_eq!((pool.kept.len(), pool.kept_bytes), (0, 0));
         }
         assert_eq!(shared.reference_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn reports_its_buffers_and_what_it_keeps() {
+        let shared = Arc::default();
+        let namespace = Arc::new(NamespaceDictionary { namespace: "ns".into(), dictionary: None });
+        let object = StoredWhole { shared: &namespace, body: &[1, 2, 3], wire_len: 9 };
+        assert_reports_what_it_allocates(|| Reference::new(&shared, object), |_| Reference::allocated(3));
+        let references: Vec<_> = (0..100).map(|_| reference(&shared)).collect();
+        let create = || {
+            let mut pool = DecoderPool::default();
+            let (frame, elided) = (vec![0; 30_000], vec![0; 50_000]);
+            let object = PackedObject { bytes: vec![0; 20_000], text_len: 0 };
+            pool.put_context(DecoderContext { frame, packed: object, elided, ..Default::default() });
+            for reference in &references {
+                pool.keep(reference, &packed(70));
+            }
+            pool
+        };
+        let pool = assert_reports_what_it_allocates(create, DecoderPool::buffer_bytes);
+        assert_eq!(pool.zstd_bytes(), 0);
     }
 }

@@ -69,6 +69,8 @@ impl RenewedReferences {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocated::assert_reports_what_it_allocates;
+    use crate::compress::dictionary::{NamespaceDictionary, StoredWhole};
 
     #[test]
     fn a_step_is_bounded_by_slots_and_bytes() {
@@ -97,5 +99,18 @@ mod tests {
             found.retain(|visited| *visited > 0 || slots == 0);
             assert_eq!(found, steps, "{slots} {len:?}");
         }
+    }
+
+    #[test]
+    fn reports_its_map_and_the_old_allocations() {
+        let (pool, namespace) = (Arc::default(), NamespaceDictionary { namespace: "ns".into(), dictionary: None });
+        let object = StoredWhole { shared: &Arc::new(namespace), body: &[1, 2, 3], wire_len: 9 };
+        let new = Reference::new(&pool, object);
+        let create = || {
+            let mut renewed = RenewedReferences::default();
+            (0..3000).for_each(|_| renewed.add(&Reference::new(&pool, object), &new));
+            renewed
+        };
+        assert_reports_what_it_allocates(create, RenewedReferences::bytes);
     }
 }

@@ -250,4 +250,24 @@ mod tests {
     fn an_empty_collection_has_a_choice() {
         assert!(SampleChoice::of(0, 0).has(7));
     }
+
+    #[test]
+    fn a_dictionary_is_trained_on_a_part_of_many_samples_and_ends_with_whole_ones() {
+        const LEN: usize = 2048;
+        let sample = |seed| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let words: Vec<_> = (0..300).map(|_| format!("word-{:x}", random.u16(..4000))).collect();
+            words.join(" ").as_bytes()[..LEN].to_vec()
+        };
+        let mut taken = 0;
+        let samples = (0..3000).map(|seed| {
+            taken += 1;
+            sample(seed)
+        });
+        let dictionary = train(samples).unwrap().bytes();
+        assert_eq!(taken, MOST_SAMPLES_LEN / LEN + 1);
+        let most = TRAINED_SAMPLES * LEN + WHOLE_LEN;
+        assert!((most - WHOLE_LEN..=most).contains(&dictionary.len()), "{} of {most}", dictionary.len());
+        assert!((0..3000).any(|seed| dictionary.ends_with(&sample(seed))));
+    }
 }

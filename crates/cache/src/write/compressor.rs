@@ -362,6 +362,8 @@ mod tests {
         let is_trained = |reference: &Arc<Reference>| reference.object().shared.dictionary.is_some();
         let mut members: Vec<_> = (0..30).map(|i| member(i / 3, i % 3)).collect();
         assert!(members.iter().all(|(name, _)| reference(name).is_some_and(|reference| !is_trained(&reference))));
+        // The next object of each of these groups is compared with the first, which the training compresses again.
+        let firsts: Vec<_> = (10..20).map(|group| member(group, 0)).collect();
         // Without a group, until the training.
         let mut others = 0;
         let mut write_other = || {
@@ -383,7 +385,9 @@ mod tests {
         let groups: Vec<_> = (0..10).map(of_group).collect();
         assert!(groups.iter().all(|references| is_shared(references)));
         assert!(groups.iter().filter(|references| references.iter().all(Option::is_some)).count() >= 7);
-        for (name, json) in &members {
+        let compared = |&group: &u64| reference(&member(group, 1).0).is_some();
+        assert!((10..20).filter(compared).count() >= 7);
+        for (name, json) in members.iter().chain(&firsts) {
             assert_eq!(**store.get(("a", &**name)).unwrap().encoded().unwrap(), *json.as_bytes());
         }
     }

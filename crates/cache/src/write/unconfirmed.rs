@@ -75,14 +75,16 @@ impl UnconfirmedWrites {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocated::assert_reports_what_it_allocates;
 
     #[test]
     fn counts_its_versions_and_its_maps() {
-        let mut writes = UnconfirmedWrites::default();
-        assert_eq!(writes.bytes(), 0);
-        (0..1000).for_each(|key_hash| writes.add(key_hash, "12345"));
-        // The text with its two counts, the place in the order, and the entry of the map.
-        let each = (2 * 8 + 5) + 24 + 25;
-        assert!((1000 * each..3000 * each).contains(&writes.bytes()), "{}", writes.bytes());
+        let create = || {
+            let mut writes = UnconfirmedWrites::default();
+            assert_eq!(writes.bytes(), 0);
+            (0..1000).for_each(|key_hash| writes.add(key_hash, "12345678"));
+            writes
+        };
+        assert_reports_what_it_allocates(create, UnconfirmedWrites::bytes);
     }
 }
