@@ -5,6 +5,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the reader has left: see `notices`")]
 
+mod at;
 mod cluster;
 mod completions;
 mod escape;
@@ -117,7 +118,7 @@ async fn run_command(command: Command) -> Result<(), Failure> {
 impl Command {
     /// Returns true for a command that runs unattended.
     fn shows_all_warnings(&self) -> bool {
-        matches!(self, Self::Cluster(command) if command.is_mirror())
+        matches!(self, Self::Cluster(command) if command.is_service())
     }
 
     /// Returns the exit code after the first signal.

@@ -178,6 +178,11 @@ impl VersionArgs {
         }
     }
 
+    /// Returns true if the user gave a resource version.
+    pub fn is_given(&self) -> bool {
+        self.resource_version.is_some()
+    }
+
     fn resource_version(&self) -> ResourceVersion {
         match (&self.resource_version, self.resource_version_match) {
             (None, _) => ResourceVersion::MostRecent,
@@ -192,6 +197,21 @@ impl SelectionArgs {
     /// Returns the resource as the user typed it.
     pub fn resource(&self) -> &str {
         &self.resource
+    }
+
+    /// Returns the namespace; `None` for all.
+    pub fn namespace(&self, default: String) -> Option<String> {
+        (!self.all_namespaces).then(|| self.namespace.clone().unwrap_or(default))
+    }
+
+    /// Returns true if they select all objects.
+    pub fn selects_all(&self) -> bool {
+        self.selector.is_none() && self.field_selector.is_none() && self.shard.is_none()
+    }
+
+    /// Returns true if only the metadata of objects is requested.
+    pub fn is_metadata_only(&self) -> bool {
+        self.metadata_only
     }
 
     /// Returns true if the user typed the name of a saved body in place of a resource.

@@ -17,12 +17,17 @@ use tempfile::NamedTempFile;
 use crate::cluster::connect::ConnectionArgs;
 use crate::cluster::listing::{list_failure, list_progress, print_warnings};
 use crate::cluster::query::QueryArgs;
+use crate::cluster::record_history::{self, HistoryOptions};
+use crate::cluster::resource::find_common;
 use crate::failure::Failure;
 use crate::notices;
 use crate::output::{Output, print_rows};
 use crate::partial_file::{create_beside, replace};
 
-/// Save the body of a list, byte for byte.
+/// Save the body of a list, byte for byte, or record every change of collections.
+///
+/// With --history, the command records all changes of the resources into a folder, until Ctrl-C: read it with `get
+/// --from DIR --at TIME`, `log`, `diff` and `mirror --from DIR --at TIME`. Without, it saves one list:
 ///
 /// FILE receives the bytes that the server sent, uncompressed: Kubernetes protobuf, or JSON for custom resources. The
 /// body is written to a temporary file next to FILE, which only its owner can read. The temporary file replaces FILE
@@ -38,22 +43,56 @@ use crate::partial_file::{create_beside, replace};
 #[command(after_help = "\
 Examples:
   listwatch record pods -A pods.pb                 then: listwatch get pods --from pods.pb
-  listwatch record secrets -A --metadata-only secrets.pb")]
+  listwatch record secrets -A --metadata-only secrets.pb
+  listwatch record --history DIR pods,deploy,nodes,events,widgets.example.com -A --keep 14d --max-size 30G")]
 pub struct RecordArgs {
     #[command(flatten)]
     query: QueryArgs,
 
-    /// File to write the body to
-    file: PathBuf,
+    /// File to write the body to; with --history, more resources
+    #[arg(value_name = "FILE", required_unless_present = "history")]
+    rest: Vec<String>,
+
+    #[command(flatten)]
+    history: HistoryOptions,
 
     #[command(flatten)]
     connection: ConnectionArgs,
 }
 
+impl RecordArgs {
+    /// Returns true if changes are recorded until a signal.
+    pub fn is_history(&self) -> bool {
+        self.history.history.is_some()
+    }
+}
+
+/// Returns true for a text that names a resource of every server, and no path.
+fn is_resource_name(text: &str) -> bool {
+    text.split(',').any(|name| find_common(name).is_some())
+}
+
 const REMEDY: Option<&str> = Some("record each namespace with -n, or use `stats --chunk-size`");
 
 pub async fn run(args: RecordArgs) -> Result<(), Failure> {
-    let RecordArgs { query, file, connection } = args;
+    let RecordArgs { query, rest, history, connection } = args;
+    if history.history.is_some() {
+        let selection = &query.selection;
+        if !selection.selects_all() || selection.is_metadata_only() || query.version.is_given() {
+            let fault = "a history has all objects whole: use no selector, --metadata-only or --resource-version";
+            return Err(Failure::Usage(fault.to_owned()));
+        }
+        let names: Vec<_> = [selection.resource().to_owned()].into_iter().chain(rest).collect();
+        return record_history::run(history, &names, selection, connection).await;
+    }
+    let file = match &*rest {
+        [file] if is_resource_name(file) => {
+            let fault = "is a resource: write `--history DIR` to record several, or `./` before the name of a file";
+            return Err(Failure::Usage(format!("{file} {fault}")));
+        }
+        [file] => PathBuf::from(file),
+        _ => return Err(Failure::Usage("name one FILE, or record several resources with --history DIR".to_owned())),
+    };
     if file.as_os_str() == "-" {
         return Err(Failure::Usage("FILE must be a file: `record` does not write to stdout".to_owned()));
     }

@@ -11,9 +11,11 @@
 //! | `objects` | what a source is: resources, and a cursor over their objects |
 //! | `etcd` | etcd's data files and snapshots |
 //! | `files`, `documents` | files, folders and archives of JSON, YAML and recorded bodies |
+//! | `history` | a history that `record` wrote, at a point of the past |
 //! | `builtin`, `definitions`, `discovery` | the resources, and the documents that list them |
 //! | `request`, `select`, `page` | a request, which objects it selects, and the body of a response |
 //! | `transport` | all together |
+//! | `exact` | a server, with a history for its older versions |
 //!
 //! - A list is sent in pages, also when the reader asks for none, because a body in protobuf begins with its length.
 //!   Between two pages the cursor is kept under the continue token.
@@ -24,7 +26,9 @@ mod definitions;
 mod discovery;
 mod documents;
 mod etcd;
+mod exact;
 mod files;
+mod history;
 mod objects;
 mod page;
 mod request;
@@ -37,12 +41,16 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use listwatch::ItemRef;
+use listwatch_history::{History, Point};
 
 use self::documents::{Contents, Peeked};
 use self::etcd::{EtcdOptions, EtcdSource};
+pub use self::exact::ExactFromHistory;
 use self::files::FileSource;
+use self::history::HistorySource;
 use self::objects::ObjectSource;
 pub use self::transport::{Readers, SourceTransport};
+use crate::at::PointArg;
 use crate::failure::Failure;
 
 /// What to read in place of a server.
@@ -53,11 +61,18 @@ pub struct FromArgs {
     ///
     /// An etcd snapshot or data file; a list that `record` or `curl` saved, in protobuf or JSON; what kubectl printed
     /// as JSON or YAML; a folder or tar archive with such files, as must-gather, support-bundle and `kubectl
-    /// cluster-info dump` write. Gzip and zstd are decompressed.
+    /// cluster-info dump` write. Gzip and zstd are decompressed. Or a history that `record --history` wrote.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
-    /// With an etcd file, the state at revision N [default: the newest]
+    /// With a history, the state at this time: 14:03, 2026-11-27T14:03Z, -2h or now [default: now].
+    ///
+    /// A time without a zone is local, and one that the clocks showed twice is an error. `now` is the newest state that
+    /// was recorded. AGE is relative to the time.
+    #[arg(long, value_name = "TIME", requires = "from", conflicts_with = "at_version", allow_hyphen_values = true)]
+    at: Option<PointArg>,
+
+    /// With a history or an etcd file, the state at version N [default: the newest]
     #[arg(long, value_name = "N", requires = "from")]
     at_version: Option<i64>,
 
@@ -81,6 +96,18 @@ impl FromArgs {
     pub fn open(&self, readers: Readers) -> Result<Option<SourceTransport>, Failure> {
         let Some(path) = self.path() else { return Ok(None) };
         let named = |error: String| Failure::Error(format!("{}: {error}", display(path)));
+        if History::is_history(path) {
+            let point = match (&self.at, self.at_version) {
+                (Some(PointArg(point)), _) => point.clone(),
+                (None, Some(version)) => Point::Version(version.to_string()),
+                (None, None) => Point::Newest,
+            };
+            let source = Box::new(HistorySource::open(path, point).map_err(named)?);
+            return Ok(Some(SourceTransport::new(source, display(path), readers)));
+        }
+        if self.at.is_some() {
+            return Err(Failure::Usage(format!("--at is for histories, and {} is none", display(path))));
+        }
         let is_etcd = path.is_file() && listwatch_etcd::is_data_file(path).map_err(|error| named(error.to_string()))?;
         let source: Box<dyn ObjectSource> = if is_etcd {
             let options = EtcdOptions {
@@ -95,7 +122,8 @@ impl FromArgs {
                 ("--encryption-config", self.encryption_config.is_some()),
             ];
             if let Some((option, _)) = of_etcd.iter().find(|(_, is_given)| *is_given) {
-                return Err(Failure::Usage(format!("{option} is for etcd files, and {} is none", display(path))));
+                let kinds = if *option == "--at-version" { "histories and etcd files" } else { "etcd files" };
+                return Err(Failure::Usage(format!("{option} is for {kinds}, and {} is none", display(path))));
             }
             Box::new(FileSource::open(path).map_err(named)?)
         };

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use listwatch::client::Resource;
 use listwatch::{Encoding, ItemRef, TypeMeta};
 
@@ -10,6 +11,11 @@ use listwatch::{Encoding, ItemRef, TypeMeta};
 pub trait ObjectSource: Send + Sync + 'static {
     /// Returns the version of its lists: in etcd, the revision.
     fn version(&self) -> String;
+
+    /// Returns the time to which ages are relative.
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
 
     /// Begins to read the objects of a resource, in one namespace or in all. A name only says what is wanted: other
     /// objects may come too.

@@ -20,6 +20,8 @@ pub struct PageWriter<'a> {
     pub accepts_protobuf: bool,
     /// What a row of a Table has in addition to its cells.
     pub include_object: &'a str,
+    /// The time to which ages are relative.
+    pub now: Timestamp,
 }
 
 /// A body with its encoding.
@@ -122,7 +124,7 @@ impl PageWriter<'_> {
             if index > 0 {
                 bytes.push(b',');
             }
-            let row = printer.row(&object.item(), Timestamp::now()).map_err(text)?;
+            let row = printer.row(&object.item(), self.now).map_err(text)?;
             write_go_json(&row, &mut bytes).map_err(|error| error.to_string())?;
             bytes.pop_if(|last| *last == b'}');
             bytes.extend_from_slice(br#","object":"#);

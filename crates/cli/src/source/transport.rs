@@ -1,6 +1,7 @@
 //! A source as a transport: it answers requests as an API server does.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,15 @@ const MAX_PARKED: usize = 64;
 /// The time between two bookmarks of a watch, as the API server's.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
+/// What continue tokens begin with. No two of a process are the same, also of several sources.
+const TOKEN: &str = "page-";
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
+
+/// Returns true if a source may have sent this continue token.
+pub fn is_page_token(token: &str) -> bool {
+    token.strip_prefix(TOKEN).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Who may read what of a source.
 pub enum Readers {
     /// The command itself.
@@ -54,7 +64,6 @@ struct Shared {
 
 #[derive(Default)]
 struct Parked {
-    next: u64,
     cursors: VecDeque<(String, OpenList)>,
 }
 
@@ -220,7 +229,7 @@ impl Shared {
         while let Some(object) = cursor.next().map_err(Refusal::Source)? {
             let is_it = object.item().meta().is_ok_and(|meta| meta.name() == name);
             if is_it {
-                let body = writer(listed, query, headers).object(&object).map_err(Refusal::Source)?;
+                let body = self.writer(listed, query, headers).object(&object).map_err(Refusal::Source)?;
                 return Ok(body_response(body));
             }
         }
@@ -243,7 +252,7 @@ impl Shared {
             let cursor = self.source.objects(&listed.resource, path.namespace.as_deref(), None);
             OpenList { path: path.clone(), cursor: cursor.map_err(Refusal::Source)?, ahead: None, count: 0 }
         };
-        let writer = writer(listed, query, headers);
+        let writer = self.writer(listed, query, headers);
         let objects = list.read_page(query, writer.form == Form::Table).map_err(Refusal::Source)?;
         let is_empty = objects.is_empty() && list.count == 0;
         list.count += objects.len() as u64;
@@ -276,10 +285,14 @@ impl Shared {
         format!("{} has no {plural}{place}{selected}: {found}{hint}", self.name)
     }
 
+    fn writer<'a>(&self, listed: &'a ListedResource, query: &'a ListQuery, headers: &HeaderMap) -> PageWriter<'a> {
+        let (form, accepts_protobuf) = negotiate(headers);
+        PageWriter { listed, form, accepts_protobuf, include_object: &query.include_object, now: self.source.now() }
+    }
+
     fn park(&self, list: OpenList) -> String {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        parked.next += 1;
-        let token = format!("page-{}", parked.next);
+        let token = format!("{TOKEN}{}", NEXT_TOKEN.fetch_add(1, Ordering::Relaxed));
         if parked.cursors.len() == MAX_PARKED {
             parked.cursors.pop_front();
         }
@@ -359,11 +372,6 @@ impl OpenList {
     }
 }
 
-fn writer<'a>(listed: &'a ListedResource, query: &'a ListQuery, headers: &HeaderMap) -> PageWriter<'a> {
-    let (form, accepts_protobuf) = negotiate(headers);
-    PageWriter { listed, form, accepts_protobuf, include_object: &query.include_object }
-}
-
 /// Answers a watch: nothing changes, so after a bookmark it only shows that it is alive.
 async fn watch(
     shared: Arc<Shared>,
@@ -391,11 +399,9 @@ async fn watch(
     let encoding = if accepts_protobuf && listed.definition.is_none() { Encoding::Protobuf } else { Encoding::Json };
     let mut bookmark = Vec::new();
     if query.has_bookmarks {
-        PageWriter { listed: &listed, form, accepts_protobuf, include_object: "" }.encoder(encoding).bookmark(
-            &version,
-            false,
-            &mut bookmark,
-        );
+        PageWriter { listed: &listed, form, accepts_protobuf, include_object: "", now: jiff::Timestamp::UNIX_EPOCH }
+            .encoder(encoding)
+            .bookmark(&version, false, &mut bookmark);
     }
     let bookmark = Bytes::from(bookmark);
     let end = query.timeout_seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));

@@ -7,6 +7,7 @@ mod errors;
 mod from;
 mod get;
 mod help;
+mod history;
 mod mirror;
 mod plugin;
 mod process;

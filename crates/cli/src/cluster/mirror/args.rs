@@ -197,6 +197,13 @@ pub struct MirrorArgs {
     #[arg(long, requires = "from")]
     pub with_secrets: bool,
 
+    /// Record every change of the resources into this folder, and answer lists at exact versions from it.
+    ///
+    /// `record --history` has more options, and `get --from DIR --at TIME`, `log` and `diff` read the folder. With --dir,
+    /// a restart of the mirror is no gap in the history.
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    pub history: Option<PathBuf>,
+
     /// Write a kubeconfig for this mirror to this file, without credentials. Only its owner can read it.
     ///
     /// With --from, it contains the token that readers need.

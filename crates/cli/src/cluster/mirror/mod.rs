@@ -9,6 +9,7 @@ mod lookup;
 mod offline;
 mod open_files;
 mod origin;
+mod recording;
 mod settings;
 mod start;
 mod status;
@@ -38,11 +39,13 @@ use self::lookup::{FoundResource, Lookup, find_later};
 use self::offline::OfflineSource;
 use self::open_files::{raise_open_files_limit, reader_limits};
 use self::origin::FileOrigin;
+use self::recording::MirrorRecording;
 pub use self::settings::add_settings;
 use self::start::{CollectionAndReflector, share_budget, start_all, start_one};
 use self::status::StatusDisplay;
 use crate::failure::Failure;
 use crate::signals::{end_slowly, interrupted};
+use crate::source::ExactFromHistory;
 
 /// The interval at which the status is shown.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
@@ -96,6 +99,11 @@ async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Resul
         }
         None => args.connection.shared_transport().await?,
     };
+    // Lists at exact versions beyond the logs come from the history.
+    let transport: Arc<dyn Transport> = match &args.history {
+        Some(dir) => Arc::new(ExactFromHistory::new(transport, dir.clone())),
+        None => transport,
+    };
     let lookup = match &offline {
         Some(source) if args.resources.is_empty() => source.lookup().await?,
         _ => Lookup::start(&client, &args.resources, args.dir.as_deref()).await?,
@@ -103,6 +111,10 @@ async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Resul
     let origin = args.dir.as_deref().zip(transport.server()).map(|(dir, server)| FileOrigin::open(dir, server));
     let factory = CollectionFactory { args: &args, client: reflecting, origin };
     let all = factory.create_all(&lookup)?;
+    let recording = match &args.history {
+        Some(dir) => Some(MirrorRecording::start(dir, &all)?),
+        None => None,
+    };
     if let Some(dir) = &args.dir {
         lookup.keep(dir);
     }
@@ -131,7 +143,7 @@ async fn run_mirror(args: MirrorArgs, limits: Limits, readers: &Handle) -> Resul
     }
     let (shutdown, stopped) = oneshot::channel::<()>();
     let serving = readers.spawn(mirror.serve(listener, async { _ = stopped.await }));
-    let server = MirrorServer { endpoint, serving, leaving, shutdown };
+    let server = MirrorServer { endpoint, serving, leaving, shutdown, recording };
     let later: FuturesUnordered<_> = lookup.missing.into_iter().map(|typed| find_later(&client, typed)).collect();
     sync_and_serve(&factory, all, server, &resources, later).await
 }
@@ -237,6 +249,7 @@ struct MirrorServer {
     leaving: oneshot::Sender<()>,
     /// Ends the server, which then waits for open requests.
     shutdown: oneshot::Sender<()>,
+    recording: Option<MirrorRecording>,
 }
 
 /// Syncs the collections, and serves them until the first signal.
@@ -247,7 +260,7 @@ async fn sync_and_serve(
     resources: &MirroredSet,
     mut later: FuturesUnordered<impl Future<Output = FoundResource>>,
 ) -> Result<(), Failure> {
-    let MirrorServer { endpoint, mut serving, leaving, shutdown } = mirror;
+    let MirrorServer { endpoint, mut serving, leaving, shutdown, mut recording } = mirror;
     let mut collections: Vec<_> = all.iter().map(|(collection, _)| Arc::clone(collection)).collect();
     let (budget, frozen) = (factory.budget(), CancellationToken::new());
     let mut starting = pin!(start_all(all, budget, frozen.clone()));
@@ -283,6 +296,9 @@ async fn sync_and_serve(
                 frozen.cancel();
                 _ = shutdown.send(());
                 _ = serving.await;
+                if let Some(recording) = recording.take() {
+                    recording.end();
+                }
                 save_all(&collections, factory.origin.as_ref()).await;
                 status.end();
                 return Ok(());

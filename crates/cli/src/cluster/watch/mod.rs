@@ -1,6 +1,6 @@
 //! `listwatch watch`: prints the changes in a collection.
 
-mod diff;
+pub mod diff;
 mod printer;
 
 use std::io::IsTerminal as _;

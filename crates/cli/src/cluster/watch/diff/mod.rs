@@ -18,9 +18,10 @@ mod previous;
 mod print;
 mod secret;
 
-pub use self::compare::FieldChange;
-pub use self::previous::{EncodedObject, PreviousObjects};
-pub use self::print::{change_lines, to_patch};
+pub use self::compare::{FieldChange, find_changes};
+pub use self::previous::{EncodedObject, PreviousObjects, comparable_json};
+pub use self::print::{change_lines, path_text, to_patch};
+pub use self::secret::mask_secrets;
 
 #[cfg(test)]
 mod tests {

@@ -109,7 +109,7 @@ impl PreviousObjects {
 }
 
 /// Returns the JSON without bookkeeping, and the number of unknown fields.
-fn comparable_json(item: &ItemRef<'_>) -> Result<(Value, u64), ItemError> {
+pub fn comparable_json(item: &ItemRef<'_>) -> Result<(Value, u64), ItemError> {
     let mut json = Vec::new();
     let unknown_fields = item.to_json(&mut json)?;
     let mut object: Value = serde_json::from_slice(&json).map_err(ItemError::other)?;

@@ -35,7 +35,7 @@ fn add_lines(change: &FieldChange, most_chars: Option<usize>, lines: &mut Vec<St
 }
 
 /// Returns a path as `spec.containers[name=app].image`. Names with other characters are in brackets.
-fn path_text(path: &[PathStep]) -> String {
+pub fn path_text(path: &[PathStep]) -> String {
     let mut text = String::new();
     for step in path {
         match step {
