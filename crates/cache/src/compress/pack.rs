@@ -493,6 +493,12 @@ mod tests {
     }
 
     #[test]
+    fn digits_before_a_uid_are_packed_too() {
+        let (text, _) = packed(&format!("{} {UUID}", "0123456789abcdef".repeat(4)), "");
+        assert!(text.len() < 10, "{text:?}");
+    }
+
+    #[test]
     fn reports_what_it_allocates() {
         let texts: Vec<_> = (0..2000).map(|i| format!("{i:08x}-89ab-cdef-0123-456789abcdef")).collect();
         let texts = texts.join(" ");

@@ -216,8 +216,13 @@ mod tests {
             assert_eq!(training.is_due(true), is_due, "{compressed}");
         }
         training.restart_ratio();
-        (0..WINDOW).for_each(|_| training.record_whole(true, 1000, 500));
+        // A part of a window says nothing.
+        training.record_whole(true, 1000, 100);
         assert!(!training.is_due(true));
+        (1..WINDOW).for_each(|_| training.record_whole(true, 1000, 500));
+        assert!(!training.is_due(true));
+        (0..WINDOW).for_each(|_| training.record_whole(true, 1000, 900));
+        assert!(training.is_due(true));
     }
 
     #[test]
