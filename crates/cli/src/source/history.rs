@@ -38,6 +38,8 @@ impl HistorySource {
                         newest = Some(past);
                     }
                 }
+                // Nobody asked for the definitions, which are recorded with the others.
+                Err(_) if unknown.is_some() && resource == Resource::CUSTOM_RESOURCE_DEFINITIONS => {}
                 Err(error) => unknown = Some(error),
             }
         }
@@ -97,7 +99,12 @@ impl ObjectSource for HistorySource {
         let recorded = self.history.resources().map_err(|error| error.to_string())?;
         let mut resources = Vec::new();
         if recorded.contains(&Resource::CUSTOM_RESOURCE_DEFINITIONS) {
-            let mut definitions = self.objects(&Resource::CUSTOM_RESOURCE_DEFINITIONS, None, None)?;
+            // Definitions change rarely, and their watch may have been quiet, so the newest ones serve a point that is
+            // unknown of them. A list of the definitions themselves still says that the point is unknown.
+            let at = |point| self.history.at(&Resource::CUSTOM_RESOURCE_DEFINITIONS, point);
+            let past = at(&self.point).or_else(|_| at(&Point::Newest)).map_err(|error| error.to_string())?;
+            let type_meta = TypeMeta::new(past.resource().api_version(), past.resource().kind());
+            let mut definitions = HistoryCursor { objects: past.iter(), type_meta };
             while let Some(definition) = definitions.next()? {
                 resources.extend(resources_of(&definition.json()?));
             }
@@ -122,7 +129,8 @@ impl ObjectSource for HistorySource {
 
     fn found(&self) -> Result<Vec<String>, String> {
         let resources = self.history.resources().map_err(|error| error.to_string())?;
-        Ok(resources.iter().map(ToString::to_string).collect())
+        let has_objects = |resource: &&Resource| self.at(resource).is_ok_and(|past| past.iter().next().is_some());
+        Ok(resources.iter().filter(has_objects).map(ToString::to_string).collect())
     }
 }
 
