@@ -37,8 +37,8 @@ pub struct HistoryOptions {
     /// Record every change of the resources into this folder until Ctrl-C.
     ///
     /// Then all arguments are resources: `record --history DIR pods,deploy nodes -A`. The definitions of custom
-    /// resources are recorded too. After a restart the recording continues without a gap, unless the server has
-    /// forgotten the changes since. Only its owner can read a new folder.
+    /// resources are recorded too. After a restart the recording continues without a gap, unless the collection is
+    /// empty or the server has forgotten the changes since. Only its owner can read a new folder.
     #[arg(long, value_name = "DIR")]
     pub history: Option<PathBuf>,
 
