@@ -43,7 +43,7 @@ use std::sync::Arc;
 use listwatch_cache::ObjectKey;
 use tokio::time::Instant;
 
-/// After this many starts for changes, an object that waits behind changes is started.
+/// How many reconciles for changes start in a row while an object of the initial state waits.
 const MAX_CHANGES_IN_A_ROW: u8 = 7;
 
 /// A larger table is freed once it is empty.

@@ -134,8 +134,8 @@ impl DataFile {
 
     /// Reads the state of all keys that begin with `prefix` at a revision, or at the newest one. It walks through the
     /// bucket once, without reading whole values, and sorts the keys. At most `memory` bytes of keys are in memory, and
-    /// for a moment a copy of half of them. The others are in a temporary file in `TMPDIR`, or in `/var/tmp` if `TMPDIR`
-    /// is not set.
+    /// for a moment a copy of half of them. The others are in a temporary file in `TMPDIR`, or in `/var/tmp` if
+    /// `TMPDIR` is not set.
     ///
     /// # Errors
     ///

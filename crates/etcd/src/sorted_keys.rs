@@ -3,8 +3,8 @@
 //!
 //! The bucket is in the order of revisions, and lists are in key order. Keys arrive in the order of revisions, so a
 //! later entry of a key replaces an earlier one, or adds to it. When the buffer is full, it is sorted in place, and
-//! entries of one key become one; if half of it is still in use then, it becomes a sorted run of the temporary file, and
-//! else it is copied without the gaps. The end merges the runs.
+//! entries of one key become one; if half of it is still in use then, it becomes a sorted run of the temporary file,
+//! and else it is copied without the gaps. The end merges the runs.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

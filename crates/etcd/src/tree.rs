@@ -10,8 +10,8 @@ const MAX_DEPTH: usize = 64;
 
 /// A walk through the leaves of a bucket.
 ///
-/// bbolt has no checksums below its meta pages, so damaged references could lead in circles. Three rules end every walk:
-/// keys ascend, no more pages are visited than the file has, and no path has more than [`MAX_DEPTH`] pages.
+/// bbolt has no checksums below its meta pages, so damaged references could lead in circles. Three rules end every
+/// walk: keys ascend, no more pages are visited than the file has, and no path has more than [`MAX_DEPTH`] pages.
 pub(crate) struct Walk<'p> {
     pages: &'p Pages,
     /// The branches and the leaf on the way to the next element, each with the index of the next element.
@@ -59,8 +59,8 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Adds the branches and leaves that were visited to those of other buckets: a damaged reference may lead from one
-    /// bucket to another, or back to itself.
+    /// Adds the number of visited branches and leaves to the total of all buckets, because a damaged reference may lead
+    /// from one bucket to another, or back to itself.
     pub(crate) fn add_visited(&self, total: &mut u64) -> Result<(), Error> {
         *total += self.visited;
         if *total > self.pages.most_pages() { Err(ErrorKind::from(PageFault::Circle).into()) } else { Ok(()) }

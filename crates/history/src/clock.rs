@@ -9,8 +9,8 @@ const STEP: SignedDuration = SignedDuration::from_secs(1);
 
 /// The wall clock, without its steps backwards.
 ///
-/// Times of a history order its changes, so a clock that is set back must not reorder them. This clock then continues by
-/// the monotonic clock until the wall clock has caught up. A step forwards is followed.
+/// Times of a history order its changes, so a clock that is set back must not reorder them. This clock then continues
+/// by the monotonic clock until the wall clock has caught up. A step forwards is followed.
 #[derive(Debug)]
 pub struct SteadyClock {
     anchor: Timestamp,

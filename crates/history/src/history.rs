@@ -129,7 +129,8 @@ impl History {
     /// # Errors
     ///
     /// [`HistoryError::Unknown`] when nothing was recorded at the point: before the first state, in a gap, or after the
-    /// last event or bookmark; [`HistoryError::NotRecorded`]; and other errors when a part is damaged or cannot be read.
+    /// last event or bookmark; [`HistoryError::NotRecorded`]; and other errors when a part is damaged or cannot be
+    /// read.
     pub fn at(&self, resource: &Resource, point: &Point) -> Result<PastCollection, HistoryError> {
         let (mut before, mut after) = (None, None);
         let mut is_recorded = false;

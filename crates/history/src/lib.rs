@@ -3,10 +3,12 @@
 //! A [`Recorder`] follows the change logs of caches and writes each change as the delta to the state before. A
 //! [`History`] reads a collection [at a point](History::at), as a cache is read, or its [changes](History::changes).
 //!
-//! - **Exact.** A state at a version is byte for byte what a list at exactly this version returned. Nothing is coalesced.
+//! - **Exact.** A state at a version is byte for byte what a list at exactly this version returned. Nothing is
+//!   coalesced.
 //! - **Gaps are known.** A restart of the recorder resumes the watch. Where that is impossible, the time between is
 //!   [unknown](HistoryError::Unknown), and what has changed meanwhile is [marked](PastChange::is_between).
-//! - **Crash-safe.** Each commit is flushed to disk. A damaged row is an error with its object; the rest stays readable.
+//! - **Crash-safe.** Each commit is flushed to disk. A damaged row is an error with its object; the rest stays
+//!   readable.
 //! - **Bounded.** A history consists of parts, each of which begins with the state of every object, so that old parts
 //!   are dropped by age and size.
 //!

@@ -127,7 +127,8 @@ impl PastCollection {
         self.shared.time
     }
 
-    /// Returns the object with this key: an [`&ObjectKey`](listwatch_cache::ObjectKey), or a pair of namespace and name.
+    /// Returns the object with this key: an [`&ObjectKey`](listwatch_cache::ObjectKey), or a pair of namespace and
+    /// name.
     ///
     /// # Errors
     ///
@@ -145,8 +146,8 @@ impl PastCollection {
 
     /// Iterates over the objects in key order: by the bytes of `namespace/name`, as an API server lists them.
     ///
-    /// The iterator holds a page of keys, and one object at a time. After an error, which names the object, it continues
-    /// with the next one.
+    /// The iterator holds a page of keys, and one object at a time. After an error, which names the object, it
+    /// continues with the next one.
     #[must_use]
     pub fn iter(&self) -> PastObjects {
         self.range(String::new())

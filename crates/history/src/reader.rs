@@ -9,7 +9,8 @@
 //! - A reader sees the part at one moment, because it reads in one transaction of SQLite. The commits of the tail are
 //!   read into memory when it opens; a period is sealed before they exceed a few megabytes.
 //! - An absence is never believed: a period lists its objects, commits and objects are numbered without holes, and each
-//!   row has a checksum of its key and bytes. So damage of SQLite's own structure is an error, and not a missing change.
+//!   row has a checksum of its key and bytes. So damage of SQLite's own structure is an error, and not a missing
+//!   change.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -33,7 +34,8 @@ pub(crate) enum Cut {
     Before(u64),
     /// Those that were received until this time, in milliseconds since 1970.
     Until(i64),
-    /// All before the span that begins at `first`, and those of the span, which ends before `end`, up to the version.
+    /// All changes before the span that begins at `first`, and the changes of that span, which ends before `end`, up to
+    /// the version.
     Version { first: u64, end: u64, version: String },
 }
 
@@ -220,7 +222,7 @@ impl PartReader {
         self.file.sql(select())?.into_iter().map(|row| self.checked_object(row)).collect()
     }
 
-    /// Returns the objects with this key, of which each has its own uid, oldest first.
+    /// Returns all objects that ever had this key, oldest first. Each has its own uid.
     pub fn objects_of_key(&self, collection: u64, key: &str) -> Result<Vec<PartObject>, HistoryError> {
         let select = || {
             let mut statement = self.file.connection.prepare_cached(
@@ -308,8 +310,8 @@ impl PartReader {
         object().ok_or_else(|| self.file.damaged(format!("object {id}, {key:?}")))
     }
 
-    /// Calls `visit` with the records of an object that the cut admits, newest first, until it returns false. Each comes
-    /// with the number of the period in which it is sealed.
+    /// Calls `visit` with the records of an object that the cut admits, newest first, until it returns false. Each
+    /// comes with the number of the period in which it is sealed.
     fn visit_back(
         &self,
         id: u32,

@@ -9,8 +9,8 @@
 //! | continues after the last recorded version | appends what the log has: there is no gap, also after a restart |
 //! | has expired, or the version went back | compares the next exact snapshot with the last recorded states, and begins a span |
 //!
-//! After an error of the disk the writer is opened again, as after a restart. If the change log still has what was missed,
-//! there is no gap.
+//! After an error of the disk the writer is opened again, as after a restart. If the change log still has what was
+//! missed, there is no gap.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -41,8 +41,8 @@ const MOST_BYTES: usize = 32 << 20;
 
 /// Records caches into a history. Only one recorder writes a history at a time.
 ///
-/// The caches need a [change log](listwatch_cache::Reflector::change_log). The caller calls [`tick`](Self::tick) at least
-/// each second, from a thread that may block.
+/// The caches need a [change log](listwatch_cache::Reflector::change_log). The caller calls [`tick`](Self::tick) at
+/// least each second, from a thread that may block.
 pub struct Recorder {
     dir: PathBuf,
     options: WriterOptions,
@@ -119,7 +119,7 @@ impl Recorder {
         &self.status
     }
 
-    /// Writes the changes since the last call to disk. An earlier time than that of the last call counts as that time.
+    /// Writes the changes since the last call to disk. A time before that of the last call counts as the latter.
     ///
     /// A full or failing disk pauses the recording, which [`RecorderStatus::paused`] says; a later call tries again.
     ///

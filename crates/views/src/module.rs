@@ -12,8 +12,8 @@ macro_rules! modules {
 }
 
 /// Declares the views of a module: `= OTHER_MODULE { VIEWS }` for those that it shares with another version, and
-/// `message NAME_OF_VIEW NAME_IN_GO [API_VERSIONS_OF_A_KIND] { FIELDS }`. The tests have a macro of the same name, which
-/// reads all fields.
+/// `message NAME_OF_VIEW NAME_IN_GO [API_VERSIONS_OF_A_KIND] { FIELDS }`. The tests have a macro of the same name,
+/// which reads all fields.
 macro_rules! views {
     ($module:ident; $(= $other:ident { $($shared:ident,)* })* $($form:ident $view:ident $message:literal [$($api_version:literal),*] {
         $($field:ident($($how:tt)*) -> $value:ty;)*

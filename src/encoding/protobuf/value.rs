@@ -152,8 +152,8 @@ fn message_pieces(root: &[u8], own: &[Found<'_>]) -> Result<Pieces, Fault> {
     Ok(Pieces::from_ranges(ranges.collect::<Result<Vec<_>, Fault>>()?.into_iter()))
 }
 
-/// Returns the value of a member of the usual kinds, if it is there in one place: a text, a number, an object, or a list
-/// or a map of them. `None` leaves the member to [`member_value`], with which tests compare every value.
+/// Returns the value of a member of the usual kinds, if it is there in one place: a text, a number, an object, or a
+/// list or a map of them. `None` leaves the member to [`member_value`], with which tests compare every value.
 ///
 /// It saves a sixth of the time of a conversion of a whole Pod to Python.
 #[inline(always)]

@@ -120,7 +120,7 @@ impl StateCodec {
 
     /// Trains a dictionary for states that are compressed whole; `None` if there are too few samples.
     ///
-    /// It takes about 0.1 s, and memory for the samples, of which a few hundred suffice.
+    /// Training takes about 0.1 s and a copy of the samples. A few hundred samples suffice.
     pub fn train<'a>(samples: impl Iterator<Item = (StateNames<'a>, &'a [u8])>) -> Option<Vec<u8>> {
         let elided = samples.filter_map(|(names, bytes)| ElidedObject::of(&names.identity(), bytes));
         Encoder::trained_on(elided).dictionary().map(|dictionary| dictionary.bytes())

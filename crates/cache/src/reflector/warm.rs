@@ -71,8 +71,8 @@ impl<T: StoreType + ?Sized> PreparedReflector<T> {
     /// Saves a store as the file of this reflector's collection, from which [`load`](Self::load) then starts it.
     ///
     /// It is for callers that keep the collection in another form, such as a history. The store must contain the
-    /// collection at its [resource version](crate::StoreReader::resource_version), from which the watch resumes; objects
-    /// that are newer are delivered again.
+    /// collection at its [resource version](crate::StoreReader::resource_version), from which the watch resumes;
+    /// objects that are newer are delivered again.
     ///
     /// # Errors
     ///

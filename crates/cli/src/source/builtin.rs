@@ -4,9 +4,9 @@ use listwatch::client::Resource;
 
 use super::objects::ListedResource;
 
-/// A line for each resource and version that an API server of Kubernetes 1.37 lists and watches, with all alpha and beta
-/// versions enabled: group, version, plural, kind, singular, scope, short names, categories. A test of `e2e` compares
-/// this file with the discovery of kube-apiserver.
+/// A line for each resource and version that an API server of Kubernetes 1.37 lists and watches, with all alpha and
+/// beta versions enabled: group, version, plural, kind, singular, scope, short names, categories. A test of `e2e`
+/// compares this file with the discovery of kube-apiserver.
 const TABLE: &str = include_str!("built_in.txt");
 
 /// Returns the built-in resources, in the order of discovery.

@@ -144,8 +144,8 @@ fn split_string(text: &str) -> Option<(&str, &str)> {
     Some((text.get(..end)?, text.get(end + 1..)?))
 }
 
-/// Returns true if a text may be YAML of Kubernetes: a line of the first ones begins with `apiVersion:` or `kind:`, also
-/// as an element of a sequence.
+/// Returns true if a text may be YAML of Kubernetes: a line of the first ones begins with `apiVersion:` or `kind:`,
+/// also as an element of a sequence.
 fn is_yaml(start: &[u8]) -> bool {
     let has_key = |line: &[u8]| {
         let line = line.strip_prefix(b"- ").unwrap_or(line);

@@ -51,7 +51,7 @@ impl HistorySource {
         Ok(Self { history, point, version, time })
     }
 
-    /// Opens the history at a version, of which it may know nothing. Ages are those of today.
+    /// Opens the history at a version, which it may not know. Ages are relative to the present.
     pub fn at_version(dir: &Path, version: String) -> Result<Self, String> {
         let history = History::open(dir).map_err(|error| error.to_string())?;
         Ok(Self { history, point: Point::Version(version.clone()), version, time: Timestamp::now() })

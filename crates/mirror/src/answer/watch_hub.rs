@@ -7,10 +7,10 @@
 //! # Before you change this file
 //!
 //! - A watch keeps places, not changes. If it reads so slowly that the log drops them, it gets a 410, as every reader.
-//!   A watch that is told nothing skips to the place that the hub has delivered: its bookmarks continue, and it gets no
-//!   410 for changes that it does not select.
-//! - `collected` advances with the search for watches, under one lock, and `delivered` once all of them are told. A new
-//!   watch reads by itself up to `collected`. An idle watch skips to `delivered`, which it reads before its own queue.
+//!   A watch whose queue is empty skips to the place that the hub has delivered: its bookmarks continue, and changes
+//!   that it does not select never lead to a 410.
+//! - `collected` advances with the search for watches, under one lock, and `delivered` once the change is in the queue
+//!   of each watch that was found. A new watch reads by itself up to `collected`. An idle watch skips to `delivered`, which it reads before its own queue.
 //! - The watch selects again, because it must know whether the change is an `ADDED`, a `MODIFIED` or a `DELETED`.
 //! - A change that cannot be read may concern any watch. They find the error themselves.
 //! - Once the log is closed, each watch reads by itself, and finds that its place has expired.
@@ -29,7 +29,7 @@ use super::select::ReadSelector;
 use super::watch_routes::WatchRoutes;
 use crate::resource::Mirrored;
 
-/// The most places that a watch is told before it reads the log by itself.
+/// The most places in the queue of a watch. Beyond them, the watch reads the log by itself.
 const MAX_PLACES: usize = 1024;
 
 /// The hubs of resources that have watches with selectors, by the address of the resource, which the hub keeps.
@@ -158,10 +158,10 @@ struct ToldPlaces {
 /// What a watch reads of the log.
 #[derive(Clone, Copy, Debug, Default)]
 enum Reads {
-    /// What it is told.
+    /// The places in its queue.
     #[default]
     Told,
-    /// All changes before this place, and then what it is told.
+    /// All changes before this place, and then the places in its queue.
     AllBefore(ChangePosition),
     /// All changes: it has no hub.
     All,

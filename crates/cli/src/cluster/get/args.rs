@@ -146,8 +146,8 @@ pub struct GetArgs {
     #[arg(long, help_heading = "Output")]
     pub show_managed_fields: bool,
 
-    /// With -o json and yaml, leave out what the server sets: status, UIDs, versions, times, owners, managed fields, and
-    /// the IPs of Services. The output can be applied again
+    /// With -o json and yaml, leave out what the server sets: status, UIDs, versions, times, owners, managed fields,
+    /// and the IPs of Services. The output can be applied again
     #[arg(long, help_heading = "Output", conflicts_with_all = ["watch", "watch_only", "show_managed_fields"])]
     pub clean: bool,
 

@@ -20,8 +20,8 @@ use crate::notices;
 /// Each line has the times, the version and the type of a change, `object`, and unless the object is new `old`. Secrets
 /// are in the export if they were recorded. The changes of one resource follow those of another.
 ///
-/// `--copy` writes a consistent copy into a new folder, also while the history is recorded. A copy of the files by other
-/// programs may be damaged.
+/// `--copy` writes a consistent copy into a new folder, also while the history is recorded. A copy of the files by
+/// other programs may be damaged.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

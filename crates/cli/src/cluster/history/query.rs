@@ -1,4 +1,4 @@
-//! Which objects of which history a command reads.
+//! The arguments that choose a folder, a time and the objects that a command reads.
 
 use std::path::{Path, PathBuf};
 

@@ -199,8 +199,8 @@ pub struct MirrorArgs {
 
     /// Record every change of the resources into this folder, and answer lists at exact versions from it.
     ///
-    /// `record --history` has more options, and `get --from DIR --at TIME`, `log` and `diff` read the folder. With --dir,
-    /// a restart of the mirror is no gap in the history.
+    /// `record --history` has more options, and `get --from DIR --at TIME`, `log` and `diff` read the folder. With
+    /// --dir, a restart of the mirror is no gap in the history.
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     pub history: Option<PathBuf>,
 
