@@ -4,6 +4,11 @@ use listwatch::{Encoding, Event, ItemRef, ListDecoder, TypeMeta};
 use listwatch_tables::json_path::{JsonPath, JsonPathTemplate, ObjectReader};
 use serde_json::{Value, json};
 
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
+#[path = "../../../fuzz/src/json_path.rs"]
+mod target;
+
 const LISTS: [&[u8]; 12] = [
     include_bytes!("../../../fixtures/pods-namespace.pb"),
     include_bytes!("../../../fixtures/pods.json"),
@@ -342,4 +347,33 @@ fn reads_only_what_is_needed() {
         }
     });
     assert!(read[0] < all / 10 && read[1] < all / 10 && read[2] == all, "{read:?} of {all}");
+}
+
+/// Runs the fuzz target over its corpus and its regressions, and over damaged inputs of the corpus.
+#[test]
+fn fuzz() {
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for (name, input) in
+        corpus::inputs(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz"), "json_path")
+    {
+        println!("{name}");
+        target::run(&input);
+        for _ in 0..if is_thorough() { 1000 } else { 20 } {
+            let mut damaged = input.clone();
+            for _ in 0..random.usize(1..4) {
+                // The template comes first.
+                let at = random.usize(..damaged.len()) / random.usize(1..20);
+                match random.u32(..4) {
+                    0 => damaged[at] = random.u8(32..127),
+                    1 => damaged.insert(at, b"{}[].*?@'\"\\,:-1"[random.usize(..15)]),
+                    2 => damaged[at] = damaged[random.usize(..damaged.len())],
+                    _ => drop(damaged.remove(at)),
+                }
+            }
+            let result = std::panic::catch_unwind(|| target::run(&damaged));
+            assert!(result.is_ok(), "{name}, seed {seed}: {}", String::from_utf8_lossy(&damaged));
+        }
+    }
 }

@@ -1,9 +1,12 @@
-//! etcd's file: each built-in resource that the API server accepts, custom resources, updated, deleted and encrypted
+//! etcd's file. Each built-in resource that the API server accepts, custom resources, updated, deleted and encrypted
 //! objects equal their last GET, in a snapshot of a running etcd and in its data file after a crash.
 //!
-//! The objects are Kubernetes' own test data of its storage, with one object for each resource in each version.
+//! The objects are Kubernetes' own test data of its storage, with one object for each resource in each version. Damaged
+//! files end in an error, or in what bbolt reads from them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -11,6 +14,7 @@ use listwatch::{ItemRef, TypeMeta};
 use listwatch_e2e::{Result, Server, bin};
 use listwatch_etcd::{DataFile, EncryptionConfig, ErrorKind, StoredValue, storage_prefix};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::get::command;
@@ -375,4 +379,58 @@ fn check_encrypted(path: &Path) -> Result<()> {
         assert!(skipped.status.success() && err.contains("skipped 1 encrypted object"), "{err}");
     }
     Ok(())
+}
+
+/// Damages each byte of two small files in turn. `boltdiff` decodes every revision, so it also fails at damage of former
+/// revisions, which change no state.
+#[test]
+fn damaged_files_end_in_an_error_or_in_what_bbolt_reads() -> Result<()> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/etcd/tests");
+    for name in ["small.db", "branches.db"] {
+        let (path, dir) = (tests.join(name), TempDir::with_prefix("listwatch-")?);
+        let theirs = Command::new(bin("boltdiff")).arg(&path).arg(dir.path().join("theirs")).output()?;
+        let theirs = String::from_utf8(theirs.stdout)?;
+        let (whole, copy) = (std::fs::read(&path)?, dir.path().join("ours"));
+        let mut file = std::fs::File::create(&copy)?;
+        file.write_all(&whole)?;
+        let undamaged = hash_of_state(&path)?;
+        let (mut both_read, mut wrong) = (0, Vec::new());
+        let mut lines = theirs.lines();
+        for (at, byte) in whole.iter().enumerate() {
+            let mut write = |byte: u8| file.seek(SeekFrom::Start(at as u64)).and_then(|_| file.write_all(&[byte]));
+            write(byte ^ [0x01, 0x80, 0xFF][at % 3])?;
+            let theirs = lines.next().and_then(|line| line.split_once(' ')).ok_or("boltdiff ended early")?;
+            assert_eq!(theirs.0, at.to_string());
+            match hash_of_state(&copy) {
+                Ok(ours) if ours == theirs.1 => both_read += 1,
+                Ok(ours) if theirs.1 == "error" && ours == undamaged => {}
+                Ok(ours) => wrong.push(format!("{name}, byte {at}: {ours} instead of {}", theirs.1)),
+                Err(_) => {}
+            }
+            write(*byte)?;
+        }
+        assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(both_read > whole.len() / 2, "{name}: {both_read} read");
+    }
+    Ok(())
+}
+
+/// Returns the hash of all keys and values, as `boltdiff` computes it.
+fn hash_of_state(path: &Path) -> std::result::Result<String, listwatch_etcd::Error> {
+    let file = DataFile::open(path)?;
+    let mut state = file.state(b"", None, 1 << 20)?;
+    let mut hash = Sha256::new();
+    while let Some(entry) = state.next()? {
+        for part in [entry.key, entry.value] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        for number in [entry.create_revision, entry.mod_revision, entry.version, entry.lease] {
+            hash.update(number.to_le_bytes());
+        }
+    }
+    Ok(hash.finalize().iter().fold(String::new(), |mut hex, byte| {
+        _ = write!(hex, "{byte:02x}");
+        hex
+    }))
 }
