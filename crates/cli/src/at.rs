@@ -1,7 +1,6 @@
 //! Times of the past in options: `--at`, `--since`, `--to`.
 
 use std::fmt;
-use std::str::FromStr;
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
@@ -13,20 +12,9 @@ const UNITS: [(char, i64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)
 
 const EXPECTED: &str = "expected a time such as 14:03, 2026-11-27T14:03Z, -15m or now";
 
-/// A point in a history as the user typed it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PointArg(pub Point);
-
-impl FromStr for PointArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let point = match parse_time(text, &Zoned::now())? {
-            Some(time) => Point::Time(time),
-            None => Point::Newest,
-        };
-        Ok(Self(point))
-    }
+/// Parses a point in a history as the user typed it.
+pub fn parse_point(text: &str) -> Result<Point, String> {
+    Ok(parse_time(text, &Zoned::now())?.map_or(Point::Newest, Point::Time))
 }
 
 /// Returns the time of a text; `None` for `now`.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use tokio::task::spawn_blocking;
+
 use crate::{notices, signals};
 
 /// Why a command ended early.
@@ -41,4 +43,11 @@ impl From<io::Error> for Failure {
             _ => Self::Error(format!("cannot write to stdout: {error}")),
         }
     }
+}
+
+/// Runs a read of files on a thread that may block, so that signals still end the command.
+pub async fn read_blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    spawn_blocking(read).await.map_err(|_| Failure::Error("the read has failed".to_owned()))?
 }

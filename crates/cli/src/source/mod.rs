@@ -50,7 +50,7 @@ use self::files::FileSource;
 use self::history::HistorySource;
 use self::objects::ObjectSource;
 pub use self::transport::{Readers, SourceTransport};
-use crate::at::PointArg;
+use crate::at::parse_point;
 use crate::failure::Failure;
 
 /// What to read in place of a server.
@@ -69,8 +69,8 @@ pub struct FromArgs {
     ///
     /// A time without a zone is local, and one that the clocks showed twice is an error. `now` is the newest state that
     /// was recorded. AGE is relative to the time.
-    #[arg(long, value_name = "TIME", requires = "from", conflicts_with = "at_version", allow_hyphen_values = true)]
-    at: Option<PointArg>,
+    #[arg(long, value_parser = parse_point, value_name = "TIME", requires = "from", conflicts_with = "at_version", allow_hyphen_values = true)]
+    at: Option<Point>,
 
     /// With a history or an etcd file, the state at version N [default: the newest]
     #[arg(long, value_name = "N", requires = "from")]
@@ -98,7 +98,7 @@ impl FromArgs {
         let named = |error: String| Failure::Error(format!("{}: {error}", display(path)));
         if History::is_history(path) {
             let point = match (&self.at, self.at_version) {
-                (Some(PointArg(point)), _) => point.clone(),
+                (Some(point), _) => point.clone(),
                 (None, Some(version)) => Point::Version(version.to_string()),
                 (None, None) => Point::Newest,
             };

@@ -1,10 +1,13 @@
 //! A change by value, and who made it.
 
+use jiff::Timestamp;
 use listwatch::internal::chain;
-use listwatch_history::PastObject;
-use serde_json::Value;
+use listwatch_history::{Gap, PastObject};
+use serde_json::{Value, json};
 
-use crate::cluster::watch::diff::{FieldChange, comparable_json, find_changes, mask_secrets};
+use crate::cluster::watch::diff::{
+    FieldChange, change_lines, comparable_json, find_changes, mask_secrets, most_chars_of_stdout,
+};
 use crate::failure::Failure;
 
 /// Returns the values that differ between two states; `None` stands for an object that does not exist.
@@ -24,6 +27,19 @@ pub fn compare(
         mask_secrets(&mut old, &mut new);
     }
     Ok(find_changes(&old, &new))
+}
+
+/// Appends a line for each changed value.
+pub fn push_values(text: &mut String, changes: &[FieldChange]) {
+    for line in change_lines(changes, most_chars_of_stdout()) {
+        text.extend(["    ", &line, "\n"]);
+    }
+}
+
+/// Returns a gap as JSON.
+pub fn gap_json(gap: &Gap) -> Value {
+    let end = |(version, time): &(String, Timestamp)| json!({"resourceVersion": version, "time": time.to_string()});
+    json!({"type": "GAP", "from": end(&gap.from), "to": end(&gap.to)})
 }
 
 fn unreadable(object: &PastObject, error: &listwatch::ItemError) -> Failure {

@@ -1,21 +1,17 @@
 //! `listwatch diff`: compares two states of a collection.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use listwatch_history::{HistoryError, PastCollection, PastObject, PastObjects, Point};
 use serde_json::json;
-use tokio::task::spawn_blocking;
 
-use super::change::compare;
+use super::change::{compare, push_values};
 use super::query::{HistoryQuery, Selected, failure, open};
-use crate::at::{PointArg, zoned};
-use crate::cluster::watch::diff::{change_lines, to_patch};
+use crate::at::{parse_point, zoned};
+use crate::cluster::watch::diff::to_patch;
 use crate::escape::escape_controls;
-use crate::failure::Failure;
+use crate::failure::{Failure, read_blocking};
 use crate::notices;
-
-/// The characters of a value that a terminal shows.
-const MOST_CHARS: usize = 100;
 
 /// Print what differs between two points of a history: + added, - deleted, ~ changed, by value.
 ///
@@ -31,16 +27,16 @@ pub struct DiffArgs {
     query: HistoryQuery,
 
     /// The earlier point: 14:03, 2026-11-27T14:03Z, -2h
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, required_unless_present = "at_version")]
-    at: Option<PointArg>,
+    #[arg(long, value_name = "TIME", value_parser = parse_point, allow_hyphen_values = true, required_unless_present = "at_version")]
+    at: Option<Point>,
 
     /// The earlier point as a resource version
     #[arg(long, value_name = "VERSION", conflicts_with = "at")]
     at_version: Option<String>,
 
     /// The later point [default: now]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    to: Option<PointArg>,
+    #[arg(long, value_name = "TIME", value_parser = parse_point, allow_hyphen_values = true)]
+    to: Option<Point>,
 
     /// The later point as a resource version
     #[arg(long, value_name = "VERSION", conflicts_with = "to")]
@@ -52,15 +48,14 @@ pub struct DiffArgs {
 }
 
 pub async fn run(args: DiffArgs) -> Result<(), Failure> {
-    let printed = spawn_blocking(move || print(&args)).await;
-    printed.map_err(|_| Failure::Error("the read has failed".to_owned()))?
+    read_blocking(move || print(&args)).await
 }
 
 fn print(args: &DiffArgs) -> Result<(), Failure> {
     let history = open(&args.query.from)?;
     let selected = args.query.select(&history)?;
-    let point = |time: &Option<PointArg>, version: &Option<String>| match (time, version) {
-        (Some(PointArg(point)), _) => point.clone(),
+    let point = |time: &Option<Point>, version: &Option<String>| match (time, version) {
+        (Some(point), _) => point.clone(),
         (None, Some(version)) => Point::Version(version.clone()),
         (None, None) => Point::Newest,
     };
@@ -144,12 +139,7 @@ fn difference(args: &DiffArgs, old: Option<&PastObject>, new: Option<&PastObject
     let name = key(object);
     let mut text = format!("{sign} {}\n", escape_controls(name.trim_start_matches('/')));
     if sign == '~' {
-        let most = std::io::stdout().is_terminal().then_some(MOST_CHARS);
-        for line in change_lines(&changes, most) {
-            text.push_str("    ");
-            text.push_str(&line);
-            text.push('\n');
-        }
+        push_values(&mut text, &changes);
     }
     Ok(Some(text))
 }

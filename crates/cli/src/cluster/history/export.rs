@@ -4,15 +4,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use indicatif::HumanCount;
-use listwatch_history::{ChangeQuery, PastEvent};
+use listwatch_history::{ChangeQuery, PastEvent, Point};
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 
-use super::change::to_json;
+use super::change::{gap_json, to_json};
 use super::log::kind_name;
 use super::query::{failure, find_recorded, open};
-use crate::at::PointArg;
-use crate::failure::Failure;
+use crate::at::parse_point;
+use crate::failure::{Failure, read_blocking};
 use crate::notices;
 
 /// Print changes as JSON lines for Vector or a warehouse, or copy the history.
@@ -38,12 +37,12 @@ pub struct ExportArgs {
     resources: Vec<String>,
 
     /// Changes after this time: 14:03, 2026-11-27T14:03Z, -15m [default: all]
-    #[arg(long, alias = "from", value_name = "TIME", allow_hyphen_values = true)]
-    since: Option<PointArg>,
+    #[arg(long, alias = "from", value_name = "TIME", value_parser = parse_point, allow_hyphen_values = true)]
+    since: Option<Point>,
 
     /// Changes up to this time [default: now]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    to: Option<PointArg>,
+    #[arg(long, value_name = "TIME", value_parser = parse_point, allow_hyphen_values = true)]
+    to: Option<Point>,
 
     /// Copy the history into this folder, which must not exist
     #[arg(long, value_name = "DIR", conflicts_with_all = ["since", "to", "resources"])]
@@ -51,8 +50,7 @@ pub struct ExportArgs {
 }
 
 pub async fn run(args: ExportArgs) -> Result<(), Failure> {
-    let exported = spawn_blocking(move || export(&args)).await;
-    exported.map_err(|_| Failure::Error("the read has failed".to_owned()))?
+    read_blocking(move || export(&args)).await
 }
 
 fn export(args: &ExportArgs) -> Result<(), Failure> {
@@ -69,12 +67,11 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
         let found = args.resources.iter().map(|typed| find_recorded(&history, typed));
         found.collect::<Result<Vec<_>, _>>()?
     };
-    let point = |arg: &Option<PointArg>| arg.as_ref().map(|PointArg(point)| point.clone());
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for resource in resources {
         let name = resource.to_string();
         let mut query = ChangeQuery::new(resource);
-        (query.after, query.until) = (point(&args.since), point(&args.to));
+        (query.after, query.until) = (args.since.clone(), args.to.clone());
         for event in history.changes(query).map_err(|error| failure(&error))? {
             let line = match event.map_err(|error| failure(&error))? {
                 PastEvent::Change(change) => {
@@ -89,11 +86,11 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
                     }
                     line
                 }
-                PastEvent::Gap(gap) => json!({
-                    "resource": name, "type": "GAP",
-                    "from": {"resourceVersion": gap.from.0, "time": gap.from.1.to_string()},
-                    "to": {"resourceVersion": gap.to.0, "time": gap.to.1.to_string()},
-                }),
+                PastEvent::Gap(gap) => {
+                    let mut line = gap_json(&gap);
+                    line["resource"] = json!(name);
+                    line
+                }
                 _ => Value::Null,
             };
             writeln!(out, "{line}")?;

@@ -1,21 +1,17 @@
 //! `listwatch log`: prints the changes of a history.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use listwatch_history::{ChangeKind, ChangeQuery, Gap, History, PastChange, PastEvent, Point};
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 
-use super::change::{compare, managers};
+use super::change::{compare, gap_json, managers, push_values};
 use super::query::{HistoryQuery, Selected, failure, open};
-use crate::at::{PointArg, zoned};
-use crate::cluster::watch::diff::{FieldChange, change_lines, path_text, to_patch};
+use crate::at::{parse_point, zoned};
+use crate::cluster::watch::diff::{FieldChange, path_text, to_patch};
 use crate::escape::escape_controls;
-use crate::failure::Failure;
+use crate::failure::{Failure, read_blocking};
 use crate::notices;
-
-/// The characters of a value that a terminal shows.
-const MOST_CHARS: usize = 100;
 
 /// Print each change that a history recorded, by value.
 ///
@@ -35,12 +31,12 @@ pub struct LogArgs {
     query: HistoryQuery,
 
     /// Changes after this time: 14:03, 2026-11-27T14:03Z, -15m [default: all]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    since: Option<PointArg>,
+    #[arg(long, value_name = "TIME", value_parser = parse_point, allow_hyphen_values = true)]
+    since: Option<Point>,
 
     /// Changes up to this time [default: now]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    to: Option<PointArg>,
+    #[arg(long, value_name = "TIME", value_parser = parse_point, allow_hyphen_values = true)]
+    to: Option<Point>,
 
     /// Only changes of this value or of one inside it: `status.phase`, `spec.containers[name=app].image`
     #[arg(long = "where", value_name = "PATH")]
@@ -52,16 +48,14 @@ pub struct LogArgs {
 }
 
 pub async fn run(args: LogArgs) -> Result<(), Failure> {
-    let printed = spawn_blocking(move || print(&args)).await;
-    printed.map_err(|_| Failure::Error("the read has failed".to_owned()))?
+    read_blocking(move || print(&args)).await
 }
 
 fn print(args: &LogArgs) -> Result<(), Failure> {
     let history = open(&args.query.from)?;
     let Selected { resource, namespace, key } = args.query.select(&history)?;
-    let point = |arg: &Option<PointArg>| arg.as_ref().map(|PointArg(point)| point.clone());
-    let (after, until) = (point(&args.since), point(&args.to));
-    let query = ChangeQuery { resource: resource.clone(), namespace, key, after: after.clone(), until: until.clone() };
+    let (after, until) = (args.since.clone(), args.to.clone());
+    let query = ChangeQuery { resource: resource.clone(), namespace, key, after, until };
     let mut out = std::io::stdout().lock();
     let mut damage = None;
     for event in history.changes(query).map_err(|error| failure(&error))? {
@@ -81,7 +75,7 @@ fn print(args: &LogArgs) -> Result<(), Failure> {
         }
     }
     out.flush()?;
-    say_what_is_unknown(&history, &resource, after.as_ref(), until.as_ref())?;
+    say_what_is_unknown(&history, &resource, args.since.as_ref(), args.to.as_ref())?;
     damage.map_or(Ok(()), |error| Err(Failure::Error(format!("the log is not complete: {error}"))))
 }
 
@@ -157,12 +151,7 @@ fn change_text(args: &LogArgs, change: &PastChange) -> Result<Option<String>, Fa
     line.push('\n');
     // All values of a new or deleted object are in the other formats.
     if change.old.is_some() && !is_deleted {
-        let most = std::io::stdout().is_terminal().then_some(MOST_CHARS);
-        for value in change_lines(&changes, most) {
-            line.push_str("    ");
-            line.push_str(&value);
-            line.push('\n');
-        }
+        push_values(&mut line, &changes);
     }
     Ok(Some(line))
 }
@@ -199,11 +188,7 @@ pub fn kind_name(kind: ChangeKind) -> &'static str {
 fn gap_text(args: &LogArgs, gap: &Gap) -> String {
     let Gap { from: (from, since), to: (to, until), .. } = gap;
     if args.output.is_some() {
-        let line = json!({
-            "type": "GAP", "from": {"resourceVersion": from, "time": since.to_string()},
-            "to": {"resourceVersion": to, "time": until.to_string()},
-        });
-        return format!("{line}\n");
+        return format!("{}\n", gap_json(gap));
     }
     format!("unknown from {} to {}, versions {from} to {to}: nothing was recorded\n", zoned(*since), zoned(*until))
 }

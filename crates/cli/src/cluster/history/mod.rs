@@ -15,7 +15,7 @@ use clap::Subcommand;
 
 pub use self::diff::DiffArgs;
 pub use self::log::LogArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, read_blocking};
 
 /// Verify, export and copy histories that `record --history` wrote.
 #[derive(clap::Args)]
@@ -39,7 +39,7 @@ enum HistoryCommand {
 
 pub async fn run(args: HistoryArgs) -> Result<(), Failure> {
     match args.command {
-        HistoryCommand::Check { dir } => check::run(&dir),
+        HistoryCommand::Check { dir } => read_blocking(move || check::run(&dir)).await,
         HistoryCommand::Export(args) => export::run(args).await,
     }
 }

@@ -6,11 +6,10 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use listwatch::client::Resource;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
-use tokio::task::spawn_blocking;
 
 use super::args::MirrorArgs;
 use super::lookup::Lookup;
-use crate::failure::Failure;
+use crate::failure::{Failure, read_blocking};
 use crate::source::{Readers, SourceTransport};
 
 /// A source that is mirrored.
@@ -49,8 +48,7 @@ impl OfflineSource {
     /// Finds the resources whose objects the file contains, for a command line that names no resource.
     pub async fn lookup(&self) -> Result<Lookup, Failure> {
         let transport = self.transport.clone();
-        let found = spawn_blocking(move || transport.resources_with_objects()).await;
-        let found = found.map_err(|_| Failure::Error("the read has failed".to_owned()))?.map_err(Failure::Error)?;
+        let found = read_blocking(move || transport.resources_with_objects().map_err(Failure::Error)).await?;
         if found.is_empty() {
             return Err(Failure::Error("the file has no objects to serve".to_owned()));
         }

@@ -3,7 +3,6 @@
 pub mod diff;
 mod printer;
 
-use std::io::IsTerminal as _;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -22,9 +21,6 @@ use crate::signals::interrupted;
 
 /// The error of a watch of several names.
 const ONE_NAME: &str = "a watch takes one name, or none for all objects";
-
-/// The characters of a changed value that a terminal shows.
-const MOST_CHARS: usize = 100;
 
 /// Watch a collection of an API server, and print what changes, also value by value.
 ///
@@ -117,7 +113,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
     let mut printer = WatchPrinter::new(client, found, selection, format, output);
     printer.previous = diff.then(|| PreviousObjects::new(show_secrets));
     printer.hides_initial = !initial;
-    printer.most_chars = std::io::stdout().is_terminal().then_some(MOST_CHARS);
+    printer.most_chars = diff::most_chars_of_stdout();
     print_until_signal(printer, initial, resource_version).await
 }
 

@@ -20,7 +20,7 @@ mod secret;
 
 pub use self::compare::{FieldChange, find_changes};
 pub use self::previous::{EncodedObject, PreviousObjects, comparable_json};
-pub use self::print::{change_lines, path_text, to_patch};
+pub use self::print::{change_lines, most_chars_of_stdout, path_text, to_patch};
 pub use self::secret::mask_secrets;
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Prints changes: as lines such as `spec.replicas: 3 → 5`, and as a JSON patch.
 
+use std::io::{IsTerminal as _, stdout};
+
 use serde_json::{Map, Value, json};
 
 use super::compare::{FieldChange, PathStep, find_changes};
@@ -7,6 +9,11 @@ use crate::escape::escape_controls;
 
 /// What stands for the old value of an added field, and for the new value of a removed one.
 const ABSENT: &str = "(none)";
+
+/// Returns how many characters of a value stdout shows; `None` for all of them, if it is no terminal.
+pub fn most_chars_of_stdout() -> Option<usize> {
+    stdout().is_terminal().then_some(100)
+}
 
 /// Returns a line for each changed value, without a line break. Values of more than `most_chars` characters are
 /// shortened.
