@@ -40,8 +40,8 @@ const MAX_TRIGGERS: usize = 1024;
 /// reconcile receives the latest state in the cache.
 ///
 /// Changes go first. While the controller reconciles all objects, at its start or for
-/// [`reconcile_all_on`](Self::reconcile_all_on), an object that changes does not wait for the others. One of eight
-/// reconciles is still of an object that waits behind changes, so that none waits for ever.
+/// [`reconcile_all_on`](Self::reconcile_all_on), an object that changes does not wait for the others. At least
+/// one of eight reconciles is for an object that waits behind changes, so no object waits for ever.
 ///
 /// An object that is not in the cache is skipped, so the reconciler is not called for a deleted object. Use owner
 /// references or a finalizer to clean up. A relist requests reconciles only of objects that have changed, while kube's

@@ -50,7 +50,7 @@ pub struct KeyUsage {
     pub bytes: u64,
     /// The keys that are deleted, but not yet compacted.
     pub deleted_keys: u64,
-    /// The older revisions, and all those of deleted keys: what a compaction removes.
+    /// The revisions that a compaction removes: all but the newest of each key, and all of a deleted key.
     pub old_revisions: u64,
     /// Their bytes.
     pub old_bytes: u64,

@@ -115,7 +115,7 @@ pub enum PastEvent {
 impl History {
     /// Returns the changes of a collection in the order in which the server made them.
     ///
-    /// The range may contain gaps, and times of which nothing is known: compare it with [`spans`](Self::spans). The
+    /// The range may contain gaps and unknown times, which [`spans`](Self::spans) tells from the known ones. The
     /// iterator holds the records of one period, and up to 64 MiB of states.
     ///
     /// # Errors

@@ -9,8 +9,8 @@
 //!   [unknown](HistoryError::Unknown), and what has changed meanwhile is [marked](PastChange::is_between).
 //! - **Crash-safe.** Each commit is flushed to disk. A damaged row is an error with its object; the rest stays
 //!   readable.
-//! - **Bounded.** A history consists of parts, each of which begins with the state of every object, so that old parts
-//!   are dropped by age and size.
+//! - **Bounded.** A history consists of parts, which are dropped by age and size. Each part begins with the state of
+//!   every object, so dropping an old part never makes a newer one unreadable.
 //!
 //! `docs/history-format.md` of the repository describes the files.
 

@@ -70,8 +70,8 @@ impl Mirror {
     /// Answers `/livez`, `/readyz` and `/metrics` on this listener too: to everybody, without TLS, and with limits of
     /// its own, so that readers do not keep probes out.
     ///
-    /// Its metrics leave out those of single resources, unless `full_metrics` is set: names and numbers of objects are
-    /// for readers with rights.
+    /// This listener leaves out the metrics of single resources, unless `full_metrics` is set, because only readers with
+    /// rights may know the names of resources and the numbers of their objects.
     pub fn probes(mut self, listener: TcpListener, full_metrics: bool) -> Self {
         self.probes = Some((listener, if full_metrics { Detail::Full } else { Detail::Public }));
         self

@@ -10,7 +10,7 @@ use listwatch::internal::without_os_numbers;
 #[derive(Clone, Debug)]
 pub(crate) struct MirrorSettings {
     pub(crate) access: Access,
-    /// The audiences of readers' tokens; empty for those of the API server.
+    /// The accepted audiences of readers' tokens. If there are none, the API server's own audiences apply.
     pub(crate) audiences: Vec<String>,
     /// How long the last review of a reader is used while the API server answers none.
     pub(crate) stale_reviews: Duration,

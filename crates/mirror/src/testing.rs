@@ -46,7 +46,7 @@ pub(crate) enum RequestedBookmark {
     Nothing,
     /// After a second, the version of the API server.
     Newest,
-    /// After a second, this version: the API server lags behind another one.
+    /// After a second, this version, as from an API server that lags behind another one.
     Version(usize),
     /// A change of the first object at this version, and the newest version after a second.
     AfterChange(usize),

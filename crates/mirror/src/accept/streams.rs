@@ -1,8 +1,8 @@
 //! Ends single responses of an HTTP/2 connection.
 //!
 //! hyper polls a body only while the window of its stream is open, so a body cannot end itself when its reader pauses.
-//! hyper spawns a task for each response, though, and a stream whose task is dropped is reset. Other responses of the
-//! connection go on: client-go sends the requests of all its informers over one connection.
+//! hyper spawns a task for each response, though, and a stream whose task is dropped is reset. The other
+//! responses of the connection continue, because client-go sends the requests of all its informers over one connection.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};

@@ -87,7 +87,7 @@ impl<W: Clone> WatchRoutes<W> {
         }
     }
 
-    /// Returns the value of which the fewest objects have the same.
+    /// Returns the required value that the fewest objects share.
     fn choose_route(&self, selector: &ReadSelector) -> WatchRoute {
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let is_read = |path: &str| self.by_field.contains_key(path) || self.by_field.len() < MAX_PATHS;

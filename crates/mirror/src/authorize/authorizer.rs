@@ -83,8 +83,8 @@ impl Authorizer {
         Err(status.into())
     }
 
-    /// Reviews a right of the reader itself, as `kubectl auth can-i` asks for it. `spec` is that of a
-    /// `SelfSubjectAccessReview`; returns its status.
+    /// Reviews a right of the reader itself, as `kubectl auth can-i` requests it. Takes the `spec` of a
+    /// `SelfSubjectAccessReview`, and returns its status.
     ///
     /// # Errors
     ///

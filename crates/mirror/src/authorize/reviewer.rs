@@ -42,7 +42,7 @@ const MAX_RESULTS: usize = 10_000;
 /// Reviews tokens and access. Concurrent equal reviews share one request.
 pub(super) struct Reviewer {
     client: Arc<ReviewClient>,
-    /// Tokens must be for one of them; empty for those of the API server.
+    /// The accepted audiences of a token. If there are none, the API server's own audiences apply.
     audiences: Arc<[String]>,
     /// By the digest of the token. `None` if the token is of no user.
     tokens: ReviewCache<Digest, Option<Arc<UserInfo>>>,

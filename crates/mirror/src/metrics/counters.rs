@@ -151,7 +151,7 @@ impl MirrorMetrics {
         self.0.denied.get_or_create(&[("reason", reason.to_owned())]).inc();
     }
 
-    /// Counts a review that the API server did not answer, in place of which an older one was used.
+    /// Counts the use of an older review because the API server did not answer a new one.
     pub(crate) fn count_stale_review(&self) {
         self.0.stale_reviews.inc();
     }

@@ -5,7 +5,7 @@
 //!   it had arrived. So no bookmark from before its arrival confirms its read.
 //! - A watch that requests a bookmark gets one at the next tick of the API server, up to 1.25 s apart, but only if it
 //!   was open for up to a second before. So a watch is opened each [`OPEN_INTERVAL`]: then each tick brings a bookmark.
-//! - The watches go on for [`KEEP_FOR`] after the last reader, so that the next one need not wait for the first watch.
+//! - These watches continue for [`KEEP_FOR`] after the last reader, so that the next reader finds one open.
 //!   A small watch each second costs the API server less than the list that it replaces.
 //! - If a read was not confirmed in time, the server sends no bookmarks, or the reflector's watch stalls. Further lists
 //!   are then forwarded at once for a while.

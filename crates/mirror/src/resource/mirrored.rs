@@ -85,7 +85,7 @@ impl ResourceStatus {
     }
 }
 
-/// The objects of which a response would lack fields.
+/// The objects that a response could not show with all their fields.
 pub(crate) struct IncompleteObjects {
     keys: HashSet<ObjectKey>,
     /// True if the key of one of them cannot be read.
@@ -203,7 +203,8 @@ impl Mirrored {
         }
     }
 
-    /// Returns the objects of which a response in this encoding would lack fields; `None` if there are none.
+    /// Returns the objects that a response in this encoding could not show with all their fields; `None` if there are
+    /// none.
     ///
     /// It costs a copy of their keys. After an upgrade of the API server, these may be all objects.
     pub(crate) fn incomplete_objects(&self, encoding: Encoding, has_whole_objects: bool) -> Option<IncompleteObjects> {

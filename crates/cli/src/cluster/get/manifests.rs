@@ -30,7 +30,8 @@ pub struct FromManifests {
     pub is_one: bool,
 }
 
-/// Finds the objects that these files, folders or `-` name. `namespace` is the default, and `explicit` that of `-n`.
+/// Finds the objects that the manifests in these files, folders or stdin (`-`) name. An object without a namespace is
+/// in `namespace`, and `explicit` is the namespace of `-n`.
 pub async fn find_manifests(
     source: &Source,
     files: &[String],
